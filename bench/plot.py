@@ -40,8 +40,8 @@ def _limits(found: Sequence[Row]) -> tuple[int, int]:
     return low, max(1, math.ceil(math.log2(max(values, default=1.0))))
 
 
-def draw(found: Sequence[Row], title: str) -> str:
-    """The picture, as the text of an SVG file."""
+def draw(found: Sequence[Row], title: str, peer: str = "Apache Kafka") -> str:
+    """The picture, as the text of an SVG file. `peer` is whom kafkalite stands beside."""
     low, high = _limits(found)
     left, right, bottom = LABEL_WIDTH, WIDTH - VALUE_WIDTH, TOP + ROW_HEIGHT * len(found)
 
@@ -49,13 +49,13 @@ def draw(found: Sequence[Row], title: str) -> str:
         return left + (math.log2(value) - low) / (high - low) * (right - left)
 
     parts = [_text(12, 24, "text title", title)]
-    parts.append(_text(12, 44, "faint", "bar: times better than Apache Kafka (log scale); upright line: the target"))
+    parts.append(_text(12, 44, "faint", f"bar: times better than {peer} (log scale); upright line: the target"))
     for power in range(low, high + 1):
         at = x(2.0**power)
         kind = "middle" if power == 0 else "grid"
         parts.append(_line(at, TOP, at, bottom, kind))
         parts.append(_text(at, bottom + 18, "faint", _times(2.0**power), "middle"))
-    parts.append(_text(x(1) - 8, bottom + 36, "faint", "Apache Kafka better", "end"))
+    parts.append(_text(x(1) - 8, bottom + 36, "faint", f"{peer} better", "end"))
     parts.append(_text(x(1) + 8, bottom + 36, "faint", "kafkalite better"))
     for index, row in enumerate(found):
         parts += _row(row, TOP + ROW_HEIGHT * index, x)

@@ -1,6 +1,7 @@
 """`python -m bench spark`: one topic, one Spark session, kafkalite's data source and Spark's own Kafka source by turns.
 
-A kafkalite broker is started and filled; Spark's own source reads from it, kafkalite's source reads its files. Records
+A kafkalite broker is started and filled (`--broker kafka`: an Apache Kafka); Spark's own source reads from it,
+kafkalite's source reads its files. Records
 have a key of ten digits and a value of 100 or 1000 bytes, in batches of 16 KB, in one partition. A record goes into an
 aggregate (sum of the value's length, number of keys, highest offset) or into Parquet: by `df.write.parquet`, and on
 kafkalite's side by the job load, too, whose tasks write it themselves. To write, rows of Parquet go into a new topic by
@@ -25,13 +26,14 @@ from pathlib import Path
 
 from bench.compaction import fill as fill_keyed
 from bench.keyed_log import CODECS, KEY_BYTES, KeyedLog
+from bench.plot import draw
 from bench.records import record_batch
 from bench.reference import ReferenceUnavailable
 from bench.replay import fill
 from bench.report import machine
 from bench.session import Session
 from bench.spark.environment import BUILT_WITH, SparkEnvironment, environment
-from bench.spark.table import table, to_json
+from bench.spark.table import plot_rows, table, to_json
 from bench.spark.work import (
     AGGREGATE,
     BEST,
@@ -49,9 +51,10 @@ from bench.spark.work import (
     Sample,
     Work,
 )
-from bench.startup import Started, kafkalite_launcher, started
+from bench.startup import Started, kafkalite_launcher, reference_launcher, started
 from bench.wire import BrokerError
 
+_KAFKA_VERSION = "3.9.1"
 ROOT = Path(__file__).resolve().parents[2]
 _SIZES = {"100B": (100, 150), "1KB": (1000, 16)}
 _COUNT_BATCH = 500
@@ -166,11 +169,13 @@ def run(options: argparse.Namespace) -> dict[Work, list[Sample]]:
     """All works. The file of `--json` is written after each, so that a run that is cut off has not been for nothing."""
     spark = environment(options.version)
     results: dict[Work, list[Sample]] = {}
-    with started(kafkalite_launcher()) as broker, tempfile.TemporaryDirectory(prefix="bench-spark-") as output:
+    is_kafka = options.broker == "kafka"
+    launcher = reference_launcher(_KAFKA_VERSION) if is_kafka else kafkalite_launcher()
+    with started(launcher) as broker, tempfile.TemporaryDirectory(prefix="bench-spark-") as output:
         place: dict[str, object] = {
             "bootstrap": broker.bootstrap,
             "broker_pid": broker.process.pid,
-            "data_dir": str(broker.home),
+            "data_dir": str(broker.home / "data" if is_kafka else broker.home),
             "output": f"{output}/rows.parquet",
             "jars": ",".join(map(str, spark.jars)),
             "min_partitions": [int(each) for each in options.min_partitions.split(",")],
@@ -209,6 +214,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m bench spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", choices=tuple(BUILT_WITH), default="4.0.0", help="of Spark (default 4.0.0)")
+    parser.add_argument("--broker", choices=("kafkalite", "kafka"), default="kafkalite", help="default kafkalite")
     parser.add_argument("--master", default="local[2]", help="default local[2]")
     parser.add_argument("--pairs", type=int, default=5, help="samples of each side (default 5)")
     parser.add_argument("--records", type=int, default=8_000_000, help="of 100 B; a tenth of 1 KB (default 8000000)")
@@ -217,6 +223,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", metavar="PATTERN,..", help="as '100B*aggregate' or 'small*'")
     parser.add_argument("--java-options", default="", help="of the session's JVM")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the ratios to the stock source's defaults")
     options = parser.parse_args(arguments)
     if not 1 <= options.pairs <= 100 or not 10 <= options.records <= 10**9 or not 0 <= options.count_records <= 10**9:
         parser.error("--pairs is 1 to 100, --records 10 to 1000000000, --count-records at most 1000000000")
@@ -233,7 +240,10 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     facts = ", ".join(f"{value} {key}" if key == "cores" else value for key, value in machine().items())
     print(
-        f"Spark {options.version}, {options.master}, on {facts}\nmillion rows per second, medians of {options.pairs}\n"
+        f"Spark {options.version}, {options.master}, broker {options.broker}, on {facts}\n"
+        f"million rows per second, medians of {options.pairs}\n"
     )
     print(table(results))
+    if options.plot:
+        options.plot.write_text(draw(plot_rows(results), "kafkalite beside Spark's own source", "Spark's own"))
     return 0

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from bench.comparison import Row
 from bench.report import machine
 from bench.spark.work import BEST, COUNT, DEFAULT, LOAD, OURS, PRUNED, WRITE, Sample, Work
 
@@ -74,6 +75,23 @@ def table(results: Mapping[Work, Sequence[Sample]]) -> str:
                     f"{_ratio(ours, best, BEST_TARGET)} | {ours.cpu_ns:.0f} | {default.cpu_ns:.0f} |"
                 )
     return "\n".join([*(lines if len(lines) > 1 else []), *small])
+
+
+def plot_rows(results: Mapping[Work, Sequence[Sample]]) -> list[Row]:
+    """A row for each work and for the job that does it: rates, beside the stock source with its defaults."""
+    rows = []
+    for work, samples in results.items():
+        if work.records == 1 or work.sink == COUNT:
+            continue
+        rates = {
+            side: [work.records / each.seconds / 1e6 for each in samples if each.side == side]
+            for side in (OURS, LOAD, DEFAULT)
+        }
+        target = WRITE_TARGET if work.sink == WRITE else DEFAULT_TARGET
+        for label, side in ((work.name, OURS), (f" {LOAD}", LOAD)):
+            if rates[side]:
+                rows.append(Row(label, "M rows/s", 2, target, True, rates[side], rates[DEFAULT]))
+    return rows
 
 
 def _seconds(side: str, found: Figures) -> str:
