@@ -217,7 +217,7 @@ def _first_offset(consumer: confluent_kafka.Consumer, topic: str, partition: int
         try:
             found.append(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)[0])
         except confluent_kafka.KafkaException as error:  # the consumer may ask who led it a moment ago
-            if not error.args[0].retriable():
+            if error.args[0].code() != confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION:
                 raise
         return bool(found)
 
