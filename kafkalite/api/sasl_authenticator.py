@@ -41,7 +41,7 @@ _SIZE_BYTES = 4
 
 
 class SaslSettings:
-    """What a listener's authenticators share. `mechanisms` makes an exchange for each mechanism that is enabled.
+    """Shared by the authenticators of a listener. `mechanisms` makes an exchange for each mechanism that is enabled.
     `max_reauth_ms` is 0 without re-authentication."""
 
     __slots__ = ("clock", "failure_delay_ms", "max_reauth_ms", "mechanisms", "serve", "token_bytes_max", "warn")

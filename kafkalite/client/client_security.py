@@ -21,7 +21,7 @@ _SPOKEN = ("PLAINTEXT", "SSL")
 
 
 class ClientSecurity:
-    """What is done to a connected socket before the first request. Without a context: nothing."""
+    """Wraps a connected socket before the first request, if there is a context."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._context = context

@@ -37,7 +37,7 @@ _WITH_TLS = ("SSL", "SASL_SSL")
 
 
 class _Served(NamedTuple):
-    """What one listener serves now."""
+    """In service at one listener now."""
 
     settings: TlsSettings
     files: tuple[tuple[int, int], ...]

@@ -158,7 +158,7 @@ class AsyncBroker(ServerBroker):
 
     @cached_property
     def requests(self) -> RequestLog:
-        """What clients have asked since `requests.start()`, and what they were answered."""
+        """Requests of clients since `requests.start()`, and their answers."""
         from kafkalite.testing.requests.request_log import RequestLog  # most tests need neither this nor faults: 5 ms
 
         return RequestLog(self.interception, lambda: self.server.clock)
@@ -171,7 +171,7 @@ class AsyncBroker(ServerBroker):
         return Faults(self.interception, lambda: self.server, *self.faults_arguments)
 
     def _clear(self, *names: str) -> None:
-        """What was made of requests and faults is as new."""
+        """Makes requests and faults as new, where a test has used them."""
         for name in names:
             if name in self.__dict__:
                 getattr(self, name).clear()

@@ -183,7 +183,7 @@ class Broker:
 
     @property
     def requests(self) -> RequestLog:
-        """What clients have asked since `requests.start()`, and what they were answered."""
+        """Requests of clients since `requests.start()`, and their answers."""
         return self.asynchronous.requests
 
     @property

@@ -1,1 +1,1 @@
-"""Who may ask what: the table of all APIs, and what stands before their handlers where there is an authorizer."""
+"""Permissions of requests: the table of all APIs, and the checks before their handlers under an authorizer."""

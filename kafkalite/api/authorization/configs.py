@@ -32,16 +32,12 @@ def describe_configs(
     access: Access, services: Services, request: DescribeConfigsRequest, context: RequestContext, handler: Handler
 ) -> Any:
     allowed, denied = _split(access, context, request.resources, Operation.DESCRIBE_CONFIGS)
-    refusals = [DescribeConfigsResult(**_refusal(each, type_)) for each, type_ in denied]
 
     def completed(response: DescribeConfigsResponse) -> DescribeConfigsResponse:
-        response.results += refusals
+        response.results += [DescribeConfigsResult(**_refusal(each, type_)) for each, type_ in denied]
         return response
 
-    if denied:
-        request = copy_of(request)  # type: ignore[assignment]
-        request.resources = allowed
-    return then(handler(services, request, context), completed)
+    return then(handler(services, _about(request, allowed), context), completed)
 
 
 def alter_configs(
@@ -52,16 +48,20 @@ def alter_configs(
     handler: Handler,
 ) -> Any:
     allowed, denied = _split(access, context, request.resources, Operation.ALTER_CONFIGS)
-    refusals = [AlterConfigsResourceResponse(**_refusal(each, type_)) for each, type_ in denied]
 
     def completed(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> Any:
-        response.responses += refusals
+        response.responses += [AlterConfigsResourceResponse(**_refusal(each, type_)) for each, type_ in denied]
         return response
 
-    if denied:
-        request = copy_of(request)  # type: ignore[assignment]
-        request.resources = allowed
-    return then(handler(services, request, context), completed)
+    return then(handler(services, _about(request, allowed), context), completed)
+
+
+def _about(request: Any, resources: list[Any]) -> Any:
+    """The request, about these of its resources only."""
+    if len(resources) < len(request.resources):
+        request = copy_of(request)
+        request.resources = resources
+    return request
 
 
 def _split(

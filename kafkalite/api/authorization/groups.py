@@ -10,6 +10,9 @@ from typing import Any
 
 from kafkalite.api.authorization.permissions import GROUP, MESSAGES, REFUSALS, TOPIC, TRANSACTIONAL_ID
 from kafkalite.api.authorization.rules import Handler, then
+from kafkalite.api.handlers.group_admin import FIRST_VERSION_WITH_KEYS
+from kafkalite.api.handlers.group_membership import FIRST_SYNC_WITH_PROTOCOL
+from kafkalite.api.handlers.group_offsets import FIRST_FETCH_OF_MANY_GROUPS
 from kafkalite.api.request.access import Access
 from kafkalite.api.request.authorized_operations import NOT_ASKED
 from kafkalite.api.request.error_answer import error_answer, merged
@@ -39,10 +42,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.security.acl.acl import Operation
 
-_FIRST_FIND_WITH_KEYS = 4
 _KEY_TYPES = {0: GROUP, 1: TRANSACTIONAL_ID, 2: GROUP}
-_FIRST_FETCH_OF_MANY_GROUPS = 8
-FIRST_SYNC_WITH_PROTOCOL = 5
 
 
 def find_coordinator(
@@ -51,7 +51,7 @@ def find_coordinator(
     type_ = _KEY_TYPES.get(request.key_type)
     if type_ is None:
         return handler(services, request, context)
-    has_keys = context.api_version >= _FIRST_FIND_WITH_KEYS
+    has_keys = context.api_version >= FIRST_VERSION_WITH_KEYS
     keys = request.coordinator_keys if has_keys else [request.key]
     denied = {key for key in keys if not access.allows(context.connection, Operation.DESCRIBE, type_, key)}
     if not denied:
@@ -147,7 +147,7 @@ def offset_fetch(
     access: Access, services: Services, request: OffsetFetchRequest, context: RequestContext, handler: Handler
 ) -> Any:
     connection = context.connection
-    if context.api_version < _FIRST_FETCH_OF_MANY_GROUPS:
+    if context.api_version < FIRST_FETCH_OF_MANY_GROUPS:
         if not access.allows(connection, Operation.DESCRIBE, GROUP, request.group_id):
             return error_answer(OffsetFetchResponse, request, REFUSALS[GROUP], context.api_version)
         topics, refused = _split_topics(access, connection, request.topics)

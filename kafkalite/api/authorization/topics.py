@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkalite.api.authorization.permissions import CLUSTER, REFUSALS, TOPIC
 from kafkalite.api.authorization.rules import Handler, then, without_denied
+from kafkalite.api.handlers.metadata import FIRST_VERSION_THAT_MAY_FORBID_CREATION
 from kafkalite.api.request.access import Access
 from kafkalite.api.request.authorized_operations import NOT_ASKED
 from kafkalite.api.request.request_context import RequestContext
@@ -36,8 +37,6 @@ from kafkalite.protocol.messages.topics import (
 from kafkalite.security.acl.acl import CLUSTER_NAME, Operation
 
 _CREATE_TOPICS = APIS[19]
-_FIRST_METADATA_THAT_MAY_FORBID_CREATION = 4
-_FIRST_DELETION_BY_ID = 6
 _REFUSED = REFUSALS[TOPIC]
 _FAILED = "Authorization failed."
 
@@ -93,7 +92,7 @@ def _metadata_refusal(
         return None
     is_allowed = _may_describe(access, connection, name)
     if is_allowed and name not in manager.by_name and services.config.auto_create_topics_enable:
-        may_ask = context.api_version < _FIRST_METADATA_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
+        may_ask = context.api_version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
         is_allowed = not may_ask or _may_create(access, connection, name)
     return None if is_allowed else MetadataResponseTopic(error_code=_REFUSED, name=name)
 

@@ -14,7 +14,7 @@ _ALL = ("resources", "groups_names", "transactional_ids")
 
 
 def split(request: Message, topic: str, topic_id: UUID | None) -> tuple[Message, Message | None]:
-    """What it says of the topic, and of others; None if there are none."""
+    """The part about the topic, and the part about others; None if there are none."""
 
     def is_it(element: object) -> bool:
         return _is_about(element, topic, topic_id)

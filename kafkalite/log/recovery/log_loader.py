@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kafkalite.config.topic_config import TopicConfig
@@ -101,12 +101,7 @@ def load(
     if segments and end_offset < options.start_offset:
         start_offset = options.start_offset
         logger.warning("%s ends at %d, before its start %d; starting anew there", directory, end_offset, start_offset)
-        for segment in segments:
-            segment.delete_files()
-        segments.clear()
-        epochs.clear()
-        for offset in listing.snapshots:
-            producers.drop_snapshot(offset)
+        _clear(segments, epochs, producers, listing.snapshots)
     if not segments:
         end_offset = max(0, options.start_offset)
         segments.append(Segment.create(directory, end_offset, config, now_ms, files))
@@ -134,13 +129,28 @@ def load(
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
     if recovery_point < end_offset and config.flush_messages != NEVER:
         # what is read may be relied on from now on: a coordinator writes markers for what it has loaded
-        ends = [*(one.base_offset for one in segments[1:]), end_offset]
-        unsynced = [one.path for one, end in zip(segments, ends, strict=True) if end > recovery_point]
-        files.sync_all([*recovery.rewritten, *unsynced])
+        files.sync_all([*recovery.rewritten, *_paths_from(recovery_point, segments, end_offset)])
     return LoadedLog(
         segments, producers, epochs, start_offset, end_offset, recovery_point, recovery.lost_bytes, recovery.rewritten,
         _within(options.high_watermark, start_offset, end_offset),
     )  # fmt: skip
+
+
+def _clear(
+    segments: list[Segment], epochs: LeaderEpochCache, producers: ProducerState, snapshots: Iterable[int]
+) -> None:
+    for segment in segments:
+        segment.delete_files()
+    segments.clear()
+    epochs.clear()
+    for offset in snapshots:
+        producers.drop_snapshot(offset)
+
+
+def _paths_from(offset: int, segments: Sequence[Segment], end_offset: int) -> list[str]:
+    """Log files of the segments that have something at or behind the offset."""
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    return [segment.path for segment, end in zip(segments, ends, strict=True) if end > offset]
 
 
 def _within(high_watermark: int, start_offset: int, end_offset: int) -> int:

@@ -42,7 +42,7 @@ class AclIndex:
                 yield Resource(type_, name, PatternType.PREFIXED)
 
     def entries(self, resource: Resource) -> Entries:
-        """Those of exactly this pattern."""
+        """Entries of exactly this pattern."""
         if resource.pattern is PatternType.PREFIXED:
             return self._prefixed.get(resource.type, {}).get(resource.name, ())
         return self._literal.get((resource.type, resource.name), ())

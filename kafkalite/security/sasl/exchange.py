@@ -13,7 +13,7 @@ class AuthenticationFailed(Exception):
 
 
 class Step(NamedTuple):
-    """What the server answers, and when all is proven, whose connection it is and until when (None: for ever)."""
+    """The server's answer; when all is proven, also the user and until when that holds (None: for ever)."""
 
     token: bytes
     name: str | None = None

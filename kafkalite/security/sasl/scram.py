@@ -39,7 +39,7 @@ _FINAL = re.compile(
 
 
 class ScramCredential(NamedTuple):
-    """What is stored of a password."""
+    """Stored instead of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -69,7 +69,7 @@ def parse_credential(text: str) -> ScramCredential:
 
 
 def credential_of(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
-    """What is stored, from the salted password that a client has computed (KIP-554)."""
+    """The credential to be stored, from the salted password that a client has computed (KIP-554)."""
     digest = MECHANISMS[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", digest)
     server_key = hmac.digest(salted_password, b"Server Key", digest)
@@ -77,7 +77,7 @@ def credential_of(mechanism: str, salt: bytes, salted_password: bytes, iteration
 
 
 def new_credential(mechanism: str, password: str, iterations: int = ITERATIONS_MIN) -> ScramCredential:
-    """What is stored of a password, with a new salt. Takes 1 to 2 ms for 4096 iterations."""
+    """The credential of a password, with a new salt. Takes 1 to 2 ms for 4096 iterations."""
     salt = secrets.token_bytes(_SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password.encode(), salt, iterations)
     return credential_of(mechanism, salt, salted, iterations)

@@ -1,4 +1,4 @@
-"""What others do to a client: a producer that takes over its transactional.id, a group that rebalances, a session that
+"""Disruptions by others: a producer that takes over its transactional.id, a group that rebalances, a session that
 ends. All of it on the broker's loop, through its coordinators."""
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
-"""What a test writes to its broker and finds there: records, patterns for them, and the handle of a topic. Imports
+"""Written by a test to its broker, and found there: records, patterns for them, and the handle of a topic. Imports
 what `testing` may."""

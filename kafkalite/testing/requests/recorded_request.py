@@ -20,7 +20,7 @@ _TOPIC_FIELDS = ("topic", "topic_name")
 
 @dataclass(slots=True)
 class Frames:
-    """What is kept of a request. Requests and answers are numbered together, in the order in which they passed.
+    """Kept of a request. Requests and answers are numbered together, in the order in which they passed.
 
     `wall_ms` is the broker's time, `took_ms` real time; that and `ended` are None while there is no answer. `response`
     is None also if none is due; `left_out` is the size of one that was too long to be kept. Frames have no size prefix.

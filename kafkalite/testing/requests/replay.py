@@ -62,7 +62,7 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """What `broker.requests.save` has written. Raises OSError, ValueError if it is no trace."""
+        """Reads a file of `broker.requests.save`. Raises OSError, ValueError if it is no trace."""
         return cls(trace_file.read(Path(path)))
 
     def __iter__(self) -> Iterator[RecordedRequest]:
@@ -178,7 +178,7 @@ class _Replay:
             self._learn(before, after)
 
     def _learn(self, before: Message, after: Message) -> None:
-        """What was one id is another now."""
+        """Notes which id of the trace is which one now."""
         for name in before.__fields__:
             was, is_now = getattr(before, name), getattr(after, name)
             if name in _FAMILIES:

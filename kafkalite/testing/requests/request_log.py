@@ -1,4 +1,4 @@
-"""What clients asked of a broker, and what it answered: `broker.requests`.
+"""Requests to a broker and its answers: `broker.requests`.
 
     broker.requests.start()
     ...
