@@ -1,4 +1,4 @@
-"""--command-config of the commands that ask brokers: the client's properties for TLS, as for Kafka's own tools."""
+"""--command-config of the commands that ask brokers: client properties for TLS and SASL, as Kafka's tools take them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 def add_command_config(command: argparse.ArgumentParser) -> None:
     """The option, `command_config`."""
     command.add_argument(
-        "--command-config", metavar="FILE", help="client properties: security.protocol=SSL, ssl.truststore.location=..."
+        *("--command-config", "--command-config-file"),
+        metavar="FILE",
+        help="client properties: security.protocol=SASL_SSL, sasl.mechanism, sasl.jaas.config, ssl.truststore..., ...",
     )
 
 

@@ -6,6 +6,7 @@ Without --bootstrap-server it asks the broker that `kafkalite serve` would run w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,11 +16,13 @@ from kafkalite.cli.output import complain
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment, read_properties
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity
     from kafkalite.config.listeners import ListenerConfig
+    from kafkalite.security.sasl.client_exchange import Login
 
 _EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 _VERSION = 9
@@ -45,8 +48,10 @@ def run(options: argparse.Namespace) -> int:
         config = own_config(options.config, os.environ)
         listener = _to_ask(config)
         address = _address_of(listener)
-        if security is None and listener.protocol == "SSL":
+        if security is None and listener.protocol != "PLAINTEXT":
             security = _own_security(config, listener)
+            if listener.protocol.startswith("SASL_") and security.login is None:
+                return _is_let_in_by_nobody(address, options.timeout, security)
     try:
         with BlockingClient(address, options.timeout, security) as client:
             answer = client.ask(MetadataRequest(topics=[]), _VERSION)
@@ -81,14 +86,41 @@ def _address_of(listener: ListenerConfig) -> str:
     return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
 
 
+def _is_let_in_by_nobody(address: str, timeout_s: float, security: ClientSecurity) -> int:
+    """Without a login, a broker says only which APIs it has. That it does is enough to be healthy."""
+    try:
+        with BlockingClient(address, timeout_s, security) as client:
+            client.ask(ApiVersionsRequest(), 0)
+    except Unanswered as error:
+        return complain(str(error))
+    print(f"{address} serves those who log in; --command-config with a login tells more")
+    return 0
+
+
 def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecurity:
-    """TLS with the broker's own certificate. The other end is this machine, and the question is not who it is."""
+    """The broker's own certificate and login. The other end is this machine, and the question is not who it is."""
+    from kafkalite.client.client_security import ClientSecurity
+
+    login = _own_login(config, listener) if listener.protocol.startswith("SASL_") else None
+    if not listener.protocol.endswith("SSL"):
+        return ClientSecurity(None, login)
     import ssl
 
-    from kafkalite.client.client_security import ClientSecurity
     from kafkalite.config.tls.contexts import TlsSettings, client_context
 
     context = client_context(TlsSettings.read(lambda name: config.listener_setting(listener.name, name)))
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return ClientSecurity(context)
+    return ClientSecurity(context, login)
+
+
+def _own_login(config: BrokerConfig, listener: ListenerConfig) -> Login | None:
+    """The first login module of the listener that has a username and a password."""
+    from kafkalite.security.sasl.client_exchange import login_of
+    from kafkalite.security.sasl.jaas import parse_jaas
+
+    for mechanism in config.listener_setting(listener.name, "sasl.enabled.mechanisms"):
+        text = config.listener_setting(listener.name, "sasl.jaas.config", mechanism)
+        with contextlib.suppress(ValueError):
+            return login_of(mechanism, parse_jaas(text or ""))
+    return None

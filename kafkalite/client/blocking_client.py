@@ -18,6 +18,7 @@ from kafkalite.protocol.header import decode_response, request_frame
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.security.sasl.client_exchange import Login
 
 _RESPONSE_BYTES_MAX = 256 << 20
 _RECV_BYTES = 1 << 20
@@ -64,6 +65,20 @@ class BlockingClient:
             raise Unanswered(f"nothing listens on {address}; is the broker running?") from None
         except OSError as error:
             raise Unanswered(f"cannot reach {address}: {error.strerror or error}") from error
+        if security is not None and security.login is not None:
+            self._log_in(security.login)
+
+    def _log_in(self, login: Login) -> None:
+        from kafkalite.client.sasl_login import log_in_blocking
+
+        try:
+            log_in_blocking(login, self.ask)
+        except OSError as error:
+            self._socket.close()
+            raise Unanswered(f"{self.address} does not let us in: {error}") from None
+        except Unanswered:
+            self._socket.close()
+            raise
 
     def __enter__(self) -> BlockingClient:
         return self

@@ -2,7 +2,8 @@
 
 The versions of the requests are fixed: the brokers of a cluster do not ask each other for ApiVersions. A connection is
 opened with the first request; an error or a timeout closes it, and every request under way fails with
-`BrokerUnreachable`. Retries are the caller's.
+`BrokerUnreachable`. Retries are the caller's. At a SASL listener the connection begins with a login, which is repeated
+before its session ends; requests wait for it.
 Source: org.apache.kafka.server.util.InterBrokerSendThread, org.apache.kafka.clients.NetworkClient.
 """
 
@@ -12,8 +13,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalite.client.sasl_login import NEVER_MS, due_ms, log_in
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalite.common.clock import Clock
     from kafkalite.config.listeners import ListenerConfig
+    from kafkalite.security.sasl.client_exchange import Login
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +36,22 @@ FindEndpoint = Callable[[int], "ListenerConfig | None"]
 """The inter-broker endpoint of a live broker; None for a broker that is not registered."""
 
 
-TlsTo = Callable[["ListenerConfig"], "ssl.SSLContext | None"]
-"""The context for a connection to an endpoint of another broker; None where there is no TLS. Raises OSError."""
+class ChannelSecurity(NamedTuple):
+    """The beginning of a connection to another broker: TLS, and a login by SASL."""
+
+    tls: ssl.SSLContext | None = None
+    login: Login | None = None
 
 
-def without_tls(_: ListenerConfig) -> None:
-    """A `TlsTo` for endpoints that are all PLAINTEXT."""
+NO_SECURITY = ChannelSecurity()
+
+SecurityTo = Callable[["ListenerConfig"], ChannelSecurity]
+"""The security of a connection to an endpoint of another broker. Raises OSError."""
+
+
+def without_security(_: ListenerConfig) -> ChannelSecurity:
+    """A `SecurityTo` for endpoints that are all PLAINTEXT."""
+    return NO_SECURITY
 
 
 class BrokerUnreachable(KafkaError):
@@ -49,19 +62,23 @@ class BrokerUnreachable(KafkaError):
 
 
 class BrokerChannel:
-    """The connection to one broker. Invariant: `_pending` are the requests without a response, in sending order."""
+    """The connection to one broker.
+
+    Invariants: `_pending` are the requests without a response, in sending order; during `_opening`, which connects and
+    logs in, no requests but its own are sent.
+    """
 
     __slots__ = (
-        "_broker_id", "_client_id", "_clock", "_correlation_id", "_endpoint", "_find", "_opening", "_pending",
-        "_reading", "_timeout_ms", "_tls_to", "_writer",
+        "_broker_id", "_client_id", "_clock", "_correlation_id", "_endpoint", "_find", "_login_due_ms", "_opening",
+        "_pending", "_reading", "_security_to", "_timeout_ms", "_writer",
     )  # fmt: skip
 
     def __init__(
-        self, broker_id: int, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int, tls_to: TlsTo
+        self, broker_id: int, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int, security_to: SecurityTo
     ) -> None:
         self._broker_id = broker_id
         self._find = find
-        self._tls_to = tls_to
+        self._security_to = security_to
         self._clock = clock
         self._client_id = client_id
         self._timeout_ms = timeout_ms
@@ -69,6 +86,7 @@ class BrokerChannel:
         self._endpoint: ListenerConfig | None = None
         self._opening: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._login_due_ms = NEVER_MS
         self._reading: asyncio.Task[None] | None = None
         self._pending: deque[tuple[int, type[Message], int, asyncio.Future[Any]]] = deque()
 
@@ -77,15 +95,7 @@ class BrokerChannel:
         timer = self._clock.call_later(self._timeout_ms, lambda: self._fail(f"no answer in {self._timeout_ms} ms"))
         try:
             await self._connect()
-            writer = self._writer
-            if writer is None:
-                raise BrokerUnreachable(self._broker_id, "the connection was closed")
-            self._correlation_id = self._correlation_id % _CORRELATION_ID_MAX + 1
-            frame = request_frame(request, version, self._correlation_id, self._client_id)
-            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._pending.append((self._correlation_id, type(request), version, answer))
-            writer.write(frame)
-            return await answer
+            return await self._send(request, version)
         finally:
             timer.cancel()
 
@@ -100,9 +110,9 @@ class BrokerChannel:
         if endpoint != self._endpoint:
             self._fail("its address has changed")
             self._endpoint = endpoint
-        if self._writer is not None:
-            return
         if self._opening is None:
+            if self._writer is not None and self._clock.monotonic_ms() < self._login_due_ms:
+                return
             self._opening = asyncio.ensure_future(self._open(endpoint))
         opening = self._opening
         try:
@@ -113,16 +123,36 @@ class BrokerChannel:
             raise
 
     async def _open(self, endpoint: ListenerConfig) -> None:
+        """Connect, unless there is a connection, and log in."""
         try:
-            reader, self._writer = await asyncio.open_connection(
-                endpoint.host, endpoint.port, ssl=self._tls_to(endpoint)
-            )
+            security = self._security_to(endpoint)
+            if self._writer is None:
+                reader, self._writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=security.tls)
+                self._reading = asyncio.ensure_future(self._read(reader))
+            self._login_due_ms = NEVER_MS
+            if security.login is not None:
+                began_ms = self._clock.monotonic_ms()
+                self._login_due_ms = due_ms(await log_in(security.login, self._send), began_ms)
         except OSError as error:
-            raise BrokerUnreachable(self._broker_id, f"{endpoint.address}: {error.strerror or error}") from error
+            why = f"{endpoint.address}: {error.strerror or error}"
+            if self._opening is asyncio.current_task():
+                self._opening = None  # which is not to be cancelled, but says why
+                self._fail(why)
+            raise BrokerUnreachable(self._broker_id, why) from error
         finally:
             if self._opening is asyncio.current_task():  # else another connection is being opened since
                 self._opening = None
-        self._reading = asyncio.ensure_future(self._read(reader))
+
+    def _send(self, request: Message, version: int) -> asyncio.Future[Any]:
+        """The response, which fails with BrokerUnreachable. Raises the same."""
+        if self._writer is None:
+            raise BrokerUnreachable(self._broker_id, "the connection was closed")
+        self._correlation_id = self._correlation_id % _CORRELATION_ID_MAX + 1
+        frame = request_frame(request, version, self._correlation_id, self._client_id)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending.append((self._correlation_id, type(request), version, answer))
+        self._writer.write(frame)
+        return answer
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -163,10 +193,15 @@ class BrokerChannels:
     """The channels to all brokers, one for each that was asked."""
 
     def __init__(
-        self, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int, tls_to: TlsTo = without_tls
+        self,
+        find: FindEndpoint,
+        clock: Clock,
+        client_id: str,
+        timeout_ms: int,
+        security_to: SecurityTo = without_security,
     ) -> None:
         self._find = find
-        self._tls_to = tls_to
+        self._security_to = security_to
         self._clock = clock
         self._client_id = client_id
         self._timeout_ms = timeout_ms
@@ -179,7 +214,9 @@ class BrokerChannels:
             raise BrokerUnreachable(broker_id, "this broker stops")
         channel = self._channels.get(broker_id)
         if channel is None:
-            channel = BrokerChannel(broker_id, self._find, self._clock, self._client_id, self._timeout_ms, self._tls_to)
+            channel = BrokerChannel(
+                broker_id, self._find, self._clock, self._client_id, self._timeout_ms, self._security_to
+            )
             self._channels[broker_id] = channel
         return await channel.ask(request, version)
 

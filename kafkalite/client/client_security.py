@@ -1,8 +1,8 @@
-"""Security of a command's connections: security.protocol and ssl.*, with Kafka's names for clients.
+"""Security of a command's connections: security.protocol, ssl.* and sasl.*, with Kafka's names for clients.
 
 They stand in a file that is given as --command-config, as for Kafka's own tools. Its other properties are not looked
 at: such files are shared by several tools.
-Source: org.apache.kafka.clients.CommonClientConfigs, org.apache.kafka.common.config.SslConfigs.
+Source: org.apache.kafka.clients.CommonClientConfigs, org.apache.kafka.common.config.{SslConfigs, SaslConfigs}.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from kafkalite.config.listeners import PROTOCOLS
 from kafkalite.config.properties import read_properties
 from kafkalite.config.security_settings import SecuritySettings
 from kafkalite.config.tls.contexts import TlsSettings, client_context
-
-_SPOKEN = ("PLAINTEXT", "SSL")
+from kafkalite.security.sasl.client_exchange import Login, login_of
+from kafkalite.security.sasl.jaas import parse_jaas
 
 
 class ClientSecurity:
-    """Wraps a connected socket before the first request, if there is a context."""
+    """The beginning of a connection: TLS if there is a context, then the login if there is one."""
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None, login: Login | None = None) -> None:
         self._context = context
+        self.login = login
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> ClientSecurity:
         """The security that a client's properties ask for. Raises ConfigError."""
         protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
-        if protocol not in _SPOKEN:
-            known = "is not spoken by commands yet" if protocol in PROTOCOLS else "is no protocol of Kafka"
-            raise ConfigError(f"security.protocol={protocol[:40]} {known}; commands speak {' and '.join(_SPOKEN)}")
-        if protocol == "PLAINTEXT":
-            return cls()
+        if protocol not in PROTOCOLS:
+            raise ConfigError(f"security.protocol={protocol[:40]} is not one of {', '.join(PROTOCOLS)}")
+        login = _login(properties) if protocol.startswith("SASL_") else None
+        if not protocol.endswith("SSL"):
+            return cls(None, login)
 
         def value_of(name: str) -> object:
             setting = SecuritySettings.by_name[name]
@@ -46,7 +47,7 @@ class ClientSecurity:
             except ValueError as fault:
                 raise ConfigError(f"{name}={setting.shown(text)} {fault}") from None
 
-        return cls(client_context(TlsSettings.read(value_of)))
+        return cls(client_context(TlsSettings.read(value_of)), login)
 
     @classmethod
     def of_file(cls, path: str | None) -> ClientSecurity:
@@ -64,3 +65,17 @@ class ClientSecurity:
             raise OSError(f"its certificate is not accepted ({fault.verify_message}); see ssl.truststore") from fault
         except ssl.SSLError as fault:
             raise OSError(f"it does not speak TLS as it should ({fault.reason}); see security.protocol") from fault
+
+
+def _login(properties: Mapping[str, str]) -> Login:
+    mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
+    text = properties.get("sasl.jaas.config")
+    if text is None:
+        raise ConfigError(
+            "sasl.jaas.config is not set: it has the login, such as org.apache.kafka.common.security.scram."
+            'ScramLoginModule required username="alice" password="...";'
+        )
+    try:
+        return login_of(mechanism, parse_jaas(text))
+    except ValueError as fault:
+        raise ConfigError(f"sasl.jaas.config with sasl.mechanism={mechanism[:40]} {fault}") from None

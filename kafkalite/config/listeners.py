@@ -152,12 +152,6 @@ def _inter_broker_fault(given: Mapping[str, str], values: Mapping[str, Any]) -> 
             f"security.inter.broker.protocol={protocol} needs a listener of that name, and there are "
             f"{', '.join(names)}; set inter.broker.listener.name to one of them instead"
         )
-    between = next((each for each in listeners if each.name == (name or protocol or "").upper()), None)
-    if values.get("zookeeper_connect") is not None and between is not None and between.protocol.startswith("SASL_"):
-        return (
-            f"the brokers of a cluster are to meet at {between.name}, and brokers do not log in to each other by SASL "
-            "so far; set inter.broker.listener.name to a listener that is PLAINTEXT or SSL"
-        )
     is_plain = any(each.protocol == "PLAINTEXT" for each in listeners)
     if values.get("zookeeper_connect") is not None and not (name or protocol or is_plain):
         return (

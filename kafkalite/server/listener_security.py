@@ -2,7 +2,7 @@
 
 A listener has the context of its settings. When they change, or a file that they name, new connections get a new one;
 one that cannot be made leaves the old one in service. A context of the client's role, from the settings of the listener
-that the brokers use, is for connections to other brokers.
+that the brokers use, is for connections to other brokers; so is the login of a SASL listener.
 Source: kafka.network.SocketServer (ChannelBuilders), org.apache.kafka.common.security.ssl.SslFactory.reconfigure.
 """
 
@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.client.broker_channel import ChannelSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
@@ -22,6 +23,7 @@ from kafkalite.network.socket_server import Listener, Tls
 from kafkalite.security.distinguished_name import subject_of
 from kafkalite.security.principal import user
 from kafkalite.security.principal_mapping import MappingRule, map_name, parse_mapping_rules
+from kafkalite.server.broker_login import broker_login
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -52,6 +54,7 @@ class ListenerSecurity:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._served: Mapping[str, _Served] = {each.name: _serve(config, each) for each in _with_tls(config)}
+        self._login = broker_login(config)
 
     @property
     def has_tls(self) -> bool:
@@ -71,6 +74,7 @@ class ListenerSecurity:
 
     def check(self, config: BrokerConfig) -> None:
         """Raises ConfigError if the listeners could not be served with these settings."""
+        broker_login(config)
         for listener in _with_tls(config):
             if _settings_of(config, listener) != self._served[listener.name].settings:
                 _serve(config, listener)
@@ -78,6 +82,10 @@ class ListenerSecurity:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Serve new connections with these settings."""
         self._config = config
+        try:
+            self._login = broker_login(config)
+        except ConfigError as fault:
+            logger.error("this broker logs in to others as before: %s", fault)
         self.refresh()
 
     def refresh(self) -> None:
@@ -96,15 +104,22 @@ class ListenerSecurity:
                 logger.info("listener %s serves new connections with new certificates", listener.name)
             self._served = {**self._served, listener.name: served}
 
-    def to_broker(self, endpoint: ListenerConfig) -> ssl.SSLContext | None:
-        """The context for a connection to another broker; None where there is no TLS. Raises OSError if this broker
-        has no such listener, and so no settings for it."""
+    def to_broker(self, endpoint: ListenerConfig) -> ChannelSecurity:
+        """The security of a connection to another broker. Raises OSError if this broker has no such listener, and so
+        no settings for it."""
+        login = None
+        if endpoint.protocol.startswith("SASL_"):
+            login = self._login
+            if login is None:
+                raise OSError(
+                    f"{endpoint.name} is not the listener where brokers log in; see inter.broker.listener.name"
+                )
         if endpoint.protocol not in _WITH_TLS:
-            return None
+            return ChannelSecurity(None, login)
         served = self._served.get(endpoint.name)
         if served is None or served.as_client is None:
             raise OSError(f"there is no listener {endpoint.name} here, whose settings of TLS would be used")
-        return served.as_client
+        return ChannelSecurity(served.as_client, login)
 
     def _tls(self, listener: ListenerConfig) -> Tls | None:
         name = listener.name

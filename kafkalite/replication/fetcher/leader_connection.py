@@ -2,7 +2,8 @@
 
 A response is handed out in the turn of the loop in which its last byte was read, as a view of memory that the next one
 overwrites. A large one is received into memory of its own size, which is kept for the next. A response that is taken
-apart over several turns must be guarded by `pause`.
+apart over several turns must be guarded by `pause`. At a SASL listener the connection begins with a login, which is
+repeated before its session ends, between two requests, of which the second waits.
 Source: org.apache.kafka.clients.NetworkClient, kafka.server.BrokerBlockingSender.
 """
 
@@ -12,15 +13,20 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client.broker_channel import NO_SECURITY, ChannelSecurity
+from kafkalite.client.sasl_login import NEVER_MS, due_ms, log_in
+from kafkalite.protocol.header import decode_response, request_frame
 
 if TYPE_CHECKING:
-    import ssl
-
     from kafkalite.common.clock import Clock, Timer
+    from kafkalite.protocol.codec.schema import Message
+    from kafkalite.security.sasl.client_exchange import Login
 
 SLAB_BYTES = 64 * 1024
 KEPT_BYTES_MAX = 16 << 20
+_LOGIN_CORRELATION_ID = 0x7FFFFFF8  # one of those that Kafka keeps for logins
 FRAME_BYTES_MAX = 1 << 30  # of a response, whatever its request asked for: one batch may be larger than any limit
 
 _read_size = struct.Struct(">i").unpack_from
@@ -30,7 +36,8 @@ class LeaderConnection(asyncio.BufferedProtocol):
     """One connection. `on_frame` gets each response without its size, `on_lost` is called once, with the reason.
 
     Invariant: the bytes received and not handed out are `_data[_start:_end]`; `_want` is the size with prefix of a
-    frame that `_data` was taken for, or 0.
+    frame that `_data` was taken for, or 0. While a login is under way, every response is its own, and what is sent
+    waits in `_held`.
     """
 
     def __init__(
@@ -49,20 +56,40 @@ class LeaderConnection(asyncio.BufferedProtocol):
         self._expected = 0  # responses
         self._asked_ms = 0.0  # when the oldest request without a response was sent
         self._timer: Timer | None = None
+        self._login: Login | None = None
+        self._login_due_ms = NEVER_MS
+        self._login_answer: asyncio.Future[bytes] | None = None
+        self._login_again: asyncio.Task[None] | None = None
+        self._held: list[bytes] = []
 
     async def open(
-        self, host: str, port: int, receive_buffer_bytes: int, context: ssl.SSLContext | None = None
+        self, host: str, port: int, receive_buffer_bytes: int, security: ChannelSecurity = NO_SECURITY
     ) -> None:
-        """Connects, with TLS if there is a context. Raises OSError."""
-        transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, host, port, ssl=context)
+        """Connects, with TLS and a login if these are needed. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(lambda: self, host, port, ssl=security.tls)
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self._login = security.login
+        await self._log_in()
 
     def send(self, frame: bytes) -> None:
         """Sends a request, for which one response is expected within the time that was given."""
-        assert self._transport is not None
+        if self._login is None:
+            self._write(frame)
+        elif self._login_again is not None:
+            self._held.append(frame)
+        elif self._expected or self._clock.monotonic_ms() < self._login_due_ms:
+            self._write(frame)
+        else:
+            self._held.append(frame)
+            self._login_again = asyncio.ensure_future(self._renew_login())
+
+    def _write(self, frame: bytes) -> None:
+        if self._transport is None:
+            return  # lost during a login, which says so
         if not self._expected:
             self._asked_ms = self._clock.monotonic_ms()
         self._expected += 1
@@ -85,9 +112,16 @@ class LeaderConnection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Neither callback is called any more."""
         self._on_frame = self._on_lost = _ignore
+        if self._login_again is not None:
+            self._login_again.cancel()
         self._end_now()
 
     def fail(self, why: str) -> None:
+        if self._login_answer is not None:  # the login says it
+            self._end_now()
+            if not self._login_answer.done():
+                self._login_answer.set_exception(OSError(why))
+            return
         on_lost = self._on_lost
         self.close()
         on_lost(why)
@@ -109,6 +143,35 @@ class LeaderConnection(asyncio.BufferedProtocol):
                 self.fail(f"no answer in {self._timeout_ms:g} ms")
             else:
                 self._timer = self._clock.call_later(left_ms, self._on_timer)
+
+    # the login
+
+    async def _log_in(self) -> None:
+        if self._login is not None:
+            began_ms = self._clock.monotonic_ms()
+            self._login_due_ms = due_ms(await log_in(self._login, self._ask), began_ms)
+
+    async def _ask(self, request: Message, version: int) -> Any:
+        """The response to a request of the login. Raises OSError, Malformed."""
+        self._login_answer = asyncio.get_running_loop().create_future()
+        try:
+            self._write(request_frame(request, version, _LOGIN_CORRELATION_ID, "kafkalite"))
+            frame = memoryview(await self._login_answer)
+        finally:
+            self._login_answer = None
+        return decode_response(type(request), version, frame)[1]
+
+    async def _renew_login(self) -> None:
+        try:
+            await self._log_in()
+        except OSError as error:
+            self._login_again = None
+            self.fail(str(error))
+            return
+        self._login_again = None
+        held, self._held = self._held, []
+        for frame in held:
+            self._write(frame)
 
     # the protocol
 
@@ -146,7 +209,10 @@ class LeaderConnection(asyncio.BufferedProtocol):
             self._start = stop
             self._expected -= 1
             self._asked_ms = self._clock.monotonic_ms()
-            self._on_frame(self._data[start + 4 : stop])
+            if self._login_answer is None:
+                self._on_frame(self._data[start + 4 : stop])
+            elif not self._login_answer.done():
+                self._login_answer.set_result(bytes(self._data[start + 4 : stop]))
         else:
             return
         self._make_room()

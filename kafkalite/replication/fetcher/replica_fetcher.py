@@ -36,7 +36,7 @@ from kafkalite.replication.replica.epoch_divergence import EpochEndOffset
 from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffset, Fetch
 
 if TYPE_CHECKING:
-    from kafkalite.client.broker_channel import FindEndpoint, TlsTo
+    from kafkalite.client.broker_channel import FindEndpoint, SecurityTo
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
@@ -73,12 +73,12 @@ class ReplicaFetcher:
         quota: ReplicationQuota,
         broker_id: int,
         registration: Callable[[], int],
-        tls_to: TlsTo,
+        security_to: SecurityTo,
     ) -> None:
         self.leader_id = leader_id
         self.bytes_in = self.requests = 0
         self._client_id = b"broker-%d-fetcher-%d" % (broker_id, number)
-        self._find, self._tls_to = find, tls_to
+        self._find, self._security_to = find, security_to
         self._clock = clock
         self._settings = settings
         self._quota = quota
@@ -296,8 +296,8 @@ class ReplicaFetcher:
             )
             try:
                 async with asyncio.timeout(_SETUP_TIMEOUT_S):
-                    buffer_bytes, tls = settings.replica_socket_receive_buffer_bytes, self._tls_to(endpoint)
-                    await connection.open(endpoint.host, endpoint.port, buffer_bytes, tls)
+                    buffer_bytes, security = settings.replica_socket_receive_buffer_bytes, self._security_to(endpoint)
+                    await connection.open(endpoint.host, endpoint.port, buffer_bytes, security)
             except (OSError, UnicodeError) as error:  # the latter of a name that can be none of a host
                 connection.close()
                 why = getattr(error, "strerror", None) or str(error) or f"no connection within {_SETUP_TIMEOUT_S:g} s"

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkalite.client.broker_channel import TlsTo, without_tls
+from kafkalite.client.broker_channel import SecurityTo, without_security
 from kafkalite.common.names import java_hash
 from kafkalite.replication.fetcher.replica_fetcher import ReplicaFetcher
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
@@ -44,11 +44,11 @@ class ReplicaFetcherManager:
         settings: Callable[[], BrokerConfig],
         broker_id: int,
         registration: Callable[[], int],
-        tls_to: TlsTo = without_tls,
+        security_to: SecurityTo = without_security,
     ) -> None:
         """`find` gives a broker's inter-broker endpoint, `registration` this broker's registration number."""
         self._find = find
-        self._tls_to = tls_to
+        self._security_to = security_to
         self._clock = clock
         self._settings = settings
         self._broker_id = broker_id
@@ -115,7 +115,7 @@ class ReplicaFetcherManager:
                 self.quota,
                 self._broker_id,
                 self._registration,
-                self._tls_to,
+                self._security_to,
             )
         self._fetcher_of[partition] = fetcher
         fetcher.add(partition)

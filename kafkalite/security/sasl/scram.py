@@ -62,7 +62,7 @@ def parse_credential(text: str) -> ScramCredential:
     if parts.keys() != {"salt", "stored_key", "server_key", "iterations"}:
         raise ValueError("SCRAM credentials are salt, stored_key, server_key and iterations")
     try:
-        salt, stored, server = (_decoded(parts[each]) for each in ("salt", "stored_key", "server_key"))
+        salt, stored, server = (decoded(parts[each]) for each in ("salt", "stored_key", "server_key"))
         return ScramCredential(salt, stored, server, int(parts["iterations"]))
     except ValueError:
         raise ValueError("SCRAM credentials are base64, and the iterations a number") from None
@@ -138,7 +138,7 @@ class ScramExchange:
         message = f"{self._messages},{found['without']}".encode()
         signature = hmac.digest(credential.stored_key, message, self._digest)
         try:
-            proof = _decoded(found["proof"])
+            proof = decoded(found["proof"])
         except ValueError:
             raise self._failed() from None
         if len(proof) != len(signature):
@@ -151,7 +151,8 @@ class ScramExchange:
         return Step(b"v=" + base64.b64encode(verifier), self._name)
 
 
-def _decoded(text: str) -> bytes:
+def decoded(text: str) -> bytes:
+    """The bytes of base64. Raises ValueError."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:

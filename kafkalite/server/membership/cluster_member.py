@@ -27,7 +27,7 @@ from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 
 if TYPE_CHECKING:
-    from kafkalite.client.broker_channel import TlsTo
+    from kafkalite.client.broker_channel import SecurityTo
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
@@ -70,7 +70,7 @@ class ClusterMember:
         config: BrokerConfig,
         clock: Clock,
         directories: LogDirectories,
-        tls_to: TlsTo,
+        security_to: SecurityTo,
         *,
         adopts: bool,
         dial_zookeeper: Dial | None = None,
@@ -94,7 +94,7 @@ class ClusterMember:
         )
         self._config = config
         self._clock = clock
-        self._tls_to = tls_to
+        self._security_to = security_to
         self._directories = directories
         self._adopts = adopts
         self._applier: MetadataApplier | None = None
@@ -126,7 +126,7 @@ class ClusterMember:
 
     def inter_broker_requests(self) -> InterBrokerRequests:
         listener = self._config.inter_broker_listener
-        return InterBrokerRequests(self.metadata, self.broker_id, listener, self._clock, self._tls_to)
+        return InterBrokerRequests(self.metadata, self.broker_id, listener, self._clock, self._security_to)
 
     def legacy_offsets(self) -> LegacyOffsets:
         return LegacyOffsets(self.metadata.session)
@@ -204,7 +204,7 @@ class ClusterMember:
             self._clock,
             _WITNESS_TIMEOUT_MS,
             listener=self._config.inter_broker_listener,
-            tls_to=self._tls_to,
+            security_to=self._security_to,
         )
 
 

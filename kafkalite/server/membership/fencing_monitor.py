@@ -19,14 +19,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.broker_channel import TlsTo, without_tls
+from kafkalite.client.broker_channel import BrokerChannel, BrokerUnreachable, SecurityTo, without_security
 from kafkalite.common.clock import Clock
-from kafkalite.common.errors import Malformed
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord, Change
 from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.membership.inter_broker_requests import inter_broker_endpoints
 
 if TYPE_CHECKING:
@@ -37,9 +35,7 @@ logger = logging.getLogger(__name__)
 
 _ASK_AGAIN_MS = 1_000
 _BROKERS_MAX = 32  # one witness is enough
-_RESPONSE_BYTES_MAX = 1 << 20  # some thousand brokers and no topic
 _VERSION = 9  # the first with tagged fields
-_CORRELATION_ID = 1
 
 FindWitness = Callable[[], Awaitable[int | None]]
 """Returns the id of a broker that reports that this one is no member; None if no broker does."""
@@ -120,16 +116,17 @@ async def find_witness(
     timeout_ms: float,
     *,
     listener: ListenerConfig | None = None,
-    tls_to: TlsTo = without_tls,
+    security_to: SecurityTo = without_security,
 ) -> int | None:
     """The first of `others` to report that `us` is no member of `cluster_id`; None if no broker does within
     `timeout_ms`. All are asked at the same time, at their last known addresses: at `listener` if they have it, else at
     all listeners. Raises only CancelledError."""
     addresses = [(each.broker_id, endpoint) for each in others for endpoint in inter_broker_endpoints(each, listener)]
-    questions: dict[asyncio.Future[Any], int] = {
-        asyncio.ensure_future(_misses(us, cluster_id, broker_id, endpoint, tls_to)): broker_id
-        for broker_id, endpoint in addresses[:_BROKERS_MAX]
-    }
+    questions: dict[asyncio.Future[Any], int] = {}
+    for broker_id, endpoint in addresses[:_BROKERS_MAX]:
+        find = {broker_id: endpoint}.get
+        channel = BrokerChannel(broker_id, find, clock, "kafkalite-peer", int(timeout_ms), security_to)
+        questions[asyncio.ensure_future(_misses(us, cluster_id, channel))] = broker_id
     timeout: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     timer = clock.call_later(timeout_ms, lambda: None if timeout.done() else timeout.set_result(None))
     pending = set(questions)
@@ -149,30 +146,13 @@ async def find_witness(
         await asyncio.gather(*pending, return_exceptions=True)
 
 
-async def _misses(us: BrokerRecord, cluster_id: str, broker_id: int, endpoint: ListenerConfig, tls_to: TlsTo) -> bool:
+async def _misses(us: BrokerRecord, cluster_id: str, channel: BrokerChannel) -> bool:
     """Whether the broker there knows the cluster and has no such broker in it. False if it cannot be asked."""
     try:
-        response = await _ask_metadata(us.broker_id, endpoint, tls_to)
-    except (OSError, EOFError, Malformed, ValueError) as error:
-        logger.debug("broker %d at %s cannot say whether we are a member: %r", broker_id, endpoint.address, error)
+        response = await channel.ask(MetadataRequest(topics=[], is_missing=us.broker_id), _VERSION)
+    except BrokerUnreachable as error:
+        logger.debug("nobody there can say whether we are a member: %s", error)
         return False
-    return response.cluster_id == cluster_id and response.missing_at >= us.epoch
-
-
-async def _ask_metadata(broker_id: int, endpoint: ListenerConfig, tls_to: TlsTo) -> MetadataResponse:
-    """All brokers and no topic. Raises OSError, EOFError, Malformed, or ValueError for a response that is too long."""
-    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=tls_to(endpoint))
-    try:
-        request = MetadataRequest(topics=[], is_missing=broker_id)
-        writer.write(request_frame(request, _VERSION, _CORRELATION_ID, "kafkalite-peer"))
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        if size > _RESPONSE_BYTES_MAX:
-            raise ValueError(f"a response of {size} bytes")
-        frame = memoryview(await reader.readexactly(size))
-        correlation_id, response = decode_response(MetadataRequest, _VERSION, frame)
-        if correlation_id != _CORRELATION_ID:
-            raise ValueError("a response to another request")
-        assert isinstance(response, MetadataResponse)
-        return response
     finally:
-        writer.close()
+        channel.close()
+    return bool(response.cluster_id == cluster_id and response.missing_at >= us.epoch)

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.broker_channel import BrokerChannels, BrokerUnreachable, TlsTo, without_tls
+from kafkalite.client.broker_channel import BrokerChannels, BrokerUnreachable, SecurityTo, without_security
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.transactions import (
@@ -51,10 +51,10 @@ class InterBrokerRequests:
         broker_id: int,
         listener: ListenerConfig | None,
         clock: Clock,
-        tls_to: TlsTo = without_tls,
+        security_to: SecurityTo = without_security,
     ) -> None:
         find = inter_broker_endpoint_finder(metadata, listener)
-        self._channels = BrokerChannels(find, clock, f"broker-{broker_id}", _TIMEOUT_MS, tls_to)
+        self._channels = BrokerChannels(find, clock, f"broker-{broker_id}", _TIMEOUT_MS, security_to)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send_markers(

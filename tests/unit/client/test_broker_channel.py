@@ -9,12 +9,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from kafkalite.client.broker_channel import RESPONSE_BYTES_MAX, BrokerChannels, BrokerUnreachable
+from kafkalite.client.broker_channel import (
+    RESPONSE_BYTES_MAX,
+    BrokerChannels,
+    BrokerUnreachable,
+    ChannelSecurity,
+)
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from kafkalite.security.sasl.client_exchange import login_of
+from kafkalite.security.sasl.jaas import LoginModule
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
@@ -284,6 +292,70 @@ def test_a_connection_that_was_given_up_does_not_hide_the_one_after_it(monkeypat
                 await lost
             assert (await ours.ask(2, MetadataRequest(), VERSION)).cluster_id == "answer 2"
             assert (await first).cluster_id == "answer 1" and len(connections) == 1
+            ours.close()
+
+    run(story())
+
+
+class SaslServer:
+    """Lets everybody in, or refuses with `error`; `asked` are the API keys that came, in order."""
+
+    def __init__(self, lifetime_ms: int = 0, error: str = "") -> None:
+        self.lifetime_ms, self.error = lifetime_ms, error
+        self.asked: list[int] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
+            header = decode_request_header(frame)[0]
+            self.asked.append(header.api_key)
+            if header.api_key == 17:
+                parts = response_frame(SaslHandshakeResponse(mechanisms=["PLAIN"]), 1, header.correlation_id)
+            elif header.api_key == 36:
+                said = SaslAuthenticateResponse(session_lifetime_ms=self.lifetime_ms)
+                if self.error:
+                    said = SaslAuthenticateResponse(error_code=58, error_message=self.error)
+                parts = response_frame(said, 1, header.correlation_id)
+            else:
+                writer.write(answer(header.correlation_id))
+                continue
+            writer.write(b"".join(bytes(part) for part in parts if not hasattr(part, "file")))
+
+
+LOGIN = login_of("PLAIN", LoginModule("m", {"username": "broker", "password": "secret"}))
+
+
+def test_a_channel_logs_in_and_again_before_its_session_ends() -> None:
+    async def story() -> None:
+        server, clock = SaslServer(lifetime_ms=10_000), ManualClock()
+        async with listening(server.serve) as endpoint:
+            find = {2: endpoint}.get
+            ours = BrokerChannels(find, clock, "broker-1", TIMEOUT_MS, lambda _: ChannelSecurity(None, LOGIN))
+            await asyncio.gather(*(ours.ask(2, MetadataRequest(), VERSION) for _ in range(3)))
+            assert server.asked == [17, 36, 3, 3, 3]
+            clock.advance(8_400)
+            await ours.ask(2, MetadataRequest(), VERSION)
+            assert server.asked[5:] == [3]
+            clock.advance(100)
+            await asyncio.gather(*(ours.ask(2, MetadataRequest(), VERSION) for _ in range(2)))
+            assert server.asked[6:] == [17, 36, 3, 3]
+            ours.close()
+
+    run(story())
+
+
+def test_a_refused_login_says_why() -> None:
+    async def story() -> None:
+        server = SaslServer(error="Authentication failed: no")
+        async with listening(server.serve) as endpoint:
+            find = {2: endpoint}.get
+            ours = BrokerChannels(find, ManualClock(), "broker-1", TIMEOUT_MS, lambda _: ChannelSecurity(None, LOGIN))
+            for _ in range(2):
+                with pytest.raises(
+                    BrokerUnreachable, match="refuses the login of broker by PLAIN: Authentication failed"
+                ):
+                    await ours.ask(2, MetadataRequest(), VERSION)
+            assert server.asked == [17, 36, 17, 36]
             ours.close()
 
     run(story())

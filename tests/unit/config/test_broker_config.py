@@ -106,8 +106,8 @@ def test_nothing_given_is_kafkas_defaults():
 def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
     (warning,) = load(**{"log.segment.byte": 1}).warnings
     assert warning == "log.segment.byte is not a property of Kafka; did you mean log.segment.bytes?"
-    (warning,) = load(**{"sasl.mechanism.inter.broker.protocol": "PLAIN"}).warnings
-    assert warning == "sasl.mechanism.inter.broker.protocol is known to Kafka but kafkalite does not honour it yet"
+    (warning,) = load(**{"sasl.login.class": "x"}).warnings
+    assert warning == "sasl.login.class is known to Kafka but kafkalite does not honour it yet"
     (warning,) = load(xyzzy=1).warnings
     assert warning == "xyzzy is not a property of Kafka"
     (warning,) = BrokerConfig.load({"bad\nname" + "x" * 500: "1"}).warnings
@@ -168,14 +168,6 @@ def test_an_ill_value_is_one_line_that_says_what_is_allowed(name, value, message
 @pytest.mark.parametrize(
     ("properties", "part"),
     [
-        (
-            {
-                "listeners": "SASL_SSL://:9093",
-                "inter.broker.listener.name": "SASL_SSL",
-                "zookeeper.connect": "localhost",
-            },
-            "do not log in to each other by SASL so far",
-        ),
         ({"listeners": "INSIDE://:9092"}, "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "its own name, and PLAINTEXT stands twice"),
         (
