@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cli.command_config import add_command_config, security_of
 from kafkalite.cli.output import complain
+from kafkalite.cli.own_settings import own_config
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.properties import read_environment, read_properties
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 
@@ -66,13 +66,6 @@ def run(options: argparse.Namespace) -> int:
 def own_address(config: str | None, environment: Mapping[str, str]) -> str:
     """host:port of the listener to ask. Raises ConfigError."""
     return _address_of(_to_ask(own_config(config, environment)))
-
-
-def own_config(config: str | None, environment: Mapping[str, str]) -> BrokerConfig:
-    """The settings that `kafkalite serve` would have. Raises ConfigError."""
-    properties = read_properties(config) if config else {}
-    properties.update(read_environment(environment))
-    return BrokerConfig.load(properties)
 
 
 def _to_ask(config: BrokerConfig) -> ListenerConfig:

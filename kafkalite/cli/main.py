@@ -25,6 +25,7 @@ _COMMANDS = {
     "read": "write records of topics as Parquet, Arrow, CSV or JSON lines, from the files",
     "topic": "ask about topics: describe",
     "txn": "see transactions, find and abort hanging ones: list, describe, describe-producers, abort, find-hanging",
+    "user": "users that log in by SCRAM: add, list, remove",
     "cleaner": "see and steer log compaction: status, run",
     "config": "print server.properties with every setting, its meaning and default",
 }

@@ -48,6 +48,7 @@ class ClusterClient:
         except BaseException:
             self._undo.close()
             raise
+        self.controller_id: int = metadata.controller_id
         self.brokers = {broker.node_id: _address(broker.host, broker.port) for broker in metadata.brokers}
         self.places: dict[TopicPartition, PartitionPlace] = {
             (topic.name or "", one.partition_index): PartitionPlace(

@@ -1,0 +1,162 @@
+"""`kafkalite user`: the users of SCRAM, of a cluster that runs, or of a broker before its first start.
+
+With --bootstrap-server a broker is asked, with Kafka's APIs. Otherwise the users are written where the broker with
+these settings will look: into its journal, while it does not run, or into ZooKeeper, at any time. Passwords are asked
+for, or read from a file; never given on the command line, where others can see them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from kafkalite.cli.command_config import add_command_config, security_of
+from kafkalite.cli.output import aligned, complain, json_line, print_all
+from kafkalite.cli.own_settings import own_config
+from kafkalite.client import scram_admin
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, new_credential
+
+_DEFAULT = "SCRAM-SHA-512"
+_NAME_CHARS_MAX = 1_000
+_PASSWORD_CHARS_MAX = 10_000
+Users = Mapping[str, Mapping[str, int]]
+"""The iterations by mechanism, by user."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands of `kafkalite user`."""
+    commands = parser.add_subparsers(dest="user_command", metavar="COMMAND", required=True)
+    for name, help_text in (
+        ("add", "add a user, or give one another password"),
+        ("list", "list users with their mechanisms and iterations"),
+        ("remove", "remove a user's credentials"),
+    ):
+        command = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
+        if name != "list":
+            command.add_argument("name", metavar="NAME")
+            command.add_argument(
+                "--mechanism",
+                action="append",
+                choices=tuple(MECHANISMS),
+                help=f"may be repeated (default: {_DEFAULT if name == 'add' else 'all'})",
+            )
+        if name == "add":
+            command.add_argument("--iterations", type=int, default=ITERATIONS_MIN, help=f"(default: {ITERATIONS_MIN})")
+            command.add_argument(
+                "--password-file", metavar="FILE", help="its first line is the password; - is standard input"
+            )
+        command.add_argument("--config", metavar="server.properties", help="the settings of the broker")
+        command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="ask a broker that runs")
+        add_command_config(command)
+        command.add_argument("--json", action="store_true", help="one JSON object a line")
+        command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises ConfigError."""
+    if options.bootstrap_server is not None and options.config is not None:
+        raise ConfigError("--bootstrap-server and --config: a broker that runs, or the settings of one; give only one")
+    if options.bootstrap_server is None and options.command_config is not None:
+        raise ConfigError("--command-config is for a broker that runs, which --bootstrap-server names")
+    try:
+        if options.bootstrap_server is not None:
+            with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+                return _ask(cluster, options)
+        return asyncio.run(_write(own_config(options.config, os.environ), options))
+    except Unanswered as error:
+        return complain(str(error))
+
+
+def _ask(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    if options.user_command == "list":
+        return _show(scram_admin.list_users(cluster), options)
+    if options.user_command == "add":
+        name, mechanisms, iterations = _wanted(options)
+        scram_admin.add_user(cluster, name, read_password(options), dict.fromkeys(mechanisms, iterations))
+        return 0
+    there = scram_admin.list_users(cluster).get(options.name, {})
+    scram_admin.remove_user(cluster, options.name, _to_remove(options, list(there)))
+    return 0
+
+
+async def _write(config: BrokerConfig, options: argparse.Namespace) -> int:
+    from kafkalite.server.stored_users import stored_users  # brings the whole broker
+
+    credentials = {}
+    if options.user_command == "add":
+        name, mechanisms, iterations = _wanted(options)
+        password = read_password(options)
+        credentials = {each: new_credential(each, password, iterations) for each in mechanisms}
+    async with stored_users(config) as users:
+        known = await users.all()
+        if options.user_command == "list":
+            shown = {
+                name: {mechanism: one.iterations for mechanism, one in there.items()} for name, there in known.items()
+            }
+            return _show(shown, options)
+        if options.user_command == "add":
+            await users.put(name, credentials)
+        else:
+            await users.remove(options.name, frozenset(_to_remove(options, list(known.get(options.name, {})))))
+    return 0
+
+
+def _wanted(options: argparse.Namespace) -> tuple[str, list[str], int]:
+    """Name, mechanisms and iterations of a user to be added. Raises ConfigError."""
+    name, iterations = options.name, options.iterations
+    if not name or len(name) > _NAME_CHARS_MAX or not name.isprintable():
+        raise ConfigError(f"a user's name has 1 to {_NAME_CHARS_MAX} characters that can be printed")
+    if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+        raise ConfigError(f"--iterations {iterations} must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+    return name, list(dict.fromkeys(options.mechanism or [_DEFAULT])), iterations
+
+
+def _to_remove(options: argparse.Namespace, there: Sequence[str]) -> list[str]:
+    wanted = list(dict.fromkeys(options.mechanism or there))
+    missing = [each for each in wanted if each not in there]
+    if not there or missing:
+        what = f" for {missing[0]}" if there else ""
+        raise ConfigError(f"{options.name!r} has no credentials{what}; `kafkalite user list` shows who has")
+    return wanted
+
+
+def read_password(options: argparse.Namespace) -> str:
+    """From the file, or asked for twice. Raises ConfigError."""
+    if options.password_file == "-":
+        password = sys.stdin.readline(_PASSWORD_CHARS_MAX)
+    elif options.password_file is not None:
+        try:
+            with open(options.password_file, encoding="utf-8") as file:
+                password = file.readline(_PASSWORD_CHARS_MAX)
+        except (OSError, UnicodeDecodeError) as fault:
+            why = getattr(fault, "strerror", None) or "it is not UTF-8"
+            raise ConfigError(f"--password-file {options.password_file} cannot be read: {why}") from None
+    elif sys.stdin.isatty():
+        password = getpass.getpass(f"Password of {options.name}: ")
+        if getpass.getpass("Again: ") != password:
+            raise ConfigError("the two passwords are not the same")
+    else:
+        raise ConfigError("there is no terminal to ask for the password; give --password-file FILE, or - for stdin")
+    password = password.rstrip("\r\n")
+    if not password:
+        raise ConfigError("the password is empty")
+    return password
+
+
+def _show(users: Users, options: argparse.Namespace) -> int:
+    rows = [(name, mechanism, count) for name, there in users.items() for mechanism, count in there.items()]
+    if options.json:
+        for name, mechanism, count in rows:
+            print(json_line({"user": name, "mechanism": mechanism, "iterations": count}))
+        return 0
+    table = [("USER", "MECHANISM", "ITERATIONS"), *((name, mechanism, str(count)) for name, mechanism, count in rows)]
+    print_all(aligned(table, left=(0, 1)))
+    return 0
