@@ -1,8 +1,11 @@
 """The epoch files of many logs, written side by side before this broker takes up the leadership of them.
 
 A leader notes its epoch on the disk before anything else, with two fsyncs: 3 ms of the event loop for each partition.
-After a start, or the end of another broker, there may be thousands. In threads the disk takes several at once: 0.4 ms
-for each, none of them in the loop. A few are not worth a thread.
+After a start, or the end of another broker, there may be thousands. In threads the disk takes several at once, none of
+them in the loop. A few are not worth a thread.
+
+After each call of the system a thread waits for the interpreter's lock, up to 5 ms while the loop is busy, and then
+many go on at once: of 500 logs each took 5 ms by 8 threads, 0.9 ms by 32, no less by 100.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COUNT_MIN = 4
-_THREADS = 8
+_THREADS = 32
 
 
 async def write_early(elected: Sequence[tuple[PartitionLog, int]]) -> None:

@@ -19,7 +19,7 @@ from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
 from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.replication.early_epochs import write_early
+from kafkalite.replication.early_epochs import COUNT_MIN, write_early
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
     BecomeFollower,
@@ -138,7 +138,8 @@ class MetadataApplier:
                 names = list(islice(self._due, _TOPICS_AT_ONCE))
                 await write_early([log_and_epoch for name in names for log_and_epoch in self._elected(name)])
                 for name in names:
-                    if name in self._due:
+                    # what was elected meanwhile is written early with the next ones; the topic stays due
+                    if name in self._due and not self._has_many_unwritten(name):
                         await self._reconcile_due(name)
             self._is_busy = False
             self._is_done.set()
@@ -167,6 +168,10 @@ class MetadataApplier:
                 continue
             if role.is_replicated(state) and log.epochs.latest < state.leader_epoch:
                 yield log, state.leader_epoch
+
+    def _has_many_unwritten(self, name: str) -> bool:
+        """Whether elections came after `write_early`, too many for fsyncs in the loop."""
+        return sum(not log.epochs.has_early_write(epoch) for log, epoch in self._elected(name)) >= COUNT_MIN
 
     def has_elections(self, name: str) -> bool:
         """Whether this broker has been elected for partitions that it does not lead yet."""

@@ -25,9 +25,10 @@ UNDEFINED = (-1, -1)
 class _EarlyWrite:
     """A write of the file by another thread. The lock keeps it from replacing what the log's owner writes later."""
 
-    __slots__ = ("_data", "_files", "_guard", "_is_over", "_path", "is_done")
+    __slots__ = ("_data", "_files", "_guard", "_is_over", "_path", "epoch", "is_done")
 
-    def __init__(self, files: Files, path: str, data: bytes) -> None:
+    def __init__(self, files: Files, path: str, data: bytes, epoch: int) -> None:
+        self.epoch = epoch
         self._files = files
         self._path = path
         self._data = data
@@ -104,9 +105,13 @@ class LeaderEpochCache:
         self.settle()
         before = self._epochs.copy(), self._starts.copy(), self.latest
         self._insert(epoch, start_offset)
-        self._early = _EarlyWrite(self._files, self.path, self._encode())
+        self._early = _EarlyWrite(self._files, self.path, self._encode(), epoch)
         self._epochs, self._starts, self.latest = before
         return self._early.run
+
+    def has_early_write(self, epoch: int) -> bool:
+        """Whether the file was written for the election to `epoch` by `write_early`, or could not be."""
+        return self._early is not None and self._early.epoch == epoch
 
     def settle(self) -> None:
         """The file has the entries that are here, whatever was written early."""

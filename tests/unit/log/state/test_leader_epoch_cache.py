@@ -98,6 +98,14 @@ def test_an_election_finds_its_file_written(epochs: LeaderEpochCache, monkeypatc
     assert not synced
 
 
+def test_it_tells_for_which_election_its_file_was_written(epochs: LeaderEpochCache) -> None:
+    epochs.assign(0, 0)
+    epochs.write_early(3, 10)  # also if the job fails: the election says why then
+    assert epochs.has_early_write(3) and not epochs.has_early_write(4)
+    epochs.elect(3, 10)
+    assert not epochs.has_early_write(3)
+
+
 def test_an_election_at_another_offset_writes_for_itself(
     epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
