@@ -18,6 +18,9 @@ from kafkalite.config.value_parsers import (
 )
 
 CLIENT_AUTH = ("required", "requested", "none")
+ENCODER_CIPHERS = ("AES/CBC/PKCS5Padding", "AES/GCM/NoPadding")
+ENCODER_KEY_FACTORIES = tuple(f"PBKDF2WithHmacSHA{bits}" for bits in ("1", "224", "256", "384", "512"))
+ENCODER_ITERATIONS_MAX = 200_000  # 0.1 s
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3", "TLSv1.1", "TLSv1")
 
 
@@ -53,4 +56,12 @@ class SecuritySettings(Settings):
     sasl_server_max_receive_size: int = integer(524_288, "Largest token or request of a connection that is not authenticated yet.", at_least=1)
     connections_max_reauth_ms: int = long(0, "Clients prove themselves again after this time, or are cut off; 0 is never.")
     connection_failed_authentication_delay_ms: int = integer(100, "A failed authentication is told after this time.", at_least=0)
+
+    _encoder = section("Secrets that are changed while running")
+    password_encoder_secret: str | None = password(None, "Encrypts passwords that are set while this broker runs, which ZooKeeper keeps.")
+    password_encoder_old_secret: str | None = password(None, "The secret before: at the start, what was encrypted with it is encrypted anew.")
+    password_encoder_cipher_algorithm: str = string(ENCODER_CIPHERS[0], "The cipher for it.", one_of=ENCODER_CIPHERS)
+    password_encoder_key_length: int = integer(128, "Bits of its key: 128, 192 or 256.", at_least=8)
+    password_encoder_keyfactory_algorithm: str | None = string(None, "Makes the key from the secret; unset, PBKDF2WithHmacSHA512.", one_of=ENCODER_KEY_FACTORIES)
+    password_encoder_iterations: int = integer(4096, "How often that hashes.", at_least=1024, at_most=ENCODER_ITERATIONS_MAX)
     # fmt: on

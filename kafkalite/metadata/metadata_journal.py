@@ -86,7 +86,7 @@ class Journal:
         """Replace all entries by these, atomically. Raises OSError: see `is_open`."""
         temporary = self._temporary
         data = b"".join(map(encode, entries))
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # secrets are in it
         try:
             view = memoryview(data)
             while view:

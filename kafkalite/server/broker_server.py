@@ -172,6 +172,7 @@ class BrokerServer:
         self.dynamic_config = DynamicBrokerConfig(
             config, self.metadata, self.broker_id, self._apply_config, self._security.check
         )
+        await self.dynamic_config.renew_secrets()
         self.config = self.dynamic_config.now
         self._security.reconfigure(self.config)
         self.logs.verification.enabled = self.config.transaction_partition_verification_enable

@@ -11,11 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.settings import Setting
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata
+
+if TYPE_CHECKING:
+    from kafkalite.server.broker_secrets import BrokerSecrets
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +41,11 @@ class DynamicBrokerConfig:
         self._broker = str(broker_id)
         self._apply = apply
         self._check = check
+        self._secrets: BrokerSecrets | None = None
+        if metadata.is_shared:
+            from kafkalite.server.broker_secrets import BrokerSecrets  # a broker by itself needs no encryption
+
+            self._secrets = BrokerSecrets(config, self._is_secret)
         self._one_by_one = asyncio.Lock()
         self._first = dict(metadata.broker_configs)
         self.now = self._build_leniently(self._first)
@@ -56,25 +65,34 @@ class DynamicBrokerConfig:
         then nothing has changed."""
         async with self._one_by_one:
             configs = self._metadata.broker_configs
-            settings = change(configs.get(broker, {}))
+            kept = configs.get(broker, {})
+            settings = change(self._opened(kept))
             new = self._build(settings, configs.get(CLUSTER_DEFAULT, {}))
             if broker == CLUSTER_DEFAULT:
-                new = self._build(configs.get(self._broker, {}), settings)
+                new = self._build(self._opened(configs.get(self._broker, {})), settings)
             if broker in (CLUSTER_DEFAULT, self._broker) and (conflict := new.conflict_with(self.now)):
                 raise ConfigError(conflict)
             if broker in (CLUSTER_DEFAULT, self._broker):
                 self._check(new)
-            if self._metadata.is_shared and (secret := self._new_secret(configs.get(broker, {}), settings)):
-                raise ConfigError(
-                    f"{secret} is a secret, and kafkalite keeps none in ZooKeeper; give a PEM file, whose key needs no "
-                    "password, or set it in server.properties"
-                )
+            if self._secrets is not None:
+                settings = self._secrets.sealed(settings, kept, of_all=broker == CLUSTER_DEFAULT)
             if not validate_only:
                 await self._metadata.set_broker_config(broker, settings)
 
-    def _new_secret(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
-        changed = (name for name, text in after.items() if before.get(name) != text)
-        return next((name for name in changed if (it := self.now.setting_of(name)) is not None and it.sensitive), None)
+    async def renew_secrets(self) -> None:
+        """Encrypt anew what password.encoder.old.secret has encrypted."""
+        kept = self._metadata.broker_configs.get(self._broker, {})
+        if self._secrets is not None and (renewed := self._secrets.renewed(kept)) is not None:
+            await self._metadata.set_broker_config(self._broker, renewed)
+            self.now = self._build_leniently(self._metadata.broker_configs)
+            self._first = dict(self._metadata.broker_configs)
+
+    def _opened(self, kept: Mapping[str, str]) -> Mapping[str, str]:
+        return kept if self._secrets is None else self._secrets.opened(kept)
+
+    def _is_secret(self, name: str) -> bool:
+        setting = self.now.setting_of(name)
+        return setting is not None and setting.sensitive
 
     def _on_change(self, change: Change, broker: str) -> None:
         if change is Change.BROKER_CONFIG and broker in (CLUSTER_DEFAULT, self._broker):
@@ -83,7 +101,7 @@ class DynamicBrokerConfig:
 
     def _build_leniently(self, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         """The settings with the changes for all brokers, and then for this one, on top."""
-        own, of_all = changed.get(self._broker, {}), changed.get(CLUSTER_DEFAULT, {})
+        own, of_all = self._opened(changed.get(self._broker, {})), changed.get(CLUSTER_DEFAULT, {})
         if not (own or of_all or self.now.dynamic or self.now.dynamic_default):
             return self.now
         try:

@@ -79,3 +79,55 @@ def test_of_what_others_write_all_that_is_understood_holds(caplog: pytest.LogCap
     assert (now.message_max_bytes, now.log_retention_ms, now.log_retention_bytes) == (2000, None, 55)
     assert now.listeners == BrokerConfig().listeners
     assert "log.retention.ms" in caplog.text
+
+
+PASSWORD = "listener.name.plaintext.ssl.keystore.password"
+
+
+def test_secrets_are_encrypted_in_zookeeper_and_open_here() -> None:
+    async def story() -> None:
+        cluster = InMemoryCluster()
+        scene = Scene(cluster, password_encoder_secret="s")
+        await scene.set("1", **{PASSWORD: "hidden", "message.max.bytes": "7"})
+        kept = cluster.configs["1"][PASSWORD]
+        assert kept.startswith("keyFactoryAlgorithm:PBKDF2WithHmacSHA512,") and "hidden" not in kept
+        assert scene.running.now.dynamic[PASSWORD] == "hidden"
+        await scene.set("1", **{"message.max.bytes": "8"})
+        assert cluster.configs["1"][PASSWORD] == kept, "what has not changed keeps its text"
+        with pytest.raises(ConfigError, match="for single brokers, not for all"):
+            await scene.set(CLUSTER_DEFAULT, **{PASSWORD: "hidden"})
+
+        again = Scene(cluster, password_encoder_secret="t", password_encoder_old_secret="s")
+        await again.running.renew_secrets()
+        assert again.running.now.dynamic[PASSWORD] == "hidden" and cluster.configs["1"][PASSWORD] != kept
+        newest = dict(cluster.configs["1"])
+        await again.running.renew_secrets()
+        assert cluster.configs["1"] == newest, "once is enough"
+        assert Scene(cluster, password_encoder_secret="t").running.now.dynamic[PASSWORD] == "hidden"
+
+    play(story)
+
+
+@pytest.mark.parametrize("settings", [{}, {"password_encoder_secret": "other"}])
+def test_a_secret_that_cannot_be_decoded_has_no_effect(
+    settings: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        cluster = InMemoryCluster()
+        await Scene(cluster, password_encoder_secret="s").set("1", **{PASSWORD: "hidden", "message.max.bytes": "7"})
+        now = Scene(cluster, **settings).running.now
+        assert PASSWORD not in now.dynamic and now.message_max_bytes == 7
+        assert f"{PASSWORD} was set while a broker ran, and" in caplog.text
+
+    play(story)
+
+
+def test_without_a_secret_to_encrypt_with_no_secret_is_taken() -> None:
+    async def story() -> None:
+        scene = Scene()
+        with pytest.raises(ConfigError, match=r"set password.encoder.secret in server.properties"):
+            await scene.set("1", **{PASSWORD: "hidden"})
+        with pytest.raises(ConfigError, match="must be one of 128, 192, 256"):
+            Scene(password_encoder_secret="s", password_encoder_key_length="64")
+
+    play(story)
