@@ -51,9 +51,9 @@ from kafkalite.config.value_parsers import (
     parse_authorizer,
     parse_directories,
     parse_endpoint_identification,
-    parse_pem,
     parse_principals,
     parse_replica_selector,
+    parse_store_type,
     parse_zookeeper_connect,
 )
 
@@ -121,13 +121,15 @@ class BrokerConfig(SecuritySettings):
     zookeeper_sasl_username: str | None = string(None, "Who logs in with SASL; unset with DIGEST-MD5, nobody does (kafkalite's own setting).")
     zookeeper_sasl_password: str | None = password(None, "The password for it (kafkalite's own setting).")
     zookeeper_ssl_client_enable: bool = boolean(False, "Speak TLS with ZooKeeper.")
-    zookeeper_ssl_keystore_location: str | None = string(None, "PEM file with this broker's key and certificates for ZooKeeper.")
-    zookeeper_ssl_keystore_password: str | None = password(None, "The password of the key in it.")
-    zookeeper_ssl_keystore_type: str | None = string(None, "PEM, which is also what no value means.", convert=parse_pem)
-    zookeeper_ssl_truststore_location: str | None = string(None, "PEM file with the certificates that ZooKeeper's is to be signed by; unset, the system's.")
-    zookeeper_ssl_truststore_type: str | None = string(None, "PEM, which is also what no value means.", convert=parse_pem)
+    zookeeper_ssl_keystore_location: str | None = string(None, "File with this broker's key and certificates for ZooKeeper.")
+    zookeeper_ssl_keystore_password: str | None = password(None, "The password of that file, or of the key in a PEM file.")
+    zookeeper_ssl_keystore_type: str | None = string(None, "PEM, PKCS12 or JKS (which here means what the file is); unset, by the end of its name, else PEM.", convert=parse_store_type)
+    zookeeper_ssl_truststore_location: str | None = string(None, "File with the certificates that ZooKeeper's is to be signed by; unset, the system's.")
+    zookeeper_ssl_truststore_password: str | None = password(None, "The password of that file, if it needs one.")
+    zookeeper_ssl_truststore_type: str | None = string(None, "As zookeeper.ssl.keystore.type.", convert=parse_store_type)
     zookeeper_ssl_protocol: str = string("TLSv1.2", "The lowest version of TLS, when zookeeper.ssl.enabled.protocols is unset (in Kafka the only one).", one_of=("TLSv1.2", "TLSv1.3"))
     zookeeper_ssl_enabled_protocols: tuple[str, ...] = words((), "Versions of TLS that may be spoken.", one_of=("TLSv1.2", "TLSv1.3"))
+    zookeeper_ssl_cipher_suites: tuple[str, ...] = words((), "Cipher suites that may be used, by their IANA names; empty leaves it to OpenSSL.")
     zookeeper_ssl_endpoint_identification_algorithm: str = string("HTTPS", "Empty: the name in ZooKeeper's certificate is not looked at.", convert=parse_endpoint_identification)
     zookeeper_clientCnxnSocket: str | None = string(None, "Java's class for it; kafkalite needs none.")
 

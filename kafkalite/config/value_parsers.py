@@ -50,14 +50,6 @@ def parse_zookeeper_connect(text: str) -> str | None:
     return ",".join(found) + (f"/{chroot}" if chroot else "")
 
 
-def parse_pem(text: str) -> str:
-    if text.strip().upper() != "PEM":
-        raise ValueError(
-            "must be PEM; keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 make it of others"
-        )
-    return "PEM"
-
-
 def parse_endpoint_identification(text: str) -> str:
     word = text.strip().upper()
     if word not in ("", "HTTPS"):

@@ -1,51 +1,71 @@
 """The settings of a session with ZooKeeper, taken from the broker's settings and checked before the first connection.
 
 Kafka takes credentials from a JAAS file, which is specific to Java; the settings zookeeper.digest and zookeeper.sasl.*
-are kafkalite's own. Keys and certificates are PEM files; keytool and openssl convert a Java key store.
+are kafkalite's own. Keys and certificates are those of listeners: PEM or PKCS12.
 Source: org.apache.kafka.server.config.ZkConfigs, kafka.server.KafkaServer.initZkClient (settings that need each other).
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import ssl
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.tls.contexts import TlsSettings, client_context
 from kafkalite.zk.client.connection import Connection
 from kafkalite.zk.client.operations import ConnectionState
 
+_KINDS = {".p12": "PKCS12", ".pfx": "PKCS12", ".jks": "JKS"}
+
 
 class TlsConfig(NamedTuple):
-    """Names of PEM files, or None. `check_host`: the servers' certificates must name them."""
+    """Files of keys and certificates, or None, with their types, and passwords. `check_host`: the servers' certificates
+    must name them."""
 
     keystore: str | None = None
     keystore_password: str | None = None
     truststore: str | None = None
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     check_host: bool = True
+    keystore_type: str | None = None
+    truststore_type: str | None = None
+    truststore_password: str | None = None
+    cipher_suites: tuple[str, ...] = ()
 
     def context(self) -> ssl.SSLContext:
         """Trusts the trust store, or without one the system's authorities. Raises ConfigError for a bad file."""
-        context = ssl.create_default_context() if self.truststore is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = self.check_host
-        versions = [ssl.TLSVersion.TLSv1_3 if each == "TLSv1.3" else ssl.TLSVersion.TLSv1_2 for each in self.protocols]
-        context.minimum_version, context.maximum_version = min(versions), max(versions)
-        if self.truststore is not None:
-            try:
-                context.load_verify_locations(self.truststore)
-            except OSError as fault:
-                raise _bad_file("zookeeper.ssl.truststore.location", self.truststore, fault) from None
-        if self.keystore is not None:
-            # without a password, OpenSSL would ask for it on the terminal
-            password = self.keystore_password or ""
-            try:
-                context.load_cert_chain(self.keystore, password=lambda: password)
-            except OSError as fault:
-                raise _bad_file("zookeeper.ssl.keystore.location", self.keystore, fault) from None
-        return context
+        kind = _kind(self.keystore, self.keystore_type)
+        settings = TlsSettings(
+            keystore_type=kind,
+            keystore_location=self.keystore,
+            keystore_password=None if kind == "PEM" else self.keystore_password,
+            key_password=self.keystore_password if kind == "PEM" else None,  # ZooKeeper has one setting for both
+            keystore_key=None,
+            keystore_certificate_chain=None,
+            truststore_type=_kind(self.truststore, self.truststore_type),
+            truststore_location=self.truststore,
+            truststore_password=self.truststore_password,
+            truststore_certificates=None,
+            client_auth="none",
+            enabled_protocols=self.protocols,
+            cipher_suites=self.cipher_suites,
+            endpoint_identification_algorithm="https" if self.check_host else "",
+        )
+        try:
+            return client_context(settings)
+        except ConfigError as fault:
+            text = re.sub(r"\bssl\.", "zookeeper.ssl.", str(fault))
+            raise ConfigError(text.replace("ssl.key.password", "ssl.keystore.password")) from None
+
+
+def _kind(path: str | None, given: str | None) -> str:
+    """The type of a store; unless it is given, that of the end of its name, as ZooKeeper has it."""
+    return given or _KINDS.get(os.path.splitext(path or "")[1].lower(), "PEM")
 
 
 class SaslConfig(NamedTuple):
@@ -147,10 +167,8 @@ def _tls(config: BrokerConfig) -> TlsConfig | None:
         # by default Kafka speaks 1.2 only, and ZooKeeper 3.9.5 takes 1.3 only
         config.zookeeper_ssl_enabled_protocols or (config.zookeeper_ssl_protocol, "TLSv1.3"),
         config.zookeeper_ssl_endpoint_identification_algorithm.upper() == "HTTPS",
+        config.zookeeper_ssl_keystore_type,
+        config.zookeeper_ssl_truststore_type,
+        config.zookeeper_ssl_truststore_password,
+        config.zookeeper_ssl_cipher_suites,
     )
-
-
-def _bad_file(setting: str, path: str, fault: OSError) -> ConfigError:
-    if isinstance(fault, ssl.SSLError):
-        return ConfigError(f"{setting}={path}: is not a PEM file that can be read with this password: {fault}")
-    return ConfigError(f"{setting}={path}: {fault.strerror or fault}")

@@ -323,7 +323,7 @@ def test_a_password_is_shown_to_nobody():
     assert "sesame" not in repr(config)
     entries = {entry.name: entry for entry in config.describe()}
     assert "sesame" not in repr(entries) and entries["zookeeper.digest"].sensitive
-    assert "must be PEM" in fault_of(**{"zookeeper.ssl.truststore.type": "JKS"})
+    assert "must be PEM, PKCS12 or JKS" in fault_of(**{"zookeeper.ssl.truststore.type": "BCFKS"})
 
 
 @pytest.mark.parametrize(

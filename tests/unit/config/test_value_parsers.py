@@ -10,7 +10,6 @@ from kafkalite.config.value_parsers import (
     parse_directories,
     parse_endpoint_identification,
     parse_gzip_level,
-    parse_pem,
     parse_throttled_replicas,
     parse_zookeeper_connect,
 )
@@ -81,12 +80,6 @@ class TestZooKeeperConnect:
     def test_the_plain_form_is_understood_as_itself(self, servers: list[tuple[str, int]], chroot: list[str]) -> None:
         text = ",".join(f"{host}:{port}" for host, port in servers) + "".join(f"/{part}" for part in chroot)
         assert parse_zookeeper_connect(text) == text
-
-
-def test_key_stores_are_pem_files() -> None:
-    assert parse_pem(" pem ") == "PEM"
-    with pytest.raises(ValueError, match="must be PEM; keytool"):
-        parse_pem("JKS")
 
 
 def test_the_endpoint_is_identified_as_https_does_or_not_at_all() -> None:

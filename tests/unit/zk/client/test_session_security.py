@@ -94,6 +94,22 @@ def test_tls_with_a_certificate_that_access_lists_know(fortress, chroot):
     asyncio.run(story())
 
 
+def test_stores_of_pkcs12_with_their_passwords(fortress, chroot, tmp_path):
+    key, trust = tmp_path / "client.p12", tmp_path / "trust.p12"
+    export = ("openssl", "pkcs12", "-export", "-passout", "pass:hidden")
+    subprocess.run([*export, "-in", fortress.client_pem, "-out", key], check=True, capture_output=True)
+    subprocess.run([*export, "-nokeys", "-in", fortress.server_pem, "-out", trust], check=True, capture_output=True)
+    tls = fortress.tls(
+        keystore=str(key), keystore_password="hidden", truststore=str(trust), truststore_password="hidden"
+    )
+
+    async def story():
+        async with visit(f"127.0.0.1:{fortress.tls_port}{chroot}", tls=tls, set_acl=True) as one:
+            await one.session.write([Create("/ours")])
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [

@@ -11,6 +11,7 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.zk.client.zookeeper_config import TlsConfig, ZooKeeperConfig
+from tests.support.certificates import Authority
 
 
 def config(**given: str) -> ZooKeeperConfig:
@@ -75,12 +76,34 @@ class TestTls:
         assert config(ssl_truststore_location="/none.pem").tls is None
 
     def test_a_bad_file_is_named_with_its_setting(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"truststore.location=/none.pem: No such file"):
+        with pytest.raises(
+            ConfigError, match=r"zookeeper.ssl.truststore.location=/none.pem cannot be read: No such file"
+        ):
             config(ssl_client_enable="true", ssl_truststore_location="/none.pem")
         bad = tmp_path / "bad.pem"
         bad.write_text("nothing")
-        with pytest.raises(ConfigError, match=r"keystore.location=.*is not a PEM file"):
+        with pytest.raises(ConfigError, match=r"zookeeper.ssl.keystore.location=.*is neither PEM nor PKCS12"):
             config(ssl_client_enable="true", ssl_keystore_location=str(bad))
+
+    def test_stores_may_be_pkcs12_with_a_type_or_a_name_that_says_so(self, tmp_path: Path) -> None:
+        authority = Authority()
+        key = tmp_path / "broker.p12"
+        key.write_bytes(authority.identify().pkcs12("hidden"))
+        for given in ({}, {"ssl_keystore_type": "PKCS12"}, {"ssl_keystore_type": "JKS"}):
+            tls = config(
+                ssl_client_enable="true",
+                ssl_keystore_location=str(key),
+                ssl_keystore_password="hidden",
+                ssl_truststore_location=authority.write(tmp_path / "ca.pem"),
+                **given,
+            ).tls
+            assert tls is not None and tls.context().get_ca_certs()
+        with pytest.raises(ConfigError, match=r"zookeeper.ssl.keystore.location=.*the password is wrong"):
+            config(ssl_client_enable="true", ssl_keystore_location=str(key), ssl_keystore_password="x")
+        pem = authority.identify().write(tmp_path / "broker.pem", "hidden")
+        with pytest.raises(ConfigError, match=r"is encrypted; set zookeeper.ssl.keystore.password"):
+            config(ssl_client_enable="true", ssl_keystore_location=pem)
+        assert config(ssl_client_enable="true", ssl_keystore_location=pem, ssl_keystore_password="hidden").tls
 
     @pytest.mark.parametrize(
         ("protocols", "lowest", "highest"),
