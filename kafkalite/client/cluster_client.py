@@ -41,6 +41,7 @@ class ClusterClient:
         self._timeout_s = timeout_s
         self._security = security
         self._undo = contextlib.ExitStack()
+        self._clients: dict[int, BlockingClient] = {}
         self.first = self._undo.enter_context(_first_of(addresses, timeout_s, security))
         try:
             request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
@@ -122,6 +123,34 @@ class ClusterClient:
         """A connection that is closed with the others. Raises Unanswered."""
         address = self.brokers[broker_id]
         return self._undo.enter_context(BlockingClient(address, self._timeout_s, self._security))
+
+    def client(self, broker_id: int) -> BlockingClient:
+        """As `connect`, one connection for all requests. Raises ConfigError for a broker that is not there."""
+        if broker_id not in self.brokers:
+            raise ConfigError(f"there is no broker {broker_id} in {self.address}")
+        if self.is_one:
+            return self.first
+        if broker_id not in self._clients:
+            self._clients[broker_id] = self.connect(broker_id)
+        return self._clients[broker_id]
+
+    def controller(self) -> BlockingClient:
+        """The connection to the broker that changes topics and users. Raises Unanswered."""
+        if self.controller_id in self.brokers:
+            return self.client(self.controller_id)
+        if self.is_one:
+            return self.first
+        raise Unanswered(f"the cluster of {self.address} has no controller now")
+
+    def leader_of(self, partition: TopicPartition) -> int:
+        """The broker that leads a partition. Raises ConfigError, Unanswered."""
+        place = self.places.get(partition)
+        topic, index = partition
+        if place is None:
+            raise ConfigError(f"there is no partition {topic}-{index} in {self.address}")
+        if place.leader == NO_LEADER:
+            raise Unanswered(f"nobody leads {topic}-{index}")
+        return place.leader
 
     def not_led(self, topics: Iterable[str]) -> list[str]:
         """Complaints about the partitions without a leader, of these topics or of all: one for each absent broker, and

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Collection, Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
@@ -57,10 +57,7 @@ def remove_user(cluster: ClusterClient, name: str, mechanisms: Collection[str]) 
 
 def _alter(cluster: ClusterClient, request: AlterUserScramCredentialsRequest) -> None:
     """Apache Kafka has this answered by the controller alone."""
-    at = cluster.first
-    if cluster.controller_id != NO_LEADER and not cluster.is_one:
-        at = cluster.connect(cluster.controller_id)
-    for each in at.ask(request, _VERSION).results:
+    for each in cluster.controller().ask(request, _VERSION).results:
         if each.error_code:
             why = each.error_message or name_of_error(each.error_code)
             raise Unanswered(f"{each.user} stays as it was: {why}")

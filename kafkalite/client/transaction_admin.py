@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.client.coordinators import TRANSACTION_KEY, Coordinators
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.transaction_admin import (
     DescribedProducer,
     DescribedTransaction,
@@ -34,21 +34,11 @@ from kafkalite.protocol.messages.transactions import (
 )
 
 ANY_DURATION = -1
-_TRANSACTION_KEY = 1  # the type of a transactional id in FindCoordinator
-_FIND_COORDINATOR_VERSION = 3
 _LIST_VERSION = 0
 _LIST_BY_DURATION_VERSION = 1
 _DESCRIBE_VERSION = 0
 _WRITE_MARKERS_VERSION = 1
 _PARTITIONS_MAX = 500  # in one DescribeProducers
-_RETRY_S = 0.1
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
 
 
 class ListedTransaction(NamedTuple):
@@ -84,10 +74,7 @@ class TransactionAdmin:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster
-        self._timeout_s = timeout_s
-        self._monotonic_s = monotonic_s
-        self._sleep = sleep
-        self._clients: dict[int, BlockingClient] = {}
+        self._coordinators = Coordinators(cluster, timeout_s, monotonic_s=monotonic_s, sleep=sleep)
 
     # --- transactional ids
 
@@ -106,8 +93,8 @@ class TransactionAdmin:
         version = _LIST_BY_DURATION_VERSION if min_duration_ms >= 0 else _LIST_VERSION
         found = []
         for broker_id in sorted(self._cluster.brokers):
-            client = self._client(broker_id)
-            response = self._retry(partial(client.ask, request, version))
+            client = self._cluster.client(broker_id)
+            response = self._coordinators.retry(partial(client.ask, request, version))
             if response.error_code:
                 raise Unanswered(f"broker {broker_id} does not list transactions: {name_of_error(response.error_code)}")
             if response.unknown_state_filters:
@@ -124,17 +111,15 @@ class TransactionAdmin:
 
         def ask() -> DescribedTransaction:
             nonlocal coordinator
-            request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION_KEY)
-            found = self._cluster.first.ask(request, _FIND_COORDINATOR_VERSION)
-            if found.error_code:
-                return DescribedTransaction(error_code=found.error_code)
-            coordinator = found.node_id
+            error_code, coordinator = self._coordinators.find(transactional_id, TRANSACTION_KEY)
+            if error_code:
+                return DescribedTransaction(error_code=error_code)
             ids = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            response = self._client(coordinator).ask(ids, _DESCRIBE_VERSION)
+            response = self._cluster.client(coordinator).ask(ids, _DESCRIBE_VERSION)
             state: DescribedTransaction = response.transaction_states[0]
             return state
 
-        described: DescribedTransaction = self._retry(ask)
+        described: DescribedTransaction = self._coordinators.retry(ask)
         if described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return None
         if described.error_code:
@@ -145,7 +130,7 @@ class TransactionAdmin:
 
     def producers(self, partition: TopicPartition, broker_id: int | None = None) -> list[DescribedProducer]:
         """The active producers of a partition, as its leader knows them, or as the replica on `broker_id` does."""
-        broker_id = self._leader(partition) if broker_id is None else broker_id
+        broker_id = self._cluster.leader_of(partition) if broker_id is None else broker_id
         return next(iter(self._describe_producers(broker_id, [partition])))[1]
 
     def abort(
@@ -160,7 +145,7 @@ class TransactionAdmin:
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
         )
-        leader = self._client(self._leader(partition))
+        leader = self._cluster.client(self._cluster.leader_of(partition))
         response = leader.ask(WriteTxnMarkersRequest(markers=[marker]), _WRITE_MARKERS_VERSION)
         for each in (one for marker in response.markers for topic in marker.topics for one in topic.partitions):
             if each.error_code:
@@ -171,7 +156,7 @@ class TransactionAdmin:
         """The open transactions in these partitions, of their leaders or of the replicas on `broker_id`."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for each in sorted(partitions):
-            by_broker.setdefault(self._leader(each) if broker_id is None else broker_id, []).append(each)
+            by_broker.setdefault(self._cluster.leader_of(each) if broker_id is None else broker_id, []).append(each)
         return sorted(
             OpenTransaction(
                 *key,
@@ -221,7 +206,7 @@ class TransactionAdmin:
     def _describe_producers(
         self, broker_id: int, partitions: list[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, list[DescribedProducer]]]:
-        client = self._client(broker_id)
+        client = self._cluster.client(broker_id)
         for start in range(0, len(partitions), _PARTITIONS_MAX):
             topics: dict[str, DescribeProducersTopicRequest] = {}
             for name, index in partitions[start : start + _PARTITIONS_MAX]:
@@ -234,35 +219,6 @@ class TransactionAdmin:
                         why = one.error_message or name_of_error(one.error_code)
                         raise Unanswered(f"broker {broker_id} does not tell the producers of {where}: {why}")
                     yield (topic.name, one.partition_index), one.active_producers
-
-    def _leader(self, partition: TopicPartition) -> int:
-        place = self._cluster.places.get(partition)
-        topic, index = partition
-        if place is None:
-            raise ConfigError(f"there is no partition {topic}-{index} in {self._cluster.address}")
-        if place.leader == NO_LEADER:
-            raise Unanswered(f"nobody leads {topic}-{index}")
-        return place.leader
-
-    def _client(self, broker_id: int) -> BlockingClient:
-        """A single broker is asked over the first connection, regardless of the address that it advertises."""
-        if broker_id not in self._cluster.brokers:
-            raise ConfigError(f"there is no broker {broker_id} in {self._cluster.address}")
-        if self._cluster.is_one:
-            return self._cluster.first
-        client = self._clients.get(broker_id)
-        if client is None:
-            client = self._clients[broker_id] = self._cluster.connect(broker_id)
-        return client
-
-    def _retry(self, ask: Callable[[], Any]) -> Any:
-        """The response; asks again while a coordinator is loading or moving, until the timeout has passed."""
-        deadline_s = self._monotonic_s() + self._timeout_s
-        while True:
-            response = ask()
-            if response.error_code not in _RETRIABLE or self._monotonic_s() >= deadline_s:
-                return response
-            self._sleep(_RETRY_S)
 
 
 def partitions_of(described: DescribedTransaction) -> list[TopicPartition]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from kafkalite.protocol.records.consumer_protocol import assigned_partitions
 from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import Group
     from kafkalite.server.broker_server import BrokerServer
-
-_VERSION_AND_COUNT = struct.Struct(">hi")
-_LENGTH = struct.Struct(">h")
-_INT = struct.Struct(">i")
 
 
 class MemberDescription(NamedTuple):
@@ -89,23 +85,3 @@ def lag(server: BrokerServer, group_id: str, topic: str | None, isolation: str) 
         if partition is not None:
             count += count_records(partition, offsets.get(key, 0), isolation)
     return count
-
-
-def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition]:
-    """The partitions in a member's assignment, whose every version begins like version 0: version i16, then an array of
-    topic and array of partitions. Empty for bytes that are none. Source: ConsumerProtocolAssignment.json."""
-    found: set[TopicPartition] = set()
-    try:
-        _, topic_count = _VERSION_AND_COUNT.unpack_from(assignment)
-        at = _VERSION_AND_COUNT.size
-        for _ in range(min(topic_count, len(assignment))):
-            (length,) = _LENGTH.unpack_from(assignment, at)
-            at += _LENGTH.size
-            topic = assignment[at : at + length].decode()
-            (count,) = _INT.unpack_from(assignment, at + length)
-            at += length + _INT.size
-            found.update((topic, index) for index in struct.unpack_from(f">{count}i", assignment, at))
-            at += count * _INT.size
-    except (struct.error, UnicodeDecodeError):
-        return frozenset()
-    return frozenset(found)

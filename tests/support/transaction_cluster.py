@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalite.client.cluster_client import PartitionPlace
+from kafkalite.client.cluster_client import ClusterClient, PartitionPlace
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,7 +32,7 @@ from kafkalite.protocol.messages.transactions import (
 )
 
 
-class TransactionCluster:
+class TransactionCluster(ClusterClient):
     """`transactions` by the coordinator that has them; `producers` by partition. `asked` are (broker id, request,
     version) in their order. `faults` are answered first, one for each request that a coordinator gets."""
 
@@ -40,6 +40,7 @@ class TransactionCluster:
     is_one = False
 
     def __init__(self) -> None:
+        self._clients = {}
         self.brokers = {1: "one:9092", 2: "two:9092"}
         self.places: dict[TopicPartition, PartitionPlace] = {
             ("orders", 0): PartitionPlace(1, (1,)),

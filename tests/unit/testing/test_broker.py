@@ -23,7 +23,6 @@ from kafkalite.server.broker_server import BrokerServer
 from kafkalite.testing import data_directory
 from kafkalite.testing.async_broker import AsyncBroker
 from kafkalite.testing.data_directory import is_in_memory, remove_abandoned, throwaway_path
-from kafkalite.testing.group_description import assigned_partitions
 from kafkalite.testing.records.stored_record import READ_COMMITTED
 from tests.support.descriptors import open_files
 from tests.support.places import ROOT
@@ -283,13 +282,6 @@ def test_lag_counts_records_and_not_offsets() -> None:
         assert broker.lag("nobody", "changes") == 1
         with pytest.raises(KafkaError, match="no group 'nobody'"):
             broker.lag("nobody")
-
-
-def test_assignments_are_read_as_far_as_they_are_some() -> None:
-    assignment = b"\0\1\0\0\0\1\0\2ab\0\0\0\2\0\0\0\0\0\0\0\5\xff\xff\xff\xff"
-    assert assigned_partitions(assignment) == {("ab", 0), ("ab", 5)}
-    for end in range(len(assignment) - 4):
-        assert assigned_partitions(assignment[:end]) == frozenset()
 
 
 # maintenance

@@ -1,0 +1,235 @@
+"""`kafkalite group`: consumer groups; which there are, how far they have come, and where they go on.
+
+What `reset` would do is shown, and done with --execute only. Its options are those of kafka-consumer-groups.sh.
+Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (3.9).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from kafkalite.cli.command_config import add_command_config, security_of
+from kafkalite.cli.describe_log_dirs import add_bootstrap_server
+from kafkalite.cli.output import aligned, complain, json_line, print_all
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.cluster_client import ClusterClient, require_topics
+from kafkalite.client.group_admin import EARLIEST, LATEST, Group, GroupAdmin, Member
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
+
+_UNKNOWN = "-"
+_LEFT = 0, 1  # columns of the tables that are aligned to the left
+
+Row = Sequence[object]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands of `kafkalite group`."""
+    commands = parser.add_subparsers(dest="group_command", metavar="COMMAND", required=True)
+    for name, (_, add_options, help_text) in _COMMANDS.items():
+        command = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
+        add_options(command)
+        add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
+        add_command_config(command)
+        command.add_argument("--json", action="store_true", help="one JSON object a line")
+        command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises ConfigError."""
+    perform = _COMMANDS[options.group_command][0]
+    try:
+        with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+            return perform(cluster, GroupAdmin(cluster, options.timeout), options)
+    except Unanswered as error:
+        return complain(str(error))
+
+
+def _print(columns: Sequence[str], rows: Iterable[Row], options: argparse.Namespace) -> None:
+    """None is a value that nobody knows."""
+    if options.json:
+        names = [column.replace(" ", "_") for column in columns]
+        print_all(json_line(dict(zip(names, row, strict=True))) for row in rows)
+    else:
+        cells = [[_UNKNOWN if cell is None else str(cell) for cell in row] for row in rows]
+        print_all(aligned([columns, *cells], _LEFT))
+
+
+# list
+
+
+def _add_list_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--state", action="append", default=[], help="only groups in this state, such as Stable")
+
+
+def _list(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
+    wanted = {state.lower() for state in options.state}
+    groups = [group for group in admin.list_groups() if not wanted or group.state.lower() in wanted]
+    _print(("group", "state", "type", "coordinator"), groups, options)
+    return 0
+
+
+# describe
+
+
+def _add_describe_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("groups", nargs="*", metavar="GROUP", help="only these (default: all of consumers)")
+
+
+_COLUMNS = ("group", "topic", "partition", "offset", "end", "lag", "member", "client", "host")
+
+
+def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
+    names = options.groups or [group.group_id for group in admin.list_groups()]
+    rows: list[Row] = []
+    for name in names:
+        group = admin.describe(name)
+        rows += _rows(group, admin)
+        if not options.json:
+            protocol = f", {group.protocol}" if group.protocol else ""
+            print(f"{name}: {group.state}, members: {len(group.members)}{protocol}, coordinator {group.coordinator}")
+    _print(_COLUMNS, rows, options)
+    return 0
+
+
+def _rows(group: Group, admin: GroupAdmin) -> list[Row]:
+    """A row for each partition that is assigned or has an offset, and for each member without partitions."""
+    offsets = admin.offsets(group.group_id)
+    owners: dict[TopicPartition, Member] = {key: member for member in group.members for key in member.partitions}
+    keys = sorted({*offsets, *owners})
+    ends = admin.list_offsets(keys, LATEST)
+    rows: list[Row] = []
+    for key in keys:
+        offset, end = offsets.get(key), ends.get(key)
+        lag = max(0, end - offset) if offset is not None and end is not None else None
+        rows.append((group.group_id, *key, offset, end, lag, *_about(owners.get(key))))
+    idle = [member for member in group.members if not member.partitions]
+    return rows + [(group.group_id, None, None, None, None, None, *_about(member)) for member in idle]
+
+
+def _about(member: Member | None) -> tuple[str | None, str | None, str | None]:
+    return (None, None, None) if member is None else (member.instance_id or member.member_id, *member[2:4])
+
+
+# reset
+
+
+def _add_reset_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("group", metavar="GROUP")
+    where = command.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to-earliest", action="store_true", help="to the first record that is there")
+    where.add_argument("--to-latest", action="store_true", help="behind the last one")
+    where.add_argument("--to-offset", type=int, metavar="N")
+    where.add_argument("--to-datetime", metavar="TIME", help="such as 2026-01-31T09:30 (local) or 2026-01-31T09:30Z")
+    where.add_argument("--shift-by", type=int, metavar="N", help="so many offsets further; -N goes back")
+    command.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,...]",
+        help="only this one; may be repeated (default: all that the group has offsets of)",
+    )
+    command.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
+
+
+def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
+    committed = admin.offsets(options.group)
+    keys = _chosen(cluster, options.topic) if options.topic else sorted(committed)
+    if not keys:
+        raise ConfigError(f"{options.group} has no offsets; name topics with --topic")
+    wanted = _wanted(admin, keys, committed, options)
+    if missing := [key for key in keys if key not in wanted]:
+        return complain(*(f"{topic}-{index} has no leader now, or is not there" for topic, index in missing))
+    columns = "group", "topic", "partition", "offset", "new offset"
+    _print(columns, [(options.group, *key, committed.get(key), wanted[key]) for key in keys], options)
+    if not options.execute:
+        complain("nothing is changed yet; --execute does it")
+        return 0
+    members = _members(admin, options.group)
+    if members:
+        raise ConfigError(f"{options.group} has members ({members}), which would go on where they are; stop them first")
+    refusals = admin.commit(options.group, wanted)
+    return complain(*refusals) if refusals else 0
+
+
+def _members(admin: GroupAdmin, group_id: str) -> int:
+    try:
+        return len(admin.describe(group_id).members)
+    except ConfigError:  # it begins with these offsets
+        return 0
+
+
+def _chosen(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition]:
+    found: set[TopicPartition] = set()
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        require_topics([topic], cluster.topics, cluster.address)
+        there = {index for name, index in cluster.places if name == topic}
+        try:
+            indexes = {int(number) for number in numbers.split(",")} if colon else there
+        except ValueError:
+            raise ConfigError(f"--topic {text}: must be TOPIC or TOPIC:0,1,2") from None
+        if not indexes <= there:
+            raise ConfigError(f"--topic {text}: {topic} has the partitions 0 to {max(there)}")
+        found |= {(topic, index) for index in indexes}
+    return sorted(found)
+
+
+def _wanted(
+    admin: GroupAdmin,
+    keys: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    options: argparse.Namespace,
+) -> dict[TopicPartition, int]:
+    """The new offsets, within the logs as they are, of the partitions that have a leader."""
+    starts, ends = admin.list_offsets(keys, EARLIEST), admin.list_offsets(keys, LATEST)
+    there = [key for key in keys if key in starts and key in ends]
+    if options.to_earliest:
+        return {key: starts[key] for key in there}
+    if options.to_latest:
+        return {key: ends[key] for key in there}
+    if options.to_datetime is not None:
+        at = admin.list_offsets(there, _timestamp_ms(options.to_datetime))
+        return {key: at.get(key, ends[key]) for key in there}
+    if options.shift_by is not None and (fresh := [key for key in there if key not in committed]):
+        raise ConfigError(f"--shift-by: {options.group} has no offset of {fresh[0][0]}-{fresh[0][1]} to begin with")
+    if options.to_offset is None:
+        to = {key: committed[key] + options.shift_by for key in there}
+    else:
+        to = dict.fromkeys(there, options.to_offset)
+    return {key: min(max(to[key], starts[key]), ends[key]) for key in there}
+
+
+def _timestamp_ms(text: str) -> int:
+    try:
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise ConfigError(f"--to-datetime {text}: must be a date and a time, such as 2026-01-31T09:30") from None
+
+
+# delete
+
+
+def _add_delete_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("groups", nargs="+", metavar="GROUP")
+
+
+def _delete(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
+    faults = []
+    for name in options.groups:
+        try:
+            admin.delete(name)
+        except (ConfigError, Unanswered) as fault:
+            faults.append(str(fault))
+    return complain(*faults) if faults else 0
+
+
+_Perform = Callable[[ClusterClient, GroupAdmin, argparse.Namespace], int]
+_COMMANDS: dict[str, tuple[_Perform, Callable[[argparse.ArgumentParser], None], str]] = {
+    "list": (_list, _add_list_options, "the groups, with their states and coordinators"),
+    "describe": (_describe, _add_describe_options, "offsets, ends and lag of each partition, and who reads it"),
+    "reset": (_reset, _add_reset_options, "set where a group goes on that has no members now"),
+    "delete": (_delete, _add_delete_options, "delete groups without members, with their offsets"),
+}

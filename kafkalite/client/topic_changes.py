@@ -1,0 +1,100 @@
+"""Topics as an administrator changes them: requests to the controller of a cluster, refusals as text.
+
+Source: org.apache.kafka.clients.admin.KafkaAdminClient (createTopics, deleteTopics, createPartitions,
+incrementalAlterConfigs). The versions are those that brokers have from 2.4 to 4.x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from kafkalite.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+
+BROKERS_DEFAULT = -1
+_CREATE_VERSION = 4
+_DELETE_VERSION = 3
+_CREATE_PARTITIONS_VERSION = 1
+_ALTER_CONFIGS_VERSION = 0
+_TOPIC_RESOURCE = 2
+_SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs
+_GRACE_S = 5.0  # the broker says that the time is over before this side does
+
+Refusals = list[str]
+"""A sentence for each topic that stays as it was."""
+
+
+def create_topics(
+    cluster: ClusterClient,
+    names: Sequence[str],
+    timeout_s: float,
+    *,
+    partitions: int = BROKERS_DEFAULT,
+    replicas: int = BROKERS_DEFAULT,
+    configs: Mapping[str, str] | None = None,
+    if_not_exists: bool = False,
+) -> Refusals:
+    """Raises Unanswered."""
+    settings = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
+    topics = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
+        for name in names
+    ]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000))
+    answer = cluster.controller().ask(request, _CREATE_VERSION, timeout_s + _GRACE_S)
+    passed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
+    return _refusals("is not created", answer.topics, passed)
+
+
+def delete_topics(
+    cluster: ClusterClient, names: Sequence[str], timeout_s: float, *, if_exists: bool = False
+) -> Refusals:
+    """Raises Unanswered."""
+    request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=int(timeout_s * 1000))
+    answer = cluster.controller().ask(request, _DELETE_VERSION, timeout_s + _GRACE_S)
+    passed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else ErrorCode.NONE
+    return _refusals("is not deleted", answer.responses, passed)
+
+
+def add_partitions(cluster: ClusterClient, name: str, count: int, timeout_s: float) -> Refusals:
+    """`count` is that of all partitions afterwards. Raises Unanswered."""
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
+    answer = cluster.controller().ask(request, _CREATE_PARTITIONS_VERSION, timeout_s + _GRACE_S)
+    return _refusals("gets no more partitions", answer.results)
+
+
+def alter_configs(cluster: ClusterClient, name: str, configs: Mapping[str, str], removed: Iterable[str]) -> Refusals:
+    """Sets some settings of a topic, and gives others back to the broker. Raises Unanswered."""
+    changes = [IncrementalAlterableConfig(name=key, config_operation=_SET, value=configs[key]) for key in configs]
+    changes += [IncrementalAlterableConfig(name=key, config_operation=_DELETE, value=None) for key in removed]
+    resource = IncrementalAlterConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=changes)
+    answer = cluster.controller().ask(IncrementalAlterConfigsRequest(resources=[resource]), _ALTER_CONFIGS_VERSION)
+    return [
+        f"topic {one.resource_name} keeps its settings: {one.error_message or name_of_error(one.error_code)}"
+        for one in answer.responses
+        if one.error_code
+    ]
+
+
+def _refusals(what: str, results: Iterable[Any], passed: ErrorCode = ErrorCode.NONE) -> Refusals:
+    return [
+        f"topic {one.name} {what}: {getattr(one, 'error_message', None) or name_of_error(one.error_code)}"
+        for one in results
+        if one.error_code not in (ErrorCode.NONE, passed)
+    ]

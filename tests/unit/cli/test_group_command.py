@@ -1,0 +1,173 @@
+"""`kafkalite group`: what stock consumers have committed, where they go on after a reset, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from kafkalite import Broker
+from kafkalite.cli.main import main
+from kafkalite.testing import Cluster
+
+Said = tuple[int, list[str], list[str]]
+Say = Callable[..., Said]
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run the command: (exit code, lines on stdout, lines on stderr)."""
+
+    def run(place: Broker | Cluster, *arguments: str) -> Said:
+        capsys.readouterr()
+        code = main(["group", *arguments, "--bootstrap", place.bootstrap_servers])
+        said = capsys.readouterr()
+        return code, said.out.splitlines(), said.err.splitlines()
+
+    return run
+
+
+@contextmanager
+def member(place: Broker | Cluster, group: str = "billing") -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": place.bootstrap_servers,
+            "group.id": group,
+            "client.id": "till",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["orders"])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def read(consumer: Consumer, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    while len(values) < count:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            values.append(message.value())
+    return values
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """`orders` has three records in each of two partitions, of which `billing` has read all."""
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=2)
+        for number in range(6):
+            broker.produce("orders", str(number), partition=number % 2, timestamp=1_000_000 + number)
+        with member(broker) as consumer:
+            read(consumer, 6)
+            consumer.commit(asynchronous=False)
+        yield broker
+
+
+def rows(said: Said) -> list[dict[str, Any]]:
+    assert said[0] == 0, said
+    return [json.loads(line) for line in said[1]]
+
+
+def test_groups_are_listed_with_their_states(broker: Broker, say: Say) -> None:
+    assert rows(say(broker, "list", "--json")) == [
+        {"group": "billing", "state": "Empty", "type": "consumer", "coordinator": 0}
+    ]
+    assert say(broker, "list", "--state", "stable")[1] == ["group  state  type  coordinator"]
+
+
+def test_lag_and_members_are_described(broker: Broker, say: Say) -> None:
+    with member(broker) as consumer:
+        broker.produce("orders", "new", partition=1)
+        read(consumer, 1)
+        first, second = rows(say(broker, "describe", "billing", "--json"))
+        assert first["offset"] == first["end"] == 3 and first["lag"] == 0 and first["client"] == "till"
+        assert (second["offset"], second["end"], second["lag"]) == (3, 4, 1)
+        lines = say(broker, "describe")[1]
+        assert lines[0] == "billing: Stable, members: 1, range, coordinator 0" and len(lines) == 4
+    first, second = rows(say(broker, "describe", "billing", "--json"))
+    assert first["member"] is None and second["lag"] == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "offsets"),
+    [
+        (["--to-earliest"], [0, 0]),
+        (["--to-latest"], [3, 3]),
+        (["--to-offset", "2"], [2, 2]),
+        (["--to-offset", "99"], [3, 3]),
+        (["--shift-by", "-1"], [2, 2]),
+        (["--to-datetime", "1970-01-01T00:16:40.003+00:00"], [2, 1]),
+        (["--to-datetime", "2020-01-01"], [3, 3]),
+        (["--to-earliest", "--topic", "orders:1"], [3, 0]),
+    ],
+)
+def test_a_group_goes_on_where_it_is_set(broker: Broker, say: Say, where: list[str], offsets: list[int]) -> None:
+    shown = rows(say(broker, "reset", "billing", *where, "--json"))
+    assert [row["offset"] for row in rows(say(broker, "describe", "billing", "--json"))] == [3, 3]
+    assert rows(say(broker, "reset", "billing", *where, "--execute", "--json")) == shown
+    assert [row["offset"] for row in rows(say(broker, "describe", "billing", "--json"))] == offsets
+    with member(broker) as consumer:
+        assert sorted(read(consumer, 6 - sum(offsets))) == sorted(
+            str(number).encode() for number in range(6) if number // 2 >= offsets[number % 2]
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nobody", "--to-latest"], "nobody has no offsets; name topics with --topic"),
+        (["billing", "--to-latest", "--topic", "nothing"], "there is no topic nothing in"),
+        (["billing", "--to-latest", "--topic", "orders:2"], "--topic orders:2: orders has the partitions 0 to 1"),
+        (["billing", "--to-latest", "--topic", "orders:x"], "--topic orders:x: must be TOPIC or TOPIC:0,1,2"),
+        (["billing", "--to-datetime", "soon"], "--to-datetime soon: must be a date and a time"),
+        (["nobody", "--shift-by", "1", "--topic", "orders"], "--shift-by: nobody has no offset of orders-0"),
+    ],
+)
+def test_a_reset_that_makes_no_sense_is_refused(broker: Broker, say: Say, arguments: list[str], complaint: str) -> None:
+    code, _, complaints = say(broker, "reset", *arguments, "--execute")
+    assert code == 1 and len(complaints) == 1 and complaint in complaints[0]
+
+
+def test_a_group_with_members_stays(broker: Broker, say: Say) -> None:
+    with member(broker) as consumer:
+        broker.produce("orders", "new")
+        read(consumer, 1)
+        code, _, complaints = say(broker, "reset", "billing", "--to-earliest", "--execute")
+        assert code == 1 and complaints == [
+            "kafkalite: billing has members (1), which would go on where they are; stop them first"
+        ]
+        assert say(broker, "delete", "billing")[2] == ["kafkalite: group billing is not deleted: NON_EMPTY_GROUP"]
+    assert broker.lag("billing") == 1
+
+
+def test_groups_are_deleted(broker: Broker, say: Say) -> None:
+    code, _, complaints = say(broker, "delete", "nobody", "billing")
+    assert code == 1 and len(complaints) == 1 and "there is no group nobody in" in complaints[0]
+    assert not broker.groups
+    code, _, complaints = say(broker, "describe", "billing")
+    assert code == 1 and "there is no group billing in" in complaints[0]
+
+
+def test_a_group_can_begin_with_a_reset(broker: Broker, say: Say) -> None:
+    assert say(broker, "reset", "fresh", "--to-offset", "1", "--topic", "orders", "--execute")[0] == 0
+    with member(broker, "fresh") as consumer:
+        assert len(read(consumer, 4)) == 4
+
+
+def test_any_broker_of_a_cluster_is_asked(say: Say) -> None:
+    with Cluster(3) as cluster:
+        cluster.create_topic("orders", partitions=3)
+        groups = [f"group{number}" for number in range(4)]
+        for group in groups:
+            assert say(cluster, "reset", group, "--to-latest", "--topic", "orders", "--execute")[0] == 0
+        listed = rows(say(cluster, "list", "--json"))
+        assert [row["group"] for row in listed] == groups and len({row["coordinator"] for row in listed}) > 1
+        assert len(rows(say(cluster, "describe", "--json"))) == 3 * len(groups)
