@@ -1,0 +1,94 @@
+"""`kafkalite topic` and `kafkalite group` say the same at an Apache Kafka 3.9.1 and at a kafkalite, and do the same.
+
+pytest -m long tests/compatibility/interop/test_commands_at_kafka.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+import kafkalite
+from bench.reference import ReferenceUnavailable
+from kafkalite.cli.main import main
+from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+STORY = (
+    "topic create orders --partitions 2 --config retention.ms=1000000",
+    "topic create orders",
+    "topic create orders --if-not-exists",
+    "topic create a|b",
+    "topic alter orders --partitions 3 --config retention.ms=2000000 --delete-config retention.bytes",
+    "topic alter orders --partitions 1",
+    "topic alter orders --config retention.ms=soon",
+    "topic list --json",
+    "READ",
+    "group list --json",
+    "group describe billing",
+    "group describe --json",
+    "group reset billing --to-earliest",
+    "group reset billing --to-offset 1 --execute",
+    "group reset billing --shift-by -1 --topic orders:0 --execute",
+    "group reset billing --to-datetime 1970-01-01T00:16:40+00:00",
+    "group reset new --to-latest --topic orders --execute",
+    "group describe new --json",
+    "group delete new nobody",
+    "group describe new",
+    "topic delete orders nothing",
+    "topic list",
+)
+REASON = re.compile("(gets no more partitions|keeps its settings): .*")
+"""The broker's own words, which for these differ, also between controllers of Kafka."""
+
+
+def told(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+    """Each command, its exit code, and what it prints."""
+    for line in STORY:
+        if line == "READ":
+            write_and_read(bootstrap)
+            continue
+        capsys.readouterr()
+        code = main([*line.split(), "--bootstrap", bootstrap])
+        said = capsys.readouterr()
+        text = REASON.sub(r"\1", said.out + said.err).replace(bootstrap, "HERE")
+        yield f"$ {line} -> {code}\n{text}"
+
+
+def write_and_read(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(9):
+        producer.produce("orders", str(number), partition=number % 3, timestamp=1_000_000 + number)
+    producer.flush()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "billing",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["orders"])
+    left = 9
+    while left:
+        message = consumer.poll(1.0)
+        left -= message is not None and message.error() is None
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def test_the_commands_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        with zookeeper_kafka(tmp_path / "home", [tmp_path / "data"]) as kafka:
+            kafka.start()
+            by_kafka = list(told(f"127.0.0.1:{kafka.port}", capsys))
+    except ReferenceUnavailable as reason:
+        pytest.skip(str(reason))
+    with kafkalite.Broker() as broker:
+        by_kafkalite = list(told(broker.bootstrap_servers, capsys))
+    assert "\n".join(by_kafkalite) == "\n".join(by_kafka)
