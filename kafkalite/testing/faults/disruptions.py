@@ -3,6 +3,7 @@ ends. All of it on the broker's loop, through its coordinators."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
@@ -14,15 +15,27 @@ if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
 
 _TIMEOUT_MS = 60_000
-_FENCED = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)  # the latter: its transaction is being aborted first
+_PAUSE_S = 0.001
 
 
-class _ProducerWaiter:
-    def __init__(self, transactional_id: str) -> None:
+class _Successor:
+    """A producer with the transactional.id of another: it asks again while the other's transaction is being aborted."""
+
+    def __init__(self, server: BrokerServer, transactional_id: str) -> None:
+        self._server = server
         self._transactional_id = transactional_id
+        self._has_waited = False
+
+    def initialise(self) -> None:
+        self._server.transactions.init_producer_id(self._transactional_id, _TIMEOUT_MS, None, self)
 
     def answer(self, result: InitProducerIdResult, /) -> None:
-        if result.error not in _FENCED:
+        loop = asyncio.get_running_loop()
+        if result.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            # The first time before any client is heard: one that ends the transaction now is told that it is over.
+            loop.call_later(_PAUSE_S, self.initialise) if self._has_waited else loop.call_soon(self.initialise)
+            self._has_waited = True
+        elif result.error:
             raise ValueError(f"{self._transactional_id!r} cannot be fenced: {result.error.name}")
 
 
@@ -35,7 +48,7 @@ def fence(server: BrokerServer, transactional_id: str) -> None:
     transaction, error = server.transactions.describe(transactional_id)
     if transaction is None:
         raise ValueError(f"no producer has the transactional.id {transactional_id!r}: {error.name}")
-    server.transactions.init_producer_id(transactional_id, _TIMEOUT_MS, None, _ProducerWaiter(transactional_id))
+    _Successor(server, transactional_id).initialise()
 
 
 def rebalance(server: BrokerServer, group_id: str) -> None:

@@ -3,156 +3,19 @@ program, and an idempotent producer writes once. Three clients with nothing in c
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-import aiokafka
-import aiokafka.errors
 import confluent_kafka
-import kafka
-import kafka.errors
 import pytest
 
 from kafkalite import Broker
+from tests.compatibility.clients.faulted_clients import CLIENTS, FaultedClient
 from tests.support.wait import DEADLINE_S, until
 
 
-class Client(NamedTuple):
-    """`produce(broker, topic, value)` and `consume(broker, topic, count)` with a client of its own, until the end;
-    `failures` are what it raises."""
-
-    produce: Callable[..., None]
-    consume: Callable[[Broker, str, int], list[bytes]]
-    failures: tuple[type[Exception], ...]
-
-
-def confluent_produce(
-    broker: Broker, topic: str, value: str, idempotent: bool = False, timeout_ms: int = 30_000
-) -> None:
-    errors: list[Any] = []
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "linger.ms": 0,
-            "retry.backoff.ms": 10,
-            "enable.idempotence": idempotent,
-            "socket.timeout.ms": timeout_ms,
-            "request.timeout.ms": timeout_ms,
-        }
-    )
-    producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(DEADLINE_S) == 0
-    if errors[0] is not None:
-        raise confluent_kafka.KafkaException(errors[0])
-
-
-def confluent_consume(broker: Broker, topic: str, count: int) -> list[bytes]:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "readers",
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 50,
-            "retry.backoff.ms": 10,
-            "check.crcs": True,
-        }
-    )
-    consumer.subscribe([topic])
-    values: list[bytes] = []
-
-    def enough() -> bool:
-        message = consumer.poll(0.1)
-        if message is not None:
-            if message.error() is not None:
-                raise confluent_kafka.KafkaException(message.error())
-            values.append(message.value())
-        return len(values) >= count
-
-    try:
-        until(enough, f"{count} records")
-    finally:
-        consumer.close()
-    return values
-
-
-def kafka_python_produce(
-    broker: Broker, topic: str, value: str, idempotent: bool = False, timeout_ms: int = 30_000
-) -> None:
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers,
-        retry_backoff_ms=10,
-        enable_idempotence=idempotent,
-        request_timeout_ms=timeout_ms,
-    )
-    try:
-        producer.send(topic, value.encode()).get(DEADLINE_S)
-    finally:
-        producer.close(timeout=5)
-
-
-def kafka_python_consume(broker: Broker, topic: str, count: int) -> list[bytes]:
-    consumer = kafka.KafkaConsumer(
-        topic,
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="readers",
-        auto_offset_reset="earliest",
-        retry_backoff_ms=10,
-        fetch_max_wait_ms=50,
-    )
-    values: list[bytes] = []
-
-    def enough() -> bool:
-        for records in consumer.poll(1_000).values():
-            values.extend(record.value for record in records)
-        return len(values) >= count
-
-    try:
-        until(enough, f"{count} records")
-    finally:
-        consumer.close()
-    return values
-
-
-def aiokafka_produce(
-    broker: Broker, topic: str, value: str, idempotent: bool = False, timeout_ms: int = 30_000
-) -> None:
-    async def story() -> None:
-        async with aiokafka.AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            retry_backoff_ms=10,
-            enable_idempotence=idempotent,
-            request_timeout_ms=timeout_ms,
-        ) as producer:
-            await asyncio.wait_for(producer.send_and_wait(topic, value.encode()), DEADLINE_S)
-
-    asyncio.run(story())
-
-
-def aiokafka_consume(broker: Broker, topic: str, count: int) -> list[bytes]:
-    async def story() -> list[bytes]:
-        async with aiokafka.AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap_servers,
-            group_id="readers",
-            auto_offset_reset="earliest",
-            retry_backoff_ms=10,
-            fetch_max_wait_ms=50,
-        ) as consumer:
-            return [(await asyncio.wait_for(consumer.getone(), DEADLINE_S)).value for _ in range(count)]
-
-    return asyncio.run(story())
-
-
-CLIENTS = {
-    "confluent-kafka": Client(confluent_produce, confluent_consume, (confluent_kafka.KafkaException,)),
-    "kafka-python": Client(kafka_python_produce, kafka_python_consume, (kafka.errors.KafkaError,)),
-    "aiokafka": Client(aiokafka_produce, aiokafka_consume, (aiokafka.errors.KafkaError,)),
-}
-
-
 @pytest.fixture(params=CLIENTS)
-def client(request: pytest.FixtureRequest) -> Client:
+def client(request: pytest.FixtureRequest) -> FaultedClient:
     return CLIENTS[request.param]
 
 
@@ -168,54 +31,56 @@ def values(broker: Broker) -> list[bytes]:
 
 
 @pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT"])
-def test_a_produce_is_tried_again(broker: Broker, client: Client, error: str) -> None:
+def test_a_produce_is_tried_again(broker: Broker, client: FaultedClient, error: str) -> None:
     with broker.faults.error("Produce", error, times=2, topic="orders") as fault:
-        client.produce(broker, "orders", "1")
+        client.produce(broker.bootstrap_servers, "orders", "1")
     assert (fault.fired, values(broker)) == (2, [b"1"])
 
 
-def test_a_produce_that_cannot_succeed_is_given_up(broker: Broker, client: Client) -> None:
+def test_a_produce_that_cannot_succeed_is_given_up(broker: Broker, client: FaultedClient) -> None:
     with (
         broker.faults.error("Produce", "MESSAGE_TOO_LARGE", times=None) as fault,
         pytest.raises(client.failures) as raised,
     ):
-        client.produce(broker, "orders", "1")
+        client.produce(broker.bootstrap_servers, "orders", "1")
     assert fault.fired == 1 and values(broker) == []
     assert "large" in repr(raised.value).lower()
 
 
 @pytest.mark.parametrize("fault", ["disconnect", "error", "truncate_response"])
-def test_an_idempotent_producer_whose_answer_is_lost_writes_once(broker: Broker, client: Client, fault: str) -> None:
-    client.produce(broker, "orders", "0", idempotent=True)
+def test_an_idempotent_producer_whose_answer_is_lost_writes_once(
+    broker: Broker, client: FaultedClient, fault: str
+) -> None:
+    client.produce(broker.bootstrap_servers, "orders", "0", idempotent=True)
     made = {
         "disconnect": lambda: broker.faults.disconnect("Produce", has_effect=True),
         "error": lambda: broker.faults.error("Produce", "REQUEST_TIMED_OUT", has_effect=True),
         "truncate_response": lambda: broker.faults.truncate_response("Produce", 6),
     }[fault]
     with made():
-        client.produce(broker, "orders", "1", idempotent=True)
+        client.produce(broker.bootstrap_servers, "orders", "1", idempotent=True)
     assert values(broker) == [b"0", b"1"]
 
 
-def test_a_connection_that_closes_is_opened_again(broker: Broker, client: Client) -> None:
+def test_a_connection_that_closes_is_opened_again(broker: Broker, client: FaultedClient) -> None:
     with broker.faults.disconnect("Produce", times=2):
-        client.produce(broker, "orders", "1")
+        client.produce(broker.bootstrap_servers, "orders", "1")
     assert values(broker) == [b"1"]
 
 
-def test_an_answer_that_never_comes_is_given_up(broker: Broker, client: Client) -> None:
+def test_an_answer_that_never_comes_is_given_up(broker: Broker, client: FaultedClient) -> None:
     with broker.faults.blackhole("Produce"):
         try:
-            client.produce(broker, "orders", "1", timeout_ms=1_000)
+            client.produce(broker.bootstrap_servers, "orders", "1", request_ms=1_000)
         except client.failures:  # aiokafka's time for a request is that for all its attempts
             assert client is CLIENTS["aiokafka"]
-            client.produce(broker, "orders", "1")
+            client.produce(broker.bootstrap_servers, "orders", "1")
     assert values(broker) == [b"1"]
 
 
-def test_throttled_and_slow_requests_succeed(broker: Broker, client: Client) -> None:
+def test_throttled_and_slow_requests_succeed(broker: Broker, client: FaultedClient) -> None:
     with broker.faults.throttle(0.05, "Produce"), broker.faults.delay(0.05, "Metadata"):
-        client.produce(broker, "orders", "1")
+        client.produce(broker.bootstrap_servers, "orders", "1")
     assert values(broker) == [b"1"]
 
 
@@ -232,30 +97,30 @@ def test_throttled_and_slow_requests_succeed(broker: Broker, client: Client) -> 
         ("Fetch", "FETCH_SESSION_ID_NOT_FOUND"),
     ],
 )
-def test_a_consumer_finds_its_way(broker: Broker, client: Client, api: str, error: str) -> None:
+def test_a_consumer_finds_its_way(broker: Broker, client: FaultedClient, api: str, error: str) -> None:
     for number in range(3):
         broker.produce("orders", str(number))
     with broker.faults.error(api, error, times=2):
-        assert client.consume(broker, "orders", 3) == [b"0", b"1", b"2"]
+        assert client.consume(broker.bootstrap_servers, "orders", 3) == [b"0", b"1", b"2"]
 
 
-def test_corrupt_records_are_not_taken_for_good_ones(broker: Broker, client: Client) -> None:
+def test_corrupt_records_are_not_taken_for_good_ones(broker: Broker, client: FaultedClient) -> None:
     broker.produce("orders", "1")
     with broker.faults.corrupt("orders") as fault:
         try:
-            assert client.consume(broker, "orders", 1) == [b"1"]  # read again
+            assert client.consume(broker.bootstrap_servers, "orders", 1) == [b"1"]  # read again
         except client.failures as error:
             assert "crc" in str(error).lower() or "corrupt" in repr(error).lower()
     assert fault.fired == 1
     broker.faults.clear()
-    assert client.consume(broker, "orders", 1) == [b"1"]
+    assert client.consume(broker.bootstrap_servers, "orders", 1) == [b"1"]
 
 
-def test_a_crash_is_outlived(broker: Broker, client: Client) -> None:
-    client.produce(broker, "orders", "0", idempotent=True)
+def test_a_crash_is_outlived(broker: Broker, client: FaultedClient) -> None:
+    client.produce(broker.bootstrap_servers, "orders", "0", idempotent=True)
     broker.crash()
     broker.restart()
-    client.produce(broker, "orders", "1")
+    client.produce(broker.bootstrap_servers, "orders", "1")
     assert values(broker) == [b"0", b"1"]
 
 

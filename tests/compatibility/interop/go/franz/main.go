@@ -1,8 +1,10 @@
-// franz-go at work: produce, consume, be a group member, administer. See package script for how it is asked.
+// franz-go at work: produce, consume, be a group member, administer; and while its broker misbehaves. See package script
+// for how it is asked.
 package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,6 +21,10 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 func main() {
+	if os.Args[1] == "faulted" {
+		beFaulted()
+		return
+	}
 	verb, task := script.Asked()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
