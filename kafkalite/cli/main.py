@@ -26,6 +26,7 @@ _COMMANDS = {
     "topic": "topics: list, create, delete, alter, describe",
     "group": "consumer groups: list, describe, reset, delete",
     "txn": "see transactions, find and abort hanging ones: list, describe, describe-producers, abort, find-hanging",
+    "doctor": "how clients connect to a broker, and what of it is open to the world",
     "user": "users that log in by SCRAM: add, list, remove",
     "cleaner": "see and steer log compaction: status, run",
     "config": "print server.properties with every setting, its meaning and default",

@@ -35,6 +35,7 @@ FOLDERS = [
     "api/handlers",
     "api/request",
     "inspection",
+    "inspection/doctor",
     "inspection/verify",
     "inspection/dump",
     "inspection/files",

@@ -71,7 +71,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
     context.num_tickets = 0
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
-    store = _key_store(settings)
+    store = key_store_of(settings)
     if store is None:
         raise ConfigError(
             "ssl.keystore.location is not set: a listener with TLS needs a key and certificates, as PEM or PKCS12"
@@ -87,7 +87,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     """The context of one who connects to a broker. Raises ConfigError naming the setting."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(settings.endpoint_identification_algorithm)
-    store = _key_store(settings)
+    store = key_store_of(settings)
     if store is not None:
         _load_key(context, store, settings)
     _load_trust(context, settings, ssl.Purpose.SERVER_AUTH)
@@ -116,7 +116,8 @@ def _choose_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
     context.minimum_version, context.maximum_version = min(versions), max(versions)
 
 
-def _key_store(settings: TlsSettings) -> KeyStore | None:
+def key_store_of(settings: TlsSettings) -> KeyStore | None:
+    """The key and the certificates, if there are any. Raises ConfigError."""
     inline = settings.keystore_key, settings.keystore_certificate_chain
     if any(inline):
         if not all(inline):

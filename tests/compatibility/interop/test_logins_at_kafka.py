@@ -118,6 +118,10 @@ def story(scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         assert main(["health", *scene.login("broker", "wrong", each)]) == 1
         assert f"it refuses the login of broker by {each}: Authentication failed" in capsys.readouterr().err
     there = scene.login("broker", "b-secret", scene.mechanism)
+    assert main(["doctor", *there, "--timeout", str(DEADLINE_S)]) == 1
+    told = capsys.readouterr()
+    assert f"SASL_SSL: SASL_SSL at {scene.bootstrap}, by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in told.out + told.err
+    assert "the certificate expires in 0 days" in told.out
     monkeypatch.setattr(sys, "stdin", io.StringIO("wonderland\n"))
     assert main(["user", "add", "alice", "--password-file", "-", *there]) == 0
     assert main(["user", "list", *there]) == 0

@@ -1,0 +1,135 @@
+"""`kafkalite doctor`: how clients connect, with settings to be copied, and warnings of what is open to the world.
+
+It looks at the settings that `kafkalite serve` would have with the same file and environment, or at a broker that runs.
+The exit code is 1 if there are warnings. With --client nothing is printed on stdout but that client's settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from kafkalite.cli.command_config import add_command_config, security_of
+from kafkalite.cli.output import complain, print_all
+from kafkalite.cli.own_settings import own_config
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.common.errors import ConfigError
+from kafkalite.inspection.doctor.client_properties import CLIENTS, client_properties
+from kafkalite.inspection.doctor.endpoint import Endpoint, endpoints_of, host_of
+from kafkalite.inspection.doctor.exposure import exposures
+from kafkalite.inspection.doctor.finding import Finding
+
+_PREFERRED = ("SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "PLAIN")
+_TITLES = {
+    "java": "Java, and --command-config of our commands",
+    "librdkafka": "librdkafka",
+    "kafka-python": "kafka-python",
+}
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """The options of `kafkalite doctor`."""
+    command.description = "Show how clients connect to each listener, and warn of what is open to the world."
+    command.add_argument("config", nargs="?", metavar="server.properties", help="the settings of the broker")
+    command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="look at a broker that runs")
+    add_command_config(command)
+    command.add_argument("--listener", metavar="NAME", help="only this listener")
+    command.add_argument("--mechanism", help="the SASL mechanism of the settings (default: the safest that is enabled)")
+    command.add_argument("--client", choices=CLIENTS, help="print only the settings of this client")
+    command.add_argument("--user", default="alice", metavar="NAME", help="who logs in with them (default: alice)")
+    command.add_argument("--ca", metavar="FILE", help="the authorities that clients trust (default: the broker's)")
+    command.add_argument("--timeout", type=float, default=5.0, metavar="S", help="how long to wait (default: 5)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises ConfigError."""
+    try:
+        endpoints, findings = _running(options) if options.bootstrap_server is not None else _settings(options)
+    except Unanswered as error:
+        return complain(str(error))
+    if options.ca is not None:
+        endpoints = [one._replace(ca=options.ca) for one in endpoints]
+    if options.listener is not None:
+        endpoints = [one for one in endpoints if one.listener.upper() == options.listener.upper()]
+        if not endpoints:
+            raise ConfigError(f"--listener {options.listener}: there is no such listener")
+    if options.client is not None:
+        chosen = endpoints[0]
+        print(client_properties(options.client, chosen, mechanism_for(chosen, options.mechanism), options.user), end="")
+        return 0
+    for one in endpoints:
+        print_all(_shown(one, options))
+    print_all(_told(findings))
+    return 1 if findings else 0
+
+
+def _settings(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]]:
+    from kafkalite.inspection.doctor.settings_checkup import settings_findings
+
+    config = own_config(options.config, os.environ)
+    endpoints = endpoints_of(config, socket.gethostname())
+    return endpoints, list(settings_findings(config, endpoints, options.config, time.time()))
+
+
+def _running(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]]:
+    """The listener that was named, and those that its brokers tell of, if they let us ask."""
+    from kafkalite.inspection.doctor.running_checkup import broker_settings, meet, met_findings
+
+    if options.config is not None:
+        raise ConfigError("a broker that runs, or the settings of one: give only one of --bootstrap-server and a file")
+    address = options.bootstrap_server.split(",")[0].strip()
+    met = meet(address, options.timeout)
+    endpoints, findings = [met.endpoint], list(met_findings(met, time.time()))
+    try:
+        with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+            for broker_id, place in sorted(cluster.brokers.items()):
+                config = broker_settings(cluster, broker_id)
+                own = endpoints_of(config, host_of(place))
+                if not endpoints[0].listener:
+                    endpoints = sorted(own, key=lambda one: one.port != met.endpoint.port)  # the one that was named
+                findings += [
+                    Finding(f"broker {broker_id}: {each.fault}", each.remedy) for each in exposures(config, own)
+                ]
+    except Unanswered as error:
+        complain(f"only the listener at {address} is looked at: {error}")
+    return endpoints, findings
+
+
+def mechanism_for(endpoint: Endpoint, wanted: str | None) -> str | None:
+    """The mechanism of the settings that are shown; None without SASL. Raises ConfigError."""
+    if not endpoint.has_sasl:
+        return None
+    if wanted is not None:
+        if wanted.upper() not in endpoint.mechanisms:
+            raise ConfigError(f"--mechanism {wanted}: enabled there are {', '.join(endpoint.mechanisms)}")
+        return wanted.upper()
+    known = (each for each in _PREFERRED if each in endpoint.mechanisms)
+    return next(known, endpoint.mechanisms[0] if endpoint.mechanisms else "PLAIN")
+
+
+def _shown(endpoint: Endpoint, options: argparse.Namespace) -> Iterator[str]:
+    mechanism = mechanism_for(endpoint, options.mechanism)
+    by = f", by {', '.join(endpoint.mechanisms)}" if endpoint.mechanisms else ""
+    name = f"listener {endpoint.listener}: " if endpoint.listener else ""
+    yield f"{name}{endpoint.protocol} at {endpoint.address}{by}"
+    if endpoint.advertised not in (None, endpoint.address):
+        yield f"  clients are told to go on at {endpoint.advertised}"
+    if endpoint.client_auth != "none":
+        yield f"  clients' certificates are {endpoint.client_auth}"
+    for kind in CLIENTS:
+        yield ""
+        yield f"  {_TITLES[kind]}{f' ({mechanism})' if mechanism else ''}:"
+        for line in client_properties(kind, endpoint, mechanism, options.user).splitlines():
+            yield f"    {line}"
+    yield ""
+
+
+def _told(findings: Sequence[Finding]) -> Iterable[str]:
+    if not findings:
+        return ["No warnings."]
+    count = f"{len(findings)} warnings" if len(findings) > 1 else "1 warning"
+    return [f"{count}:", *(f"! {each.fault}\n  {each.remedy}" for each in dict.fromkeys(findings))]

@@ -1,0 +1,1 @@
+"""`kafkalite doctor`: what clients meet at each listener, how they connect, and what is open to the world."""

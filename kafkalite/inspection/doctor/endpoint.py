@@ -1,0 +1,89 @@
+"""A listener as a client meets it: its address, its protocol, its mechanisms, and who can reach it."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import NamedTuple
+
+from kafkalite.config.broker_config import BrokerConfig
+
+_EVERY_HOST = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
+
+
+class Endpoint(NamedTuple):
+    """`address` is what a client dials first; `advertised` what it is told to dial then (None: the same). `ca`: the
+    file with the authorities that sign certificates, if it is known. `client_auth`: none, requested or required."""
+
+    listener: str
+    protocol: str
+    address: str
+    advertised: str | None = None
+    mechanisms: tuple[str, ...] = ()
+    client_auth: str = "none"
+    ca: str | None = None
+    is_bound_to_all: bool = False
+
+    @property
+    def port(self) -> str:
+        return self.address.rpartition(":")[2]
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines can reach it."""
+        return self.is_bound_to_all or not is_loopback(host_of(self.address))
+
+    @property
+    def knows_its_clients(self) -> bool:
+        """Whether nobody gets in without saying who he is."""
+        return self.has_sasl or (self.has_tls and self.client_auth == "required")
+
+
+def endpoints_of(config: BrokerConfig, machine: str) -> list[Endpoint]:
+    """The listeners of a broker with these settings. `machine` is the name of the host, by which clients reach
+    listeners of every interface."""
+    found = []
+    for one in config.listeners:
+        to_all = one.host in _EVERY_HOST
+        advertised = config.advertised(one.name)
+        auth = config.listener_setting(one.name, "ssl.client.auth")
+        if one.protocol == "SASL_SSL" and not config.is_set_for_listener(one.name, "ssl.client.auth"):
+            auth = "none"  # as in Kafka
+        found.append(
+            Endpoint(
+                one.name,
+                one.protocol,
+                (one._replace(host=machine) if to_all else one).address,
+                advertised.address if advertised is not None else None,
+                config.listener_setting(one.name, "sasl.enabled.mechanisms") if "SASL" in one.protocol else (),
+                auth if one.protocol.endswith("SSL") else "none",
+                _authorities(config, one.name),
+                to_all,
+            )
+        )
+    return found
+
+
+def _authorities(config: BrokerConfig, listener: str) -> str | None:
+    """The broker's own trust store is likely to have the authority of its certificate."""
+    path: str | None = config.listener_setting(listener, "ssl.truststore.location")
+    return path if path is not None and not path.endswith((".p12", ".pfx", ".jks")) else None
+
+
+def host_of(address: str) -> str:
+    return address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody outside of this machine is reached, or reaches, there."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"

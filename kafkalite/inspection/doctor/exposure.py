@@ -1,0 +1,178 @@
+"""Warnings about a broker's settings: what is open to others, readable on its way, or easy to guess.
+
+Each check takes the settings and the endpoints and yields findings. Nothing is opened, nobody is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import metrics_listener
+from kafkalite.inspection.doctor.endpoint import Endpoint, is_loopback
+from kafkalite.inspection.doctor.finding import Finding
+from kafkalite.security.principal import user
+from kafkalite.security.sasl.jaas import LoginModule, parse_jaas, plain_users
+
+ANONYMOUS = user("ANONYMOUS")
+_PASSWORD_CHARS_MIN = 10
+_GUESSED = {"password", "passwd", "secret", "changeme", "change-me", "letmein", "welcome", "qwerty"}
+_GUESSED |= {"123456", "12345678", "1234567890", "kafka", "admin", "test"}
+
+
+def exposures(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    """All findings, the worst kind first."""
+    for check in (_open_doors, _readable, _authorizer, _between_brokers, _passwords, _zookeeper, _metrics):
+        yield from check(config, endpoints)
+
+
+def _open_doors(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    """Listeners that other machines reach, and that let everybody in."""
+    for one in endpoints:
+        if not one.is_open or one.knows_its_clients:
+            continue
+        may = "may do everything" if _may_everything(config) else "is let in as User:ANONYMOUS"
+        why = "asks nobody who he is" if one.client_auth != "requested" else "lets clients in without a certificate"
+        yield Finding(
+            f"listener {one.listener} ({one.protocol}) {why}: whoever reaches {one.address} {may}",
+            "use SASL_SSL, or SSL with ssl.client.auth=required; or bind the listener to 127.0.0.1",
+        )
+
+
+def _readable(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    for one in endpoints:
+        if one.has_tls or not one.is_open:
+            continue
+        if "PLAIN" in one.mechanisms:
+            yield Finding(
+                f"listener {one.listener} ({one.protocol}) takes PLAIN without TLS: passwords can be read on their way",
+                "use SASL_SSL, or SCRAM-SHA-512 in place of PLAIN",
+            )
+        elif one.has_sasl:
+            yield Finding(
+                f"listener {one.listener} ({one.protocol}) has no TLS: records can be read and changed on their way",
+                "use SASL_SSL",
+            )
+
+
+def _authorizer(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    is_open = any(one.is_open for one in endpoints)
+    if not config.authorizer_class_name:
+        if is_open and any(one.is_open and one.knows_its_clients for one in endpoints):
+            yield Finding(
+                "there is no authorizer: whoever logs in may do everything, to every topic",
+                "set authorizer.class.name=kafka.security.authorizer.AclAuthorizer and super.users",
+            )
+        return
+    if config.allow_everyone_if_no_acl_found:
+        yield Finding(
+            "allow.everyone.if.no.acl.found=true: what has no access control list is everybody's",
+            "set it to false, and give lists to what clients need",
+        )
+    if not config.super_users:
+        yield Finding(
+            "super.users is empty: nobody may make the first access control list",
+            "set super.users=User:NAME",
+        )
+    if ANONYMOUS in config.super_users:
+        for one in endpoints:
+            if one.is_open and not one.knows_its_clients:
+                yield Finding(
+                    f"{ANONYMOUS} is in super.users, and is everybody who reaches {one.address} ({one.listener})",
+                    "let brokers meet at a SASL or SSL listener, and take ANONYMOUS out of super.users",
+                )
+
+
+def _may_everything(config: BrokerConfig) -> bool:
+    return not config.authorizer_class_name or ANONYMOUS in config.super_users
+
+
+def _between_brokers(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    listener = config.inter_broker_listener
+    if config.zookeeper_connect is None or listener is None:
+        return
+    if listener.protocol.endswith("SSL") and not config.listener_setting(
+        listener.name, "ssl.endpoint.identification.algorithm"
+    ):
+        yield Finding(
+            "ssl.endpoint.identification.algorithm is empty: brokers do not look whose certificate they are shown",
+            "leave it at https",
+        )
+    mechanism = config.sasl_mechanism_inter_broker_protocol
+    module = _module(config, listener.name, mechanism)
+    if not listener.protocol.startswith("SASL_") or module is None:
+        return
+    name = module.options.get("username", "")
+    if mechanism == "PLAIN" and plain_users(module).get(name) != module.options.get("password"):
+        yield Finding(
+            f"{name} is this broker at the others, and is not a user of PLAIN with this password here",
+            f'add user_{name}="..." with the same password to the login module of each broker',
+        )
+    if config.authorizer_class_name and user(name) not in config.super_users:
+        yield Finding(
+            f"{user(name)} is this broker at the others, and is not in super.users: they refuse what brokers ask",
+            f"add {user(name)} to super.users, or allow it ClusterAction on the cluster",
+        )
+
+
+def _passwords(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    for one in endpoints:
+        for mechanism in one.mechanisms:
+            module = _module(config, one.listener, mechanism)
+            if module is None:
+                continue
+            known = plain_users(module)
+            name = module.options.get("username", "")
+            if name and mechanism != "PLAIN":
+                known[name] = module.options.get("password", "")
+            for each, password in sorted(known.items()):
+                if fault := _weakness(each, password):
+                    yield Finding(
+                        f"the password of {each} ({mechanism} at {one.listener}) {fault}",
+                        "take a long random one: openssl rand -base64 24",
+                    )
+
+
+def _weakness(name: str, password: str) -> str | None:
+    plain = password.lower()
+    if plain in _GUESSED or plain.strip("0123456789!.-_") in _GUESSED:
+        return "is one of the first that are tried"
+    if name and name.lower() in plain and len(plain) < len(name) + _PASSWORD_CHARS_MIN:
+        return "is made of the user's name"
+    if len(password) < _PASSWORD_CHARS_MIN:
+        return f"is shorter than {_PASSWORD_CHARS_MIN} characters"
+    return None
+
+
+def _module(config: BrokerConfig, listener: str, mechanism: str) -> LoginModule | None:
+    text = config.listener_setting(listener, "sasl.jaas.config", mechanism)
+    try:
+        return parse_jaas(text) if text else None
+    except ValueError:
+        return None  # a start says what is wrong
+
+
+def _zookeeper(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    if config.zookeeper_connect is None:
+        return
+    hosts = [server.rpartition(":")[0].strip("[]") for server in config.zookeeper_connect.partition("/")[0].split(",")]
+    if all(map(is_loopback, hosts)):
+        return
+    if not config.zookeeper_set_acl:
+        yield Finding(
+            "zookeeper.set.acl=false: whoever reaches ZooKeeper changes users, access control lists and topics",
+            "set zookeeper.set.acl=true with zookeeper.digest, zookeeper.sasl.* or a certificate",
+        )
+    if not config.zookeeper_ssl_client_enable:
+        yield Finding(
+            "ZooKeeper is asked without TLS: what brokers keep there can be read and changed on its way",
+            "set zookeeper.ssl.client.enable=true and zookeeper.ssl.truststore.location",
+        )
+
+
+def _metrics(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    if config.metrics_listener and not is_loopback(metrics_listener(config.metrics_listener).host):
+        yield Finding(
+            f"metrics.listener={config.metrics_listener} tells everybody names of topics and groups, without a login",
+            "bind it to 127.0.0.1, or let a firewall guard it",
+        )
