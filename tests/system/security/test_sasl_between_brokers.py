@@ -16,6 +16,7 @@ from confluent_kafka.admin import ResourceType as Type
 
 from kafkalite.cli.main import main
 from kafkalite.client import sasl_login
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.security.sasl.client_exchange import Login
 from kafkalite.security.sasl.scram import new_credential
 from kafkalite.testing import Cluster
@@ -171,6 +172,20 @@ def test_records_transactions_and_groups_survive_a_broker(place: Place) -> None:
         cluster.stop(leader)  # in order: what it leads is led by another before it goes
         one_more(producer, 40)
         cluster.start(leader)
+        cluster.wait_for_isr("orders", 0, {0, 1, 2})
+
+
+def test_a_broker_without_zookeeper_asks_the_others_with_its_login(tmp_path: Path) -> None:
+    place = Place(tmp_path, "SASL_SSL", "SCRAM-SHA-256")
+    with place.cluster() as cluster:
+        transactions(place.client(cluster, "admin", "a-secret"), 1)
+        cut = cluster.leader_of("orders", 0)
+        assert cut is not None
+        cluster.cut_off(cut)
+        cluster.lose_session(cut)
+        metadata = cluster.brokers[cut].server.metadata
+        until(lambda: metadata.registration_state is RegistrationState.FENCED, "a witness")
+        cluster.mend(cut)
         cluster.wait_for_isr("orders", 0, {0, 1, 2})
 
 

@@ -10,6 +10,9 @@ import pytest
 from kafkalite import Broker
 from kafkalite.cli.health_command import own_address
 from kafkalite.cli.main import main
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.properties import read_properties
+from tests.support.ports import free_port
 
 
 def test_a_broker_that_serves(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +50,25 @@ def test_the_address_is_the_first_listener_of_the_settings(tmp_path: Path, liste
     file.write_text(f"listeners={listeners}\n")
     assert own_address(str(file), named) == address
     assert own_address(None, {}) == "127.0.0.1:9092"
+
+
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@pytest.mark.parametrize(
+    ("own_login", "says"),
+    [('username="b" password="secret"', "one of 1 in cluster"), ("", "serves those who log in; --command-config")],
+)
+def test_a_broker_of_ones_own_with_sasl_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own_login: str, says: str
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"listeners=SASL_PLAINTEXT://127.0.0.1:{free_port()}\nlog.dirs={tmp_path / 'data'}\n"
+        "sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN\nlistener.name.sasl_plaintext.plain.sasl.jaas.config="
+        f'{MODULE} {own_login} user_b="secret";\n'
+    )
+    with Broker(BrokerConfig.load(read_properties(str(file)))):
+        assert main(["health", str(file)]) == 0
+        assert says in capsys.readouterr().out
+    assert main(["health", str(file)]) == 1

@@ -20,10 +20,8 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
-from kafkalite.security.sasl.client_exchange import login_of
-from kafkalite.security.sasl.jaas import LoginModule
 from tests.support.manual_clock import ManualClock
+from tests.support.sasl_server import LOGIN, SaslServer
 from tests.support.wait import DEADLINE_S
 
 VERSION = 9
@@ -295,34 +293,6 @@ def test_a_connection_that_was_given_up_does_not_hide_the_one_after_it(monkeypat
             ours.close()
 
     run(story())
-
-
-class SaslServer:
-    """Lets everybody in, or refuses with `error`; `asked` are the API keys that came, in order."""
-
-    def __init__(self, lifetime_ms: int = 0, error: str = "") -> None:
-        self.lifetime_ms, self.error = lifetime_ms, error
-        self.asked: list[int] = []
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
-            header = decode_request_header(frame)[0]
-            self.asked.append(header.api_key)
-            if header.api_key == 17:
-                parts = response_frame(SaslHandshakeResponse(mechanisms=["PLAIN"]), 1, header.correlation_id)
-            elif header.api_key == 36:
-                said = SaslAuthenticateResponse(session_lifetime_ms=self.lifetime_ms)
-                if self.error:
-                    said = SaslAuthenticateResponse(error_code=58, error_message=self.error)
-                parts = response_frame(said, 1, header.correlation_id)
-            else:
-                writer.write(answer(header.correlation_id))
-                continue
-            writer.write(b"".join(bytes(part) for part in parts if not hasattr(part, "file")))
-
-
-LOGIN = login_of("PLAIN", LoginModule("m", {"username": "broker", "password": "secret"}))
 
 
 def test_a_channel_logs_in_and_again_before_its_session_ends() -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalite.client.broker_channel import ChannelSecurity
+from kafkalite.protocol.header import request_frame
+from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.replication.fetcher.leader_connection import SLAB_BYTES, LeaderConnection
 from tests.support.manual_clock import ManualClock
+from tests.support.sasl_server import LOGIN, METADATA_VERSION, SaslServer
+from tests.support.wait import DEADLINE_S
 
 TIMEOUT_MS = 30_000
 
@@ -166,3 +172,80 @@ def test_a_response_that_does_not_come_in_time_ends_it() -> None:
     assert scene.lost == []
     scene.clock.advance(1)
     assert scene.lost == ["no answer in 30000 ms"]
+
+
+class LoggedIn:
+    """A connection to a SASL listener, over real sockets. `said` are the frames that came, `lost` the reasons."""
+
+    def __init__(self, server: SaslServer) -> None:
+        self.server = server
+        self.clock = ManualClock()
+        self.said: asyncio.Queue[bytes] = asyncio.Queue()
+        self.lost: list[str] = []
+        self.connection = LeaderConnection(
+            lambda frame: self.said.put_nowait(bytes(frame)), self.lost.append, self.clock, TIMEOUT_MS
+        )
+
+    async def open(self) -> None:
+        async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(EOFError, OSError):
+                await self.server.serve(reader, writer)
+            writer.close()
+
+        server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            await self.connection.open("127.0.0.1", self.port, -1, ChannelSecurity(None, LOGIN))
+        finally:
+            server.close()
+
+    async def ask(self, count: int = 1) -> list[int]:
+        """The correlation ids of the answers to requests that are sent one after another."""
+        for number in range(count):
+            self.connection.send(request_frame(MetadataRequest(), METADATA_VERSION, number, "c"))
+        async with asyncio.timeout(DEADLINE_S):
+            return [int.from_bytes((await self.said.get())[:4], "big") for _ in range(count)]
+
+
+def test_a_login_comes_first_and_again_between_two_requests() -> None:
+    async def story() -> None:
+        scene = LoggedIn(SaslServer(lifetime_ms=10_000))
+        await scene.open()
+        assert scene.server.asked == [17, 36]
+        assert await scene.ask(2) == [0, 1]
+        scene.clock.advance(8_500)
+        assert await scene.ask(3) == [0, 1, 2]  # the first waits for the login, the others for the first
+        assert scene.server.asked == [17, 36, 3, 3, 17, 36, 3, 3, 3]
+        scene.server.error = "Authentication failed: changed"
+        scene.clock.advance(8_500)
+        scene.connection.send(request_frame(MetadataRequest(), METADATA_VERSION, 7, "c"))
+        async with asyncio.timeout(DEADLINE_S):
+            while not scene.lost:  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.001)
+        assert len(scene.lost) == 1 and "refuses the login of broker by PLAIN" in scene.lost[0]
+        assert scene.server.asked[-1] == 36
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("ends", ["refused", "closed", "silent"])
+def test_a_login_that_fails_is_no_connection_and_says_why_once(ends: str) -> None:
+    class Ending(SaslServer):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if ends == "refused":
+                await super().serve(reader, writer)
+            await reader.readexactly(4)
+            if ends == "silent":
+                scene.clock.advance(TIMEOUT_MS)
+                await reader.read()
+
+    scene = LoggedIn(Ending(error="Authentication failed: no"))
+    said = {"refused": "Authentication failed: no", "closed": "it closed the connection", "silent": "no answer in"}
+
+    async def story() -> None:
+        with pytest.raises(OSError, match=said[ends]):
+            await scene.open()
+        scene.connection.close()
+        assert not scene.lost
+
+    asyncio.run(story())
