@@ -78,6 +78,7 @@ FOLDERS = [
     "network",
     "client",
     "security/acl",
+    "security/quota",
     "security/sasl",
     "security",
     "protocol",

@@ -1,0 +1,176 @@
+"""Quotas of users and clients: for each client, what its requests are counted against.
+
+A client is resolved once, to the rates and buckets that its requests use, and again after a change of the quotas.
+Rates outlive such a change, so that whoever has used up a window does not get a new one. Those that have become as new
+are dropped when there are many.
+Source: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager}, KIP-13, KIP-124,
+KIP-599.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import inf
+
+from kafkalite.common.sampled_rate import SampledRate
+from kafkalite.security.quota.entities import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    entity_of,
+    quotas_of,
+)
+from kafkalite.security.quota.quota_limits import QuotaLimits, Sharers
+from kafkalite.security.quota.throttle_times import ThrottleTimes
+from kafkalite.security.quota.token_bucket import TokenBucket
+from kafkalite.security.sasl.sanitizer import desanitized, sanitized
+
+COUNTED_MAX = 10_000
+"""Of one type. A client may come with a new client id for each request."""
+
+_RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+
+
+class Counted:
+    """Consumption that is counted together, of one type of quota. Controller mutations are limited by `bucket`."""
+
+    __slots__ = ("bucket", "rate", "sharers", "throttle_times")
+
+    def __init__(self, sharers: Sharers, rate: SampledRate, bucket: TokenBucket | None) -> None:
+        self.sharers = sharers
+        self.rate = rate
+        self.bucket = bucket
+        self.throttle_times = ThrottleTimes()
+
+    def is_idle(self, now_ms: int) -> bool:
+        return self.rate.is_idle(now_ms) and (self.bucket is None or self.bucket.is_idle(now_ms))
+
+
+class ClientQuotas:
+    """The quotas of one client; None where it has none."""
+
+    __slots__ = ("fetch", "is_limited", "mutation", "produce", "request")
+
+    def __init__(
+        self, produce: Counted | None, fetch: Counted | None, request: Counted | None, mutation: Counted | None
+    ) -> None:
+        self.produce = produce
+        self.fetch = fetch
+        self.request = request
+        self.mutation = mutation
+        self.is_limited = not (produce is fetch is request is mutation is None)
+
+
+class QuotaWindows:
+    """How consumption is sampled: `count` samples of `size_ms`."""
+
+    __slots__ = ("count", "size_ms")
+
+    def __init__(self, count: int, size_ms: int) -> None:
+        self.count = count
+        self.size_ms = size_ms
+
+
+class ClientQuotaManager:
+    """`generation` is another object after each change of a quota: what was resolved before it holds no more."""
+
+    __slots__ = ("_counted", "_limits", "_mutation_windows", "_windows", "generation")
+
+    def __init__(self, windows: QuotaWindows, mutation_windows: QuotaWindows) -> None:
+        self._windows = windows
+        self._mutation_windows = mutation_windows
+        self._limits = {key: QuotaLimits() for key in (*_RATES, CONTROLLER_MUTATION_RATE)}
+        self._counted: dict[str, dict[Sharers, Counted]] = {key: {} for key in self._limits}
+        self.generation = object()
+
+    @property
+    def has_limits(self) -> bool:
+        return any(map(len, self._limits.values()))
+
+    def put(self, path: str, config: Mapping[str, str]) -> bool:
+        """Take the settings of an entity, which may be gone; whether a quota has changed."""
+        entity = entity_of(path)
+        names = dict(entity.names) if entity is not None else {}
+        if not (USER in names or CLIENT_ID in names):
+            return False
+        parts = path.split("/")
+        user = parts[1] if USER in names else ""
+        client_id = "" if CLIENT_ID not in names else parts[-1] if names[CLIENT_ID] is None else desanitized(parts[-1])
+        quotas = quotas_of(path, config)
+        for key in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE):  # with 0 nothing waits in Kafka, and nobody could go on
+            if quotas.get(key) == 0:
+                quotas[key] = inf
+        changed = [key for key, limits in self._limits.items() if limits.put(user, client_id, quotas.get(key))]
+        for key in changed:
+            self._apply(key, self._limits[key])
+        if changed:
+            self.generation = object()
+        return bool(changed)
+
+    def resolve(self, user: str, client_id: str, now_ms: int) -> ClientQuotas:
+        """`user` is the name without its type."""
+        safe_user = sanitized(user)
+        produce, fetch, request, mutation = (self._of(key, safe_user, client_id, now_ms) for key in self._limits)
+        return ClientQuotas(produce, fetch, request, mutation)
+
+    def counted(self, key: str) -> Iterator[Counted]:
+        """All that is counted of a type, for metrics."""
+        return iter(tuple(self._counted[key].values()))
+
+    @property
+    def fetch_window_s(self) -> int:
+        """The seconds of full windows: a fetch gets what its limit allows in them, at most."""
+        return (self._windows.count - 1) * self._windows.size_ms // 1000
+
+    @property
+    def request_wait_ms_max(self) -> int:
+        """The longest wait for request time."""
+        return self._windows.size_ms
+
+    def _of(self, key: str, user: str, client_id: str, now_ms: int) -> Counted | None:
+        limits = self._limits[key]
+        if not len(limits):
+            return None
+        sharers = limits.sharers(user, client_id)
+        limit = limits.of(sharers)
+        if limit is None:
+            return None
+        all_counted = self._counted[key]
+        counted = all_counted.get(sharers)
+        if counted is None:
+            if len(all_counted) >= COUNTED_MAX:
+                self._make_room(all_counted, now_ms)
+            counted = all_counted[sharers] = self._new(key, sharers, limit, now_ms)
+        return counted
+
+    def _new(self, key: str, sharers: Sharers, limit: float, now_ms: int) -> Counted:
+        if key != CONTROLLER_MUTATION_RATE:
+            windows = self._windows
+            return Counted(sharers, SampledRate(windows.count, windows.size_ms, limit), None)
+        windows = self._mutation_windows
+        bucket = TokenBucket(windows.count * windows.size_ms / 1000, limit, now_ms)
+        return Counted(sharers, SampledRate(windows.count, windows.size_ms, inf), bucket)
+
+    def _make_room(self, all_counted: dict[Sharers, Counted], now_ms: int) -> None:
+        """Drop what is idle, and the oldest if that is little: to look through all must not happen at each request."""
+        for sharers in [each.sharers for each in all_counted.values() if each.is_idle(now_ms)]:
+            del all_counted[sharers]
+        for sharers in list(all_counted)[: max(0, len(all_counted) - COUNTED_MAX * 3 // 4)]:
+            del all_counted[sharers]
+        self.generation = object()  # connections still hold what is dropped
+
+    def _apply(self, key: str, limits: QuotaLimits) -> None:
+        """Give the limits to what is counted, and drop what has none any more."""
+        all_counted = self._counted[key]
+        for sharers, counted in tuple(all_counted.items()):
+            limit = limits.of(sharers)
+            if limit is None:
+                counted.rate.limit = inf  # for requests that are waiting
+                del all_counted[sharers]
+            elif counted.bucket is not None:
+                counted.bucket.limit = limit
+            else:
+                counted.rate.limit = limit
