@@ -39,6 +39,7 @@ from kafkalite.zk.client.operations import (
     Unavailable,
 )
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
+from kafkalite.zk.cluster.entity_writes import entity_writes
 from kafkalite.zk.znodes import acl_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
@@ -156,10 +157,9 @@ class ClusterWrites:
         node_path = f"{znode_paths.CONFIG}/{path}"
         notification = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json(path), sequential=True)
         for _ in range(_ATTEMPTS):
-            node = self._view.node(node_path)
-            data = znode_data.config_json(change(self._view.entity_configs.get(path, {})))
-            write = Create(node_path, data) if node is None else SetData(node_path, data, node.version)
-            if await self._write([write, notification], [node_path]):
+            writes = entity_writes(self._view, path, change(self._view.entity_configs.get(path, {})))
+            paths = [each.path for each in writes if isinstance(each, (Create, SetData, Delete))]
+            if await self._write([*writes, notification], paths or [node_path]):
                 return
         raise _contended(node_path)
 

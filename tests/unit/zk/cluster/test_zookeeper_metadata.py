@@ -65,6 +65,33 @@ def test_a_start_makes_kafkas_nodes(place, tmp_path):
     asyncio.run(story())
 
 
+def test_quotas_are_kafkas_nodes_and_leave_none_behind(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path) as one:
+            metadata, session = one.metadata, one.metadata.session
+            quota = {"producer_byte_rate": "1024"}
+            below = "users/a%2Ab/clients/<default>"
+            for path in ("users/<default>", below, "clients/app", "ips/10.0.0.1"):
+                await metadata.change_entity_config(path, lambda there: {**there, **quota})
+                assert metadata.entity_configs[path] == quota
+                assert await contents(session, f"/config/{path}") == [{"version": 1, "config": quota}]
+            (parent,) = await session.read(["/config/users/a%2Ab/clients"])
+            assert parent is not None and not parent.data
+            await metadata.change_entity_config("users/a%2Ab", lambda there: {"SCRAM-SHA-256": "x"})
+            await metadata.change_entity_config(below, lambda there: {})
+            assert await session.read(["/config/users/a%2Ab/clients"]) == [None]
+            assert metadata.entity_configs["users/a%2Ab"] == {"SCRAM-SHA-256": "x"}
+            await metadata.change_entity_config(below, lambda there: quota)
+            await metadata.change_entity_config("users/a%2Ab", lambda there: {})  # its client keeps the node
+            assert metadata.entity_configs[below] == quota
+            for path in (below, "users/<default>", "clients/app", "ips/10.0.0.1", "users/nobody"):
+                await metadata.change_entity_config(path, lambda there: {})
+            assert not metadata.entity_configs
+            assert await session.read(["/config/users/a%2Ab", "/config/clients/app"]) == [None, None]
+
+    asyncio.run(story())
+
+
 def test_changes_are_kafkas_nodes(place, tmp_path):
     async def story():
         async with member(place, tmp_path) as one:
