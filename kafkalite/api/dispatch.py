@@ -49,6 +49,8 @@ HANDLERS: Mapping[str, str] = {
     "SaslAuthenticate": "sasl.sasl_authenticate",
     "DescribeUserScramCredentials": "scram_credentials.describe_user_scram_credentials",
     "AlterUserScramCredentials": "scram_credentials.alter_user_scram_credentials",
+    "DescribeClientQuotas": "client_quotas.describe_client_quotas",
+    "AlterClientQuotas": "client_quotas.alter_client_quotas",
     "ApiVersions": "api_versions.api_versions",
     "CreateTopics": "topics.create_topics",
     "DeleteTopics": "topics.delete_topics",
@@ -96,6 +98,8 @@ REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """Limit of any request but Produce, whose bytes are mostly records. Other requests are decoded to objects of some 35
 times the size of the smallest element, so a request of socket.request.max.bytes would take gigabytes of memory."""
 
+Encode = Callable[[Any, int, int], "list[Part]"]
+"""(response, version, correlation id) -> the parts of its frame"""
 Decode = Callable[[memoryview, int], tuple[Any, int]]
 
 
@@ -120,6 +124,10 @@ class Dispatcher:
             fast_path = fast_paths.get(frame[1])
             if fast_path is not None and (answer := fast_path.answer(frame)) is not None:
                 return answer
+        return self.handle(connection, frame)
+
+    def handle(self, connection: ClientConnection, frame: memoryview, encode: Encode = response_frame) -> Answer:
+        """The answer without a fast path. `encode` makes the frame of the response, now or when there is one."""
         (key, version, correlation_id, client_id), position = decode_request_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
@@ -137,17 +145,17 @@ class Dispatcher:
         if type(response) is response_type:
             if key == PRODUCE_KEY:
                 produce_fast_path.learn(self._services, context, frame, position, request, response)
-            return response_frame(response, version, correlation_id)
+            return encode(response, version, correlation_id)
         if response is None:
             return None
         if isinstance(response, DeferredResponse):
             if key == PRODUCE_KEY:
                 produce_fast_path.learn(self._services, context, frame, position, request, None)
-            response.render = partial(response_frame, version=version, correlation_id=correlation_id)
+            response.render = partial(_encoded, encode, version, correlation_id)
             return response
         if asyncio.iscoroutine(response):
             response = self._carry_out(response)
-        return _later(response, version, correlation_id)
+        return _later(response, version, correlation_id, encode)
 
     async def settled(self) -> None:
         """Return when no work is under way."""
@@ -174,6 +182,10 @@ class Dispatcher:
         return route
 
 
-async def _later(response: Awaitable[Any], version: int, correlation_id: int) -> list[Part] | None:
+def _encoded(encode: Encode, version: int, correlation_id: int, response: Any) -> list[Part]:
+    return encode(response, version, correlation_id)
+
+
+async def _later(response: Awaitable[Any], version: int, correlation_id: int, encode: Encode) -> list[Part] | None:
     answer = await response
-    return None if answer is None else response_frame(answer, version, correlation_id)
+    return None if answer is None else encode(answer, version, correlation_id)

@@ -21,14 +21,13 @@ from kafkalite.config.listener_settings import PREFIX, base_name, prefixes
 from kafkalite.config.listeners import (
     PROTOCOLS,
     ListenerConfig,
-    parse_host_limits,
     parse_listeners,
     parse_metrics_listener,
     parse_protocol_map,
     settle_listeners,
 )
 from kafkalite.config.one_copy import one_copy_warnings
-from kafkalite.config.security_settings import SecuritySettings
+from kafkalite.config.quota_settings import QuotaSettings
 from kafkalite.config.settings import (
     INT_MAX,
     LONG_MAX,
@@ -69,7 +68,7 @@ def of_topic(name: str, doc: str = "") -> Any:
     return Setting(setting.type, default, doc or setting.doc, dynamic=True, **limits)
 
 
-class BrokerConfig(SecuritySettings):
+class BrokerConfig(QuotaSettings):
     """The configuration of one broker: `BrokerConfig()` has the defaults, `load` takes an operator's properties.
 
     `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: changed while running, for this
@@ -105,9 +104,6 @@ class BrokerConfig(SecuritySettings):
     socket_request_max_bytes: int = integer(100 * _MIB, "Largest request; a larger one closes its connection.", at_least=1)
     socket_listen_backlog_size: int = integer(50, "Connections that may wait to be accepted.", at_least=1)
     queued_max_request_bytes: int = long(-1, "Bytes of all large requests that are still on their way: beyond it who is silent, or sends more than 4 MiB, is closed; -1 is 128 MiB.")
-    max_connections: int = integer(INT_MAX, "Connections at a time.", at_least=0)
-    max_connections_per_ip: int = integer(INT_MAX, "Connections at a time from one address.", at_least=0)
-    max_connections_per_ip_overrides: Mapping[str, int] = string("", "Other limits for some addresses: host:count,...", convert=parse_host_limits)
     connections_max_idle_ms: int = long(600_000, "A connection that is silent for this long is closed; negative is never.")
 
     _zookeeper = section("ZooKeeper")

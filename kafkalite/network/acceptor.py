@@ -1,7 +1,8 @@
 """Accepts the connections of one listener and hands them out to the processors.
 
-When the process has no descriptor left, accepting rests for a second: the waiting connection would otherwise wake the
-loop for ever.
+Accepting rests while there are as many connections as may be (`connection_quotas`): further ones wait in the backlog.
+One that came too fast is held here, unread, and the others behind it wait. When the process has no descriptor left,
+accepting rests for a second: the waiting connection would otherwise wake the loop for ever.
 Source: kafka.network.Acceptor.
 """
 
@@ -11,20 +12,54 @@ import errno
 import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.connection import Connection
-from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
+from kafkalite.network.connection_quotas import ConnectionQuotas
 from kafkalite.network.listener import Listener, plain_address
+from kafkalite.network.network_limits import NetworkLimits
 from kafkalite.network.processor import Processor
 from kafkalite.network.tls_handshake import TlsHandshakes
 
 ACCEPTS_PER_TURN = 64
 RETRY_MS = 1000
+REFUSED_MAX = 1024
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class _Accepted(NamedTuple):
+    """A connection that was accepted, and the address that it comes from."""
+
+    sock: socket.socket
+    host: str
+    port: int
+
+
+class _RefusedSockets:
+    """Connections that are kept, unread, until they are closed: whoever comes too often is told so late."""
+
+    __slots__ = ("_clock", "_timers")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: dict[socket.socket, Timer] = {}  # the oldest first
+
+    def close_later(self, sock: socket.socket, delay_ms: int) -> None:
+        if len(self._timers) >= REFUSED_MAX:
+            self._close(next(iter(self._timers)))
+        self._timers[sock] = self._clock.call_later(delay_ms, lambda: self._close(sock))
+
+    def close(self) -> None:
+        for sock in list(self._timers):
+            self._close(sock)
+
+    def _close(self, sock: socket.socket) -> None:
+        self._timers.pop(sock).cancel()
+        sock.close()
 
 
 class Acceptor:
@@ -33,12 +68,14 @@ class Acceptor:
     __slots__ = (
         "_clock",
         "_handshakes",
+        "_held",
         "_limits",
         "_listener",
         "_loop",
         "_next_processor",
         "_quotas",
         "_rate_limited_log",
+        "_refused",
         "_sockets",
         "_timer",
     )
@@ -66,6 +103,8 @@ class Acceptor:
         self._next_processor = next_processor
         self._handshakes = handshakes
         self._timer: Timer | None = None
+        self._held: _Accepted | None = None
+        self._refused = _RefusedSockets(clock)
         self._listen()
 
     def close(self) -> None:
@@ -76,6 +115,10 @@ class Acceptor:
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()
+        if self._held is not None:
+            self._held.sock.close()
+            self._held = None
+        self._refused.close()
 
     def _listen(self) -> None:
         self._timer = None
@@ -88,6 +131,10 @@ class Acceptor:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
+            if not self._quotas.has_slot(self._listener.name):
+                self._rest()
+                self._quotas.when_changed(self._listen)
+                return
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError):
@@ -102,10 +149,36 @@ class Acceptor:
                 self._rest()
                 self._timer = self._clock.call_later(RETRY_MS, self._listen)
                 return
-            self._admit(sock, plain_address(address[0]), address[1])
+            accepted = _Accepted(sock, plain_address(address[0]), address[1])
+            wait_ms = self._quotas.creation_wait_ms(self._listener.name)
+            if wait_ms > 0:
+                self._rest()
+                self._held = accepted
+                self._timer = self._clock.call_later(wait_ms, self._admit_held)
+                return
+            self._admit(accepted)
 
-    def _admit(self, sock: socket.socket, host: str, port: int) -> None:
-        refusal = self._quotas.admit(host)
+    def _admit_held(self) -> None:
+        """Go on with the connection that came too fast, as soon as there may be one more."""
+        self._timer = None
+        held = self._held
+        if held is None:
+            return
+        if not self._quotas.has_slot(self._listener.name):
+            self._quotas.when_changed(self._admit_held)
+            return
+        self._held = None
+        self._admit(held)
+        self._listen()
+
+    def _admit(self, accepted: _Accepted) -> None:
+        sock, host, port = accepted
+        listener = self._listener
+        wait_ms = self._quotas.ip_wait_ms(listener.name, host)
+        if wait_ms > 0:
+            self._refused.close_later(sock, wait_ms)
+            return
+        refusal = self._quotas.admit(listener.name, host)
         if refusal is not None:
             sock.close()
             self._rate_limited_log.about(host, refusal, refusal)
@@ -115,9 +188,8 @@ class Acceptor:
             local = sock.getsockname()
         except OSError:  # the client is gone already
             sock.close()
-            self._quotas.release(host)
+            self._quotas.release(listener.name, host)
             return
-        listener = self._listener
         client = ClientConnection(listener.name, host, port, plain_address(local[0]), local[1])
         if listener.authenticator is not None:
             client.authenticator = listener.authenticator(client)

@@ -5,7 +5,7 @@ The network and the dispatcher share these: `ClientConnection`, `Answer` with `D
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
 from kafkalite.common.region import Part
@@ -28,7 +28,8 @@ class ClientConnection:
     advertised address. ApiVersions fills in the two client_software fields. `fast_paths` belong to the dispatcher, by
     the low byte of the API key. `principal` is TYPE:NAME. `authenticator` gets the frames instead of the processor's
     handler as long as it is set; its frames are limited until `lift_limit`. `refused_batches` belong to the handlers of
-    produces: topic and partition -> the error code of its last refusal, and how many batches may be behind it.
+    produces: topic and partition -> the error code of its last refusal, and how many batches may be behind it. `quotas`
+    belong to whoever counts requests against quotas (`api/request/request_quotas`).
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class ClientConnection:
         "local_port",
         "port",
         "principal",
+        "quotas",
         "refused_batches",
     )
 
@@ -59,9 +61,22 @@ class ClientConnection:
         self.authenticator: Handler | None = None
         self.lift_limit: Callable[[], None] = ignore
         self.refused_batches: dict[tuple[str, int], tuple[int, int]] | None = None
+        self.quotas: Any = None
 
     def __repr__(self) -> str:
         return f"ClientConnection({self.host}:{self.port} on {self.listener_name})"
+
+
+class ThrottledAnswer(list[Part]):
+    """An answer, perhaps empty, that is sent at once; then its connection rests, and handles nothing for `throttle_ms`.
+    Source: KIP-219.
+    """
+
+    __slots__ = ("throttle_ms",)
+
+    def __init__(self, parts: Iterable[Part], throttle_ms: int) -> None:
+        super().__init__(parts)
+        self.throttle_ms = throttle_ms
 
 
 class DeferredResponse:
@@ -107,6 +122,12 @@ class DeferredResponse:
             # the response and its waiters refer to each other: without this, the collector would have to free them
             self._release = self.on_answer = self.on_failure = ignore
             release()
+
+
+class Rest(DeferredResponse):
+    """No answer, but the time after one, for which its connection rests."""
+
+    __slots__ = ()
 
 
 class HurriedResponse(DeferredResponse):

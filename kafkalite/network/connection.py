@@ -27,7 +27,13 @@ from typing import ClassVar
 
 from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.common.region import Part
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse, HurriedResponse
+from kafkalite.network.client_connection import (
+    ClientConnection,
+    DeferredResponse,
+    HurriedResponse,
+    Rest,
+    ThrottledAnswer,
+)
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
 from kafkalite.network.last_answer import LastAnswer
 from kafkalite.network.processor import Processor
@@ -102,6 +108,8 @@ class Connection:
     def drain(self) -> None:
         self._draining = True
         self._stop_reading()
+        if isinstance(self._pending, Rest):
+            self._cancel_pending()
         self._go_on()
 
     def close(self) -> None:
@@ -257,7 +265,7 @@ class Connection:
             while (frame := next_frame()) is not None:
                 count += 1
                 answer = (client.authenticator or handler)(client, frame)
-                if isinstance(answer, list):
+                if type(answer) is list:
                     out += answer
                     out_bytes += sum(map(len, answer))
                     if out_bytes >= COALESCED_BYTES:
@@ -267,7 +275,13 @@ class Connection:
                         self._send(full)
                         if self._sender.pending:
                             break
+                elif isinstance(answer, ThrottledAnswer):
+                    out += answer
+                    out_bytes += sum(map(len, answer))
+                    self._rest(answer.throttle_ms)
+                    break
                 elif answer is not None:
+                    assert not isinstance(answer, list)
                     self._wait_for(answer)
                     break
                 if count >= TURN_FRAMES or sent_bytes >= TURN_BYTES or monotonic() > ends_s:
@@ -303,6 +317,15 @@ class Connection:
             # a turn later: a task that is cancelled before its first step never cancels what it was to wait for
             self._loop.call_soon(pending.cancel)
 
+    def _rest(self, duration_ms: int) -> None:
+        """Handle nothing for this long. To whoever looks, an answer is pending: the client is not idle meanwhile."""
+        timer = self._processor.clock.call_later(duration_ms, lambda: rest.answer([]))
+        rest = Rest(timer.cancel)
+        rest.on_answer = self._on_answer
+        self._pending = rest
+        if self._gone:
+            self._loop.call_soon(self._cancel_pending)
+
     def _on_future_done(self, pending: Future[list[Part] | None]) -> None:
         processor = self._processor
         processor.pending_responses.discard(pending)
@@ -315,7 +338,8 @@ class Connection:
         elif pending.cancelled() and not self._gone:  # by the one that would have answered: there is no answer
             self.close()
         else:
-            self._on_answer([] if pending.cancelled() else pending.result() or [])
+            answer = None if pending.cancelled() else pending.result()
+            self._on_answer([] if answer is None else answer)
 
     def _on_answer(self, answer: list[Part]) -> None:
         """Send the pending response (empty if none is due) and go on."""
@@ -329,6 +353,8 @@ class Connection:
             except Exception as failure:
                 self._failed(failure)
                 return
+        if isinstance(answer, ThrottledAnswer) and self._sock is not None and not self._draining:
+            self._rest(answer.throttle_ms)
         self._go_on()
 
     def _on_failure(self, reason: Exception) -> None:

@@ -1,73 +1,188 @@
-"""How many connections may be open: in all, and from one address.
+"""Quotas of connections: how many may be open, and how fast new ones may come.
 
-Source: kafka.network.ConnectionQuotas. One thing differs: at `max.connections` Kafka stops accepting until one goes, we
-close the new one at once, so that its client learns it and says so.
+    max.connections               of the broker and of a listener: others wait until they are accepted
+    max.connection.creation.rate  of the broker and of a listener: a new one is served after a while
+    max.connections.per.ip        from one address: others are closed at once
+    connection_creation_rate      of an address, a quota of its own: others are accepted, and closed after a while
+
+The listener of other brokers, if clients have another one, is not limited by the numbers for the whole broker: if it
+needs room, whoever else has been silent for longest is closed.
+Source: kafka.network.ConnectionQuotas, KIP-402, KIP-612.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import NamedTuple, Self
+from collections.abc import Callable, Iterator, Mapping
 
-from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.common.clock import Clock
+from kafkalite.common.sampled_rate import SampledRate
+from kafkalite.network.network_limits import CONNECTIONS_MAX, ListenerLimits, NetworkLimits
 from kafkalite.network.request_memory import RequestMemoryPool
+from kafkalite.security.quota.throttle_times import ThrottleTimes
 
-CONNECTIONS_MAX = 2**31 - 1
 REQUEST_MEMORY_BYTES = 128 * 1024 * 1024
+ADDRESSES_MAX = 10_000  # whose rates are known at a time
+_NO_LIMITS = ListenerLimits()
 
 
-class NetworkLimits(NamedTuple):
-    """Kafka's properties and defaults, dots being underscores. A buffer size of -1 leaves it to the system."""
+class ListenerConnections:
+    """The connections of one listener: how many are open, how fast they come, and how long they had to wait."""
 
-    socket_request_max_bytes: int = 100 * 1024 * 1024
-    max_connections: int = CONNECTIONS_MAX
-    max_connections_per_ip: int = CONNECTIONS_MAX
-    max_connections_per_ip_overrides: Mapping[str, int] = MappingProxyType({})
-    """By host name or address; names are resolved when the server starts."""
-    connections_max_idle_ms: int = 600_000
-    """Negative: connections stay for ever."""
-    queued_max_request_bytes: int = -1
-    """Of large requests that have come in part; negative: `REQUEST_MEMORY_BYTES`, or one request if that is more."""
-    socket_receive_buffer_bytes: int = 100 * 1024
-    socket_send_buffer_bytes: int = 256 * 1024
-    socket_listen_backlog_size: int = 50
+    __slots__ = ("accept_waits", "count", "ip_waits", "max_connections", "name", "rate")
 
-    @classmethod
-    def of(cls, config: BrokerConfig) -> Self:
-        """The settings of these names in `config`."""
-        return cls._make(getattr(config, name) for name in cls._fields)
+    def __init__(self, name: str, rate: SampledRate) -> None:
+        self.name = name
+        self.count = 0
+        self.max_connections = CONNECTIONS_MAX
+        self.rate = rate
+        self.accept_waits = ThrottleTimes()
+        self.ip_waits = ThrottleTimes()
 
 
 class ConnectionQuotas:
-    """Counts the open connections of a server. Every `admit` that returns None needs one `release`."""
+    """Counts the open connections of a server. Every `admit` that returns None needs one `release`.
 
-    __slots__ = ("_by_host", "_limits", "_overrides", "connection_count", "request_memory")
+    `on_excess` is called when there are more connections than may be, to close some.
+    """
 
-    def __init__(self, limits: NetworkLimits, overrides_by_address: Mapping[str, int]) -> None:
-        self._limits = limits
-        self._overrides = overrides_by_address
+    def __init__(self, limits: NetworkLimits, overrides_by_address: Mapping[str, int], clock: Clock) -> None:
+        self._clock = clock
         self._by_host: dict[str, int] = {}
+        self._listeners: dict[str, ListenerConnections] = {}
+        self._samples = limits.quota_window_num, limits.quota_window_size_seconds * 1_000
+        self._rates_of_ips: dict[str | None, float] = {}  # None: of any that has none of its own
+        self._rate_by_ip: dict[str, SampledRate] = {}
+        self._waiting: list[Callable[[], None]] = []
+        self.rate = self._new_rate(limits.max_connection_creation_rate)
         self.connection_count = 0
+        self.on_excess: Callable[[], object] = lambda: None
         asked = limits.queued_max_request_bytes
         default = max(REQUEST_MEMORY_BYTES, limits.socket_request_max_bytes)
         self.request_memory = RequestMemoryPool(asked if asked > 0 else default)
+        self.reconfigure(limits, overrides_by_address)
 
-    def admit(self, host: str) -> str | None:
+    def reconfigure(self, limits: NetworkLimits, overrides_by_address: Mapping[str, int]) -> None:
+        self._limits = limits
+        self._overrides = overrides_by_address
+        self.rate.limit = limits.max_connection_creation_rate
+        for listener in self._listeners.values():
+            self._limit(listener)
+        self._wake()
+        if self.excess_count > 0:
+            self.on_excess()
+
+    def limit_ip(self, host: str | None, rate: float | None) -> None:
+        """Set the quota of an address, or (None) of all that have none of their own; without `rate` remove it."""
+        if rate is None:
+            self._rates_of_ips.pop(host, None)
+        else:
+            self._rates_of_ips[host] = rate
+        for address, known in list(self._rate_by_ip.items()):
+            limit = self._rates_of_ips.get(address, self._rates_of_ips.get(None))
+            if limit is None:
+                del self._rate_by_ip[address]
+            else:
+                known.limit = limit
+
+    def listener(self, name: str) -> ListenerConnections:
+        found = self._listeners.get(name)
+        if found is None:
+            found = self._listeners[name] = ListenerConnections(name, self._new_rate(CONNECTIONS_MAX))
+            self._limit(found)
+        return found
+
+    @property
+    def listeners(self) -> Iterator[ListenerConnections]:
+        return iter(self._listeners.values())
+
+    @property
+    def excess_count(self) -> int:
+        """How many connections there are too many."""
+        return self.connection_count - self._limits.max_connections
+
+    def is_protected(self, listener_name: str) -> bool:
+        return listener_name == self._limits.protected_listener
+
+    def has_slot(self, listener_name: str) -> bool:
+        """Whether one more connection may be accepted there now."""
+        listener = self.listener(listener_name)
+        if listener.count >= listener.max_connections:
+            return False
+        return self.is_protected(listener_name) or self.connection_count < self._limits.max_connections
+
+    def when_changed(self, callback: Callable[[], None]) -> None:
+        """Call back once, when a connection has gone or a limit has changed."""
+        self._waiting.append(callback)
+
+    def creation_wait_ms(self, listener_name: str) -> int:
+        """Count a new connection; for how long it is to wait until it is served."""
+        now_ms = self._clock.monotonic_ms()
+        listener = self.listener(listener_name)
+        wait_ms = 0 if self.is_protected(listener_name) else self.rate.record(1, now_ms)
+        wait_ms = min(max(wait_ms, listener.rate.record(1, now_ms)), self._samples[1])
+        if wait_ms > 0:
+            listener.accept_waits.add(wait_ms, now_ms)
+        return wait_ms
+
+    def ip_wait_ms(self, listener_name: str, host: str) -> int:
+        """For how long to keep a connection from this address until it is closed; 0: it may stay. One that may not
+        stay does not count, as if it had never come."""
+        limit = self._rates_of_ips.get(host, self._rates_of_ips.get(None))
+        if limit is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        rate = self._rate_by_ip.get(host)
+        if rate is None:
+            self._make_room(now_ms)
+            rate = self._rate_by_ip[host] = self._new_rate(limit)
+        wait_ms = min(rate.admit(1, now_ms), self._samples[1])
+        if wait_ms > 0:
+            listener = self.listener(listener_name)
+            listener.ip_waits.add(wait_ms, now_ms)
+            listener.rate.add(-1, now_ms)
+            if not self.is_protected(listener_name):
+                self.rate.add(-1, now_ms)
+        return wait_ms
+
+    def admit(self, listener_name: str, host: str) -> str | None:
         """Count one more connection from `host` in and return None, or return why it may not be."""
-        if self.connection_count >= self._limits.max_connections:
-            return f"connection refused: max.connections={self._limits.max_connections} are open"
         count = self._by_host.get(host, 0)
         limit = self._overrides.get(host, self._limits.max_connections_per_ip)
         if count >= limit:
             name = "max.connections.per.ip.overrides" if host in self._overrides else "max.connections.per.ip"
             return f"connection refused: {name}={limit} are open from this address"
         self._by_host[host] = count + 1
+        self.listener(listener_name).count += 1
         self.connection_count += 1
+        if self.excess_count > 0:
+            self.on_excess()
         return None
 
-    def release(self, host: str) -> None:
+    def release(self, listener_name: str, host: str) -> None:
         self.connection_count -= 1
+        self.listener(listener_name).count -= 1
         count = self._by_host.pop(host) - 1
         if count:
             self._by_host[host] = count
+        if self._waiting:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _limit(self, listener: ListenerConnections) -> None:
+        limits = self._limits.of_listeners.get(listener.name, _NO_LIMITS)
+        listener.max_connections = limits.max_connections
+        listener.rate.limit = limits.max_connection_creation_rate
+
+    def _new_rate(self, limit: float) -> SampledRate:
+        return SampledRate(*self._samples, limit)
+
+    def _make_room(self, now_ms: int) -> None:
+        if len(self._rate_by_ip) >= ADDRESSES_MAX:
+            for host in [host for host, rate in self._rate_by_ip.items() if rate.is_idle(now_ms)]:
+                del self._rate_by_ip[host]
+            for host in list(self._rate_by_ip)[: max(0, len(self._rate_by_ip) - ADDRESSES_MAX * 3 // 4)]:
+                del self._rate_by_ip[host]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.network.client_connection import ClientConnection, Handler
-from kafkalite.network.connection_quotas import NetworkLimits
+from kafkalite.network.network_limits import NetworkLimits
 
 PORT_ATTEMPTS = 10
 EVERY_ADDRESS = ("", "::")

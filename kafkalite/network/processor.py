@@ -16,10 +16,11 @@ from kafkalite.common.region import Part
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.cold_reads import ColdReads
-from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
+from kafkalite.network.connection_quotas import ConnectionQuotas
 from kafkalite.network.disconnect_watch import DisconnectWatcher
 from kafkalite.network.framing import FrameMemory
 from kafkalite.network.last_answer import LingeringSockets
+from kafkalite.network.network_limits import NetworkLimits
 
 SWEEPS_PER_IDLE_TIME = 8
 SWEEP_MS_MAX = 30_000
@@ -128,7 +129,7 @@ class Processor:
     def release(self, connection: ProcessedConnection) -> None:
         """`connection` is closed."""
         self.connections.discard(connection)
-        self._quotas.release(connection.client.host)
+        self._quotas.release(connection.client.listener_name, connection.client.host)
         if self._draining and not self.connections:
             self.emptied.set()
 

@@ -8,20 +8,23 @@ Source: kafka.network.SocketServer.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.region import Part
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.acceptor import Acceptor
-from kafkalite.network.client_connection import Handler
+from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.cold_reads import ColdReads
-from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
+from kafkalite.network.connection_quotas import ConnectionQuotas
 from kafkalite.network.listener import Listener, Tls, bind, plain_address
+from kafkalite.network.network_limits import NetworkLimits
 from kafkalite.network.processor import Processor
 from kafkalite.network.tls_handshake import TlsHandshakes
 
@@ -49,13 +52,98 @@ class SocketServer:
         assert processors > 0
         self._listeners = tuple(listeners)
         self._handler = handler
+        self._intercept: Callable[[Handler], Handler] = _as_it_is
         self._limits = limits
         self._clock = clock
         self._processor_count = processors
         self._acceptors: list[Acceptor] = []
         self._cold_reads: ColdReads | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._known_names: dict[str, list[str]] = {}  # of quotas of addresses
+        self.quotas = ConnectionQuotas(limits, {}, clock)
         self.processors: tuple[Processor, ...] = ()
         self.ports: dict[str, int] = {}
+
+    def serve(self, handler: Handler) -> None:
+        """Give requests to `handler` from now on."""
+        self._handler = handler
+        self._apply_handler()
+
+    def intercept(self, intercept: Callable[[Handler], Handler]) -> None:
+        """Give requests to what `intercept` makes of the handler, whichever that is."""
+        self._intercept = intercept
+        self._apply_handler()
+
+    @property
+    def handler(self) -> Handler:
+        """The handler of now."""
+        return self._intercept(self._handler)
+
+    def clients(self) -> Iterator[ClientConnection]:
+        """Those with an open connection."""
+        return (connection.client for processor in self.processors for connection in processor.connections)
+
+    def reconfigure(self, limits: NetworkLimits) -> None:
+        """Take the limits of connections from `limits`. Host names in them are resolved, which takes a moment."""
+
+        async def apply() -> None:
+            try:
+                overrides = await _addresses_of(limits.max_connections_per_ip_overrides, asyncio.get_running_loop())
+            except ConfigError as fault:
+                _log.error("the limits of connections stay as they are: %s", fault)
+            else:
+                self.quotas.reconfigure(limits, overrides)
+
+        self._carry_out(apply())
+
+    def limit_ip(self, host: str | None, rate: float | None) -> None:
+        """Set the quota of new connections from an address, or (None) from any; without `rate` remove it."""
+        if host is None:
+            self.quotas.limit_ip(None, rate)
+            return
+        address = _literal(host)
+        if address is not None:
+            self.quotas.limit_ip(address, rate)
+            return
+
+        async def apply() -> None:
+            for known in self._known_names.pop(host, ()):
+                self.quotas.limit_ip(known, None)
+            if rate is not None:
+                try:
+                    found = list(await _addresses_of({host: 0}, asyncio.get_running_loop(), "quota of an IP"))
+                except ConfigError as fault:
+                    _log.error("without effect: %s", fault)
+                    return
+                self._known_names[host] = found
+                for known in found:
+                    self.quotas.limit_ip(known, rate)
+
+        self._carry_out(apply())
+
+    def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _close_excess(self) -> None:
+        """Close the connections that have been silent for longest, where there are more than may be."""
+        excess_count = self.quotas.excess_count
+        if excess_count > 0:
+            some = [
+                connection
+                for processor in self.processors
+                for connection in processor.connections
+                if not self.quotas.is_protected(connection.client.listener_name)
+            ]
+            some.sort(key=lambda connection: connection.active_ms)
+            for connection in some[:excess_count]:
+                connection.close()
+
+    def _apply_handler(self) -> None:
+        handler = self.handler
+        for processor in self.processors:
+            processor.handler = handler
 
     @property
     def connection_count(self) -> int:
@@ -75,11 +163,13 @@ class SocketServer:
                 for sock in sockets:
                     sock.close()
             raise
-        quotas = ConnectionQuotas(limits, overrides)
+        quotas = self.quotas
+        quotas.on_excess = lambda: loop.call_soon(self._close_excess)
+        quotas.reconfigure(limits, overrides)
         rate_limited_log = RateLimitedLogger(self._clock)
         self._cold_reads = cold_reads = ColdReads(loop)
         self.processors = tuple(
-            Processor(number, loop, self._handler, limits, self._clock, quotas, rate_limited_log, cold_reads)
+            Processor(number, loop, self.handler, limits, self._clock, quotas, rate_limited_log, cold_reads)
             for number in range(self._processor_count)
         )
         turns = itertools.cycle(self.processors)
@@ -99,6 +189,11 @@ class SocketServer:
         self._acceptors.clear()
         for processor in self.processors:
             processor.close()
+        self._close_helpers()
+
+    def _close_helpers(self) -> None:
+        for task in self._tasks:
+            task.cancel()
         if self._cold_reads is not None:
             self._cold_reads.close()
 
@@ -126,18 +221,31 @@ class SocketServer:
             _, stuck = await asyncio.wait(pending, timeout=CANCEL_SECONDS_MAX)
             if stuck:
                 _log.error("%d cancelled requests do not end", len(stuck))
-        if self._cold_reads is not None:
-            self._cold_reads.close()
+        self._close_helpers()
 
 
-async def _addresses_of(limits: Mapping[str, int], loop: asyncio.AbstractEventLoop) -> dict[str, int]:
-    """`limits` with the addresses of the hosts for their names."""
+def _as_it_is(handler: Handler) -> Handler:
+    return handler
+
+
+def _literal(host: str) -> str | None:
+    """An address as a socket writes it; None for a host name."""
+    try:
+        return plain_address(str(ipaddress.ip_address(host)))
+    except ValueError:
+        return None
+
+
+async def _addresses_of(
+    limits: Mapping[str, int], loop: asyncio.AbstractEventLoop, what: str = "max.connections.per.ip.overrides"
+) -> dict[str, int]:
+    """`limits`, which are `what`, with the addresses of the hosts for their names."""
     by_address: dict[str, int] = {}
     for host, limit in limits.items():
         try:
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as reason:
-            raise ConfigError(f"max.connections.per.ip.overrides: host '{host}' is not known ({reason})") from None
+            raise ConfigError(f"{what}: host '{host}' is not known ({reason})") from None
         for entry in found:
             by_address[plain_address(str(entry[4][0]))] = limit
     return by_address

@@ -33,6 +33,13 @@ Assign = Callable[[int, Mapping[int, PartitionRecord], int], Assignment]
 """Places so many more partitions, besides the ones that a topic has: with as many replicas as those, or as the last
 argument says for a new topic. Raises KafkaError."""
 
+Charge = Callable[[int], object]
+"""Takes so many partitions from the quota of whoever creates or deletes them. Raises KafkaError."""
+
+
+def free(partition_count: int) -> None:
+    """A change counts against no quota."""
+
 
 class TopicAdmin:
     """Changes the topics of `metadata`, and waits until `applier` has them in `replicas`. `assign` places new
@@ -74,17 +81,22 @@ class TopicAdmin:
         replication_factor: int | None = None,
         assignment: Assignment | None = None,
         validate_only: bool = False,
+        charge: Charge = free,
     ) -> Topic | None:
         """Create a topic; the partitions that this broker leads are open when this returns.
 
-        `replication_factor` None is default.replication.factor; an `assignment` says both count and replicas.
+        `replication_factor` None is default.replication.factor; an `assignment` says both count and replicas. `charge`
+        is told the number of partitions before anything is changed, and may refuse.
         Raises KafkaError: 17 bad name, 36 exists, 37 bad count, 38 too few brokers, 40 bad setting. None if
         `validate_only`.
         """
         async with self._turn_of(name):
             self._check_new(name, partition_count, overrides)
             assignment = assignment or self._placed(partition_count, replication_factor)
-            return None if validate_only else await self._create(name, assignment, overrides)
+            if validate_only:
+                return None
+            charge(len(assignment))
+            return await self._create(name, assignment, overrides)
 
     async def ensure(
         self, name: str, partition_count: int, overrides: Mapping[str, str], replication_factor: int | None = None
@@ -136,7 +148,7 @@ class TopicAdmin:
         check_new_topic(name, partition_count, self._taken_names())
         self._replicas.configs.check(overrides)
 
-    async def delete(self, name_or_id: str | uuid.UUID) -> Topic:
+    async def delete(self, name_or_id: str | uuid.UUID, charge: Charge = free) -> Topic:
         """Delete a topic: gone for clients when this returns, its files a little later.
 
         Raises KafkaError: 3 no topic of that name, 100 none of that id.
@@ -144,6 +156,7 @@ class TopicAdmin:
         name = name_or_id if isinstance(name_or_id, str) else self._require(name_or_id).name
         async with self._turn_of(name):
             topic = self._require(name_or_id)
+            charge(len(topic.states))
             await self._metadata.delete_topic(name)
             self._applier.release_leadership(name)
             logger.info("topic %s deleted", name)
@@ -156,6 +169,7 @@ class TopicAdmin:
         *,
         replicas: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
+        charge: Charge = free,
     ) -> None:
         """Grow a topic to `total_count` partitions; `replicas` of each new one if they are not to be chosen. Raises
         KafkaError: 3 unknown, 37 not more than there are."""
@@ -172,6 +186,7 @@ class TopicAdmin:
             else:
                 added = self._assign(total_count - len(states), states, len(states[0].replicas))
             if not validate_only:
+                charge(len(added))
                 await self._metadata.add_partitions(name, _first_states(added))
                 await self._applier.reconcile(name)
 

@@ -35,6 +35,7 @@ from kafkalite.network.socket_server import NetworkLimits, SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
+from kafkalite.server.client_quotas import follow_quotas
 from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from kafkalite.server.follower_quota import follower_fetches
@@ -255,7 +256,7 @@ class BrokerServer:
         dispatcher = Dispatcher(self._services)
         self._closing.push_async_callback(dispatcher.settled)
         self.server = SocketServer(
-            self._security.listeners(self.metadata, dispatcher, self.clock),
+            self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock),
             dispatcher,
             NetworkLimits.of(config),
             self.clock,
@@ -263,6 +264,9 @@ class BrokerServer:
         )
         self._closing.push_async_callback(self.server.stop, _STOP_GRACE_MS)
         await self.server.start()
+        epoch = self._services.admission_epoch
+        self._quotas, stop = follow_quotas(config, self.metadata, self.server, dispatcher, epoch, self.clock)
+        self._closing.callback(stop)
         self._closing.callback(self._answer_delayed_requests)
 
     def _build_services(self, readers: ThreadPoolExecutor) -> Services:
@@ -405,6 +409,7 @@ class BrokerServer:
         self._services.admission_epoch.advance()
         self._security.reconfigure(config)
         self._cleaner.reconfigure(config)
+        self.server.reconfigure(NetworkLimits.of(config))
         self._member.reconfigure(config)
 
     def _on_failed_log(self, key: TopicPartition) -> None:

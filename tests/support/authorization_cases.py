@@ -12,6 +12,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     acls,
     cleaner,
+    client_quotas,
     configs,
     elections,
     fetch,
@@ -376,6 +377,26 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         lambda n: transaction_admin.DescribeTransactionsRequest(transactional_ids=[n.transactional_id]),
         0,
         {(O.DESCRIBE, TRANSACTIONAL_ID): X53},
+    ),
+    "describe quotas": (
+        lambda n: client_quotas.DescribeClientQuotasRequest(
+            components=[client_quotas.QuotaFilterComponent(entity_type="user", match_type=0, match=n.group)]
+        ),
+        1,
+        {(O.DESCRIBE_CONFIGS, CLUSTER): C31},
+    ),
+    "alter quotas": (
+        lambda n: client_quotas.AlterClientQuotasRequest(
+            entries=[
+                client_quotas.AlteredEntity(
+                    entity=[client_quotas.QuotaEntity(entity_type="user", entity_name=n.group)],
+                    ops=[client_quotas.QuotaOperation(key="producer_byte_rate", value=1e6)],
+                )
+            ],
+            validate_only=True,
+        ),
+        1,
+        {(O.ALTER_CONFIGS, CLUSTER): C31},
     ),
     "describe users": (
         lambda n: scram_credentials.DescribeUserScramCredentialsRequest(

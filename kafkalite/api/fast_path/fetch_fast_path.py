@@ -31,6 +31,7 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
+from kafkalite.api.request.request_quotas import quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.network.sender import COPIED_REGION_BYTES
@@ -181,6 +182,8 @@ class FetchFastPath:
         if len(self._known) < _KNOWN_MAX or (before, behind) in self._known:
             self._layouts[len(frame)] = layout
             fetch_max_bytes = self._services.config.fetch_max_bytes
+            if (quotas := quotas_of(connection)) is not None:
+                fetch_max_bytes = min(fetch_max_bytes, quotas.fetch_bytes_max)
             self._known[before, behind] = _KnownRequest(
                 request, self._version, topic, self._epoch.value, fetch_max_bytes
             )

@@ -24,6 +24,7 @@ from kafkalite.api.request.fetch_sessions import (
 )
 from kafkalite.api.request.replica_fetch import DelayedReplicaFetch, ReplicaFetchReader
 from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_quotas import exempt, quotas_of
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import DeferredResponse
@@ -51,12 +52,15 @@ def fetch(
         refused.deny(lambda _: False)
         return refused.response(refused.read()[0])
     if is_follower:
+        exempt(connection)
         return _fetch_as_replica(
             services, request, ReplicaFetchReader(services, request, fetch_context, context.api_version, find)
         )
     reader = FetchReader(services, request, fetch_context, context.api_version, find)
     if access is not None:
         reader.deny(partial(access.may_read, connection))
+    if (quotas := quotas_of(connection)) is not None:
+        reader.limit(quotas.fetch_bytes_max, quotas.fetch_wait_ms)
     min_bytes = min(request.min_bytes, reader.max_bytes)  # a response never holds more
     waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
     if context.api_version < FIRST_VERSION_OF_BATCHES:

@@ -15,6 +15,7 @@ from uuid import UUID
 from kafkalite.api.request.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import (
@@ -93,6 +94,7 @@ async def _create_and_answer(
     services: Services, request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str]
 ) -> MetadataResponse:
     faults: dict[str, ErrorCode] = {}
+    quota = MutationQuota(context.connection, services.runtime.clock, is_strict=False)
     for name in missing[:_CREATED_AT_ONCE_MAX]:
         try:
             if name == GROUP_METADATA_TOPIC:
@@ -100,7 +102,9 @@ async def _create_and_answer(
             elif name == TRANSACTION_STATE_TOPIC:
                 await services.transaction_topic.ensure()
             else:
-                await services.topic_admin.ensure(name, services.config.num_partitions, {})
+                partition_count = services.config.num_partitions
+                quota.take(partition_count)
+                await services.topic_admin.ensure(name, partition_count, {})
         except KafkaError as error:
             # a topic that cannot be created now may exist later; clients retry LEADER_NOT_AVAILABLE
             cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT

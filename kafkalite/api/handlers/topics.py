@@ -13,6 +13,7 @@ from uuid import UUID
 
 from kafkalite.api.handlers.configs import topic_config_entries
 from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
@@ -31,13 +32,16 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kafkalite.replication.topic_admin import Charge
 
 DEFAULT = -1
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+_FIRST_STRICT_CREATION, _FIRST_STRICT_DELETION, _FIRST_STRICT_GROWTH = 6, 5, 3
 _CHANGES_AT_ONCE = 100
 _TIMEOUT_MS_MIN = 1_000  # a shorter timeout would end before the controller could act
 _Wanted = TypeVar("_Wanted")
 _Done = TypeVar("_Done")
+_Result = CreatableTopicResult | DeletableTopicResult | CreatePartitionsTopicResult
 _NamedTopic = TypeVar("_NamedTopic", CreatableTopic, CreatePartitionsTopic)
 
 
@@ -45,12 +49,14 @@ async def create_topics(
     services: Services, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
     wanted, doubled = _once_each(request.topics)
+    quota = _quota(services, context, _FIRST_STRICT_CREATION)
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
         try:
             if topic.name in doubled:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            return await _in_time(services, request.timeout_ms, _create(services, topic, request.validate_only))
+            created = _create(services, topic, request.validate_only, quota.take)
+            return await _in_time(services, request.timeout_ms, created)
         except KafkaError as error:
             return CreatableTopicResult(
                 name=topic.name,
@@ -61,7 +67,19 @@ async def create_topics(
                 configs=[],
             )
 
-    return CreateTopicsResponse(topics=await _each(services, create, wanted))
+    results = await _each(services, create, wanted)
+    return CreateTopicsResponse(topics=results, throttle_time_ms=_wait_ms(quota, results))
+
+
+def _quota(services: Services, context: RequestContext, first_strict_version: int) -> MutationQuota:
+    """The quota of a request, which older clients are not refused by: they would not know the error (KIP-599)."""
+    is_strict = context.api_version >= first_strict_version
+    return MutationQuota(context.connection, services.runtime.clock, is_strict=is_strict)
+
+
+def _wait_ms(quota: MutationQuota, results: Iterable[_Result]) -> int:
+    refused = any(result.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED for result in results)
+    return quota.wait_ms(refused=refused)
 
 
 async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
@@ -102,7 +120,9 @@ async def _each(
     return done
 
 
-async def _create(services: Services, wanted: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+async def _create(
+    services: Services, wanted: CreatableTopic, validate_only: bool, charge: Charge
+) -> CreatableTopicResult:
     overrides = _overrides(wanted)
     assigned: dict[int, list[int]] | None = None
     if wanted.assignments:
@@ -134,6 +154,7 @@ async def _create(services: Services, wanted: CreatableTopic, validate_only: boo
         replication_factor=factor,
         assignment=assigned,
         validate_only=validate_only,
+        charge=charge,
     )
     result = CreatableTopicResult(
         name=wanted.name,
@@ -230,19 +251,24 @@ async def delete_topics(
         elif topic_id not in named_too:
             results.append(topic_id)
 
+    quota = _quota(services, context, _FIRST_STRICT_DELETION)
+
     async def delete(one: DeletableTopicResult | str | UUID) -> DeletableTopicResult:
-        return one if isinstance(one, DeletableTopicResult) else await _delete(services, one, request.timeout_ms)
+        if isinstance(one, DeletableTopicResult):
+            return one
+        return await _delete(services, one, request.timeout_ms, quota.take)
 
-    return DeleteTopicsResponse(responses=await _each(services, delete, results))
+    deleted = await _each(services, delete, results)
+    return DeleteTopicsResponse(responses=deleted, throttle_time_ms=_wait_ms(quota, deleted))
 
 
-async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int) -> DeletableTopicResult:
+async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int, charge: Charge) -> DeletableTopicResult:
     try:
         for name in INTERNAL_TOPICS:
             internal = services.replica_manager.by_name.get(name)
             if name == name_or_id or (internal is not None and internal.topic_id == name_or_id):
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
-        topic = await _in_time(services, timeout_ms, services.topic_admin.delete(name_or_id))
+        topic = await _in_time(services, timeout_ms, services.topic_admin.delete(name_or_id, charge))
     except KafkaError as error:
         if isinstance(name_or_id, str):
             return _not_deleted(name_or_id, ZERO_UUID, error.code, error.message)
@@ -258,6 +284,7 @@ async def create_partitions(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     wanted, doubled = _once_each(request.topics)
+    quota = _quota(services, context, _FIRST_STRICT_GROWTH)
 
     async def add(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         try:
@@ -265,14 +292,19 @@ async def create_partitions(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             replicas = _checked_replicas(services, topic)
             work = services.topic_admin.add_partitions(
-                topic.name, topic.count, replicas=replicas, validate_only=request.validate_only
+                topic.name,
+                topic.count,
+                replicas=replicas,
+                validate_only=request.validate_only,
+                charge=quota.take,
             )
             await _in_time(services, request.timeout_ms, work)
             return CreatePartitionsTopicResult(name=topic.name)
         except KafkaError as error:
             return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
 
-    return CreatePartitionsResponse(results=await _each(services, add, wanted))
+    results = await _each(services, add, wanted)
+    return CreatePartitionsResponse(results=results, throttle_time_ms=_wait_ms(quota, results))
 
 
 def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list[list[int]] | None:

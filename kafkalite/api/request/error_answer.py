@@ -20,6 +20,7 @@ _SOURCES = {
     "AddPartitionsToTxnResponse.results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "topic_results": ("topics",),
     "results_by_partition": ("partitions",),
+    "AlterClientQuotasResponse.entries": ("entries",),
     "AlterConfigsResponse.responses": ("resources",),
     "AlterPartitionReassignmentsResponse.responses": ("topics",),
     "AlterUserScramCredentialsResponse.results": ("upsertions", "deletions"),
@@ -39,6 +40,7 @@ _SOURCES = {
     "LeaveGroupResponse.members": ("members",),
     "ProduceResponse.responses": ("topic_data",),
     "partition_responses": ("partition_data",),
+    "entity": ("entity",),
     "groups": ("groups",),
     "markers": ("markers",),
     "partitions": ("partitions", "partition_indexes"),
@@ -55,7 +57,7 @@ _NO_MIRROR = (
 _NAMES = (
     "name", "topic", "topic_name", "topic_id", "index", "partition", "partition_index", "partition_id", "key",
     "group_id", "member_id", "group_instance_id", "transactional_id", "producer_id", "resource_type", "resource_name",
-    "user",
+    "user", "entity_type", "entity_name",
 )  # fmt: skip
 _SAME = (
     ("topic_name", "name", "topic"),
@@ -90,6 +92,7 @@ _WHOLE: Mapping[str, set[ErrorCode]] = {
     "AlterPartitionReassignmentsResponse": _OF_CLUSTER,
 }
 _GROUPS = "groups"
+_ENTITY = "entity"  # a name in several parts, not elements that could fail
 
 
 def error_answer(response_type: type[Message], request: Message, code: ErrorCode, version: int) -> Message:
@@ -110,7 +113,7 @@ def _answer(kind: type[Message], source: object, code: ErrorCode, response: str,
         if field.is_array and isinstance(field.kind, type) and issubclass(field.kind, Message):
             sources = _sources(source, name, response) if not is_whole or name == _GROUPS else []
             values[name] = [_answer(field.kind, each, code, response, is_whole) for each in sources]
-            has_elements = has_elements or bool(sources)
+            has_elements = has_elements or (bool(sources) and name != _ENTITY)
         elif name in _NAMES and (found := _named(source, name, field.default)) is not None:
             values[name] = found
         elif name in _UNKNOWN:

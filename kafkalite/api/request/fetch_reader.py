@@ -47,8 +47,8 @@ class FetchReader:
     """Reads the partitions of a consumer's request, possibly several times."""
 
     __slots__ = (
-        "_by_id", "_context", "_denied", "_find", "_is_old", "_rack", "_racks", "_services", "_version", "max_bytes",
-        "reads_committed",
+        "_by_id", "_context", "_denied", "_find", "_is_old", "_rack", "_racks", "_services", "_version", "_wait_ms",
+        "max_bytes", "reads_committed",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,7 @@ class FetchReader:
         self._rack = request.rack_id if services.config.replica_selector_class else ""
         self._racks: dict[int, str | None] | None = None
         self._denied: frozenset[str] = frozenset()
+        self._wait_ms: Callable[[int], int] | None = None
         if context.by_id:
             self._find_names()
 
@@ -85,6 +86,11 @@ class FetchReader:
         """Refuse the topics that the client may not read, in this request and those of its session."""
         names = {wanted.topic for wanted in self._context.partitions.values() if wanted.topic}
         self._denied = frozenset(name for name in names if not may_read(name))
+
+    def limit(self, max_bytes: int, wait_ms: Callable[[int], int]) -> None:
+        """Read within a quota: `wait_ms` tells for how long to wait before so many bytes may be sent."""
+        self.max_bytes = min(self.max_bytes, max_bytes)
+        self._wait_ms = wait_ms
 
     def partitions(self) -> list[Partition]:
         """The requested partitions that may be read here."""
@@ -263,8 +269,15 @@ class FetchReader:
         return NO_REPLICA if preferred is None or self._find(preferred) is None else preferred
 
     def response(self, found: Found) -> FetchResponse:
+        """The response with these data. Beyond a quota it is empty and says so, and the session knows nothing of it."""
         context = self._context
         session = context.session
+        if self._wait_ms is not None:
+            wait_ms = self._wait_ms(sum(len(data.records or b"") for _, data in found))
+            if wait_ms > 0:
+                if not context.incremental:
+                    self._services.fetch_sessions.abandon(context)
+                return FetchResponse(throttle_time_ms=wait_ms, session_id=context.session_id)
         topics: list[FetchableTopicResponse] = []
         current: FetchableTopicResponse | None = None
         with_data: list[WantedPartition] = []

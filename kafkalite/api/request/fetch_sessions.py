@@ -312,6 +312,11 @@ class FetchSessions:
         self._by_id[session.session_id] = session
         return FetchContext(session.partitions, by_id, session, incremental=True)
 
+    def abandon(self, context: FetchContext) -> None:
+        """Close the session that a request was to open: its client will not hear of it."""
+        self._close(context.session_id)
+        context.session = None
+
     def _open(self, kind: type[FetchSession], partitions: Partitions, by_id: bool, now_ms: int) -> FetchSession | None:
         if not partitions or len(partitions) > PARTITIONS_MAX:
             return None

@@ -33,13 +33,11 @@ class Interception:
         self._lock = threading.Lock()
         self._interceptors: list[Interceptor] = []
         self._server: SocketServer | None = None
-        self._dispatch: Handler | None = None
 
     def attach(self, server: SocketServer) -> None:
         """The broker has started."""
         with self._lock:
             self._server = server
-            self._dispatch = server.processors[0].handler
             self._apply()
 
     def add(self, interceptor: Interceptor, *, first: bool = False) -> None:
@@ -56,13 +54,15 @@ class Interception:
                 self._apply()
 
     def _apply(self) -> None:
-        if self._server is None or self._dispatch is None:
-            return
-        handler = self._dispatch
-        for interceptor in reversed(self._interceptors):
-            handler = partial(_call, interceptor, handler)
-        for processor in self._server.processors:
-            processor.handler = handler
+        if self._server is not None:
+            interceptors = tuple(self._interceptors)
+            self._server.intercept(lambda handler: _behind(interceptors, handler))
+
+
+def _behind(interceptors: tuple[Interceptor, ...], handler: Handler) -> Handler:
+    for interceptor in reversed(interceptors):
+        handler = partial(_call, interceptor, handler)
+    return handler
 
 
 def _call(interceptor: Interceptor, following: Handler, connection: ClientConnection, frame: memoryview) -> Answer:

@@ -82,9 +82,8 @@ WHERE_DATA_LIES = Explained(
     "results.*.configs.log_dir.synonyms.*.value",
 )
 CHANGED_BY_RESTART = Explained(
-    "max.connections and num.network.threads cannot be changed while running",
+    "num.network.threads cannot be changed while running",
     "nothing here listens to such a change; the answer says read-only, and an attempt is refused",
-    "results.*.configs.max_connections.read_only",
     "results.*.configs.num_network_threads.read_only",
 )
 

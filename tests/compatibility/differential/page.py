@@ -69,7 +69,6 @@ ELSEWHERE = """
   (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
 * A log stays in its directory of log.dirs: AlterReplicaLogDirs confirms the one that it is in, and answers
   OPERATION_NOT_ATTEMPTED for another one.
-* At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
 * Where nothing is said, `broker.id` is 0, and `__consumer_offsets` and `__transaction_state` are created with no more
   replicas than there are brokers, at most three, and a `min.insync.replicas` that these can meet. Kafka creates neither
   before there are three brokers, so that one or two serve no groups. In a cluster a warning says so, and what is set is

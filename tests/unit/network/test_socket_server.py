@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.throttled_log import SILENCE_MS
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.acceptor import RETRY_MS
-from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.listener import plain_address
+from kafkalite.network.network_limits import ListenerLimits, NetworkLimits
 from kafkalite.network.socket_server import Listener, SocketServer
 from tests.support.descriptors import open_sockets
 from tests.support.manual_clock import ManualClock
@@ -156,26 +155,18 @@ def test_an_address_that_cannot_be_had_is_one_plain_line(host: str, port: int | 
     asyncio.run(story())
 
 
-def test_too_many_connections_are_closed_at_once_and_reported_once(
-    tell: Tell, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_connection_too_many_waits_until_another_goes(tell: Tell) -> None:
     async def story(world: World) -> None:
-        caplog.clear()
         await world.start(NetworkLimits(max_connections=2))
         first, second = await world.connect(), await world.connect()
-        for _ in range(5):
-            assert await (await world.connect()).is_closed()
-        assert len(ours(caplog)) == 1
-        assert "max.connections=2" in caplog.text
-        first.leave()
-        await world.until(lambda: world.server.connection_count == 1)
         third = await world.connect()
-        for client in (second, third):
-            await client.ask(b"hello")
-            assert await client.answer() == b"hello"
-        world.clock.advance(SILENCE_MS)
-        assert await (await world.connect()).is_closed()
-        assert "(4 more times before)" in ours(caplog)[-1].getMessage()
+        await second.ask(b"hello")
+        assert await second.answer() == b"hello"
+        assert world.server.connection_count == 2
+        first.leave()
+        await third.ask(b"at last")
+        assert await third.answer() == b"at last"
+        assert world.server.connection_count == 2
 
     tell(story)
 
@@ -195,7 +186,20 @@ def test_connections_from_one_address_are_limited(tell: Tell, overrides: dict[st
 
 def test_limits_come_from_the_configuration() -> None:
     limits = NetworkLimits.of(BrokerConfig())
-    assert limits == NetworkLimits(max_connections_per_ip_overrides=limits.max_connections_per_ip_overrides)
+    assert limits == NetworkLimits(
+        max_connections_per_ip_overrides=limits.max_connections_per_ip_overrides,
+        of_listeners={"PLAINTEXT": ListenerLimits()},
+    )
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "max.connections": "9",
+        "listener.name.outside.max.connections": "3",
+        "listener.name.outside.max.connection.creation.rate": "7",
+    }
+    limits = NetworkLimits.of(BrokerConfig.load(properties))
+    assert limits.protected_listener == "PLAINTEXT"
+    assert limits.of_listeners == {"PLAINTEXT": ListenerLimits(9), "OUTSIDE": ListenerLimits(3, 7)}
 
 
 def test_idle_connections_expire_and_waiting_ones_do_not(tell: Tell) -> None:

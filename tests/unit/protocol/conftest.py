@@ -19,6 +19,7 @@ VALUES = {
     "int16": st.integers(-(2**15), 2**15 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
     "uuid": st.uuids(),
     "string": st.text(max_size=12) | st.just("x" * 130),  # the latter needs a compact length of two bytes
     "bytes": st.binary(max_size=12) | st.just(bytes(200)),

@@ -20,6 +20,7 @@ def test_the_ranges_are_these() -> None:
         ListGroups 0-5, DeleteGroups 0-2, ApiVersions 0-4, CreateTopics 0-7, DeleteTopics 0-6, CreatePartitions 0-3,
         AlterReplicaLogDirs 0-2, ElectLeaders 0-2, AlterPartitionReassignments 0-0,
         SaslHandshake 0-1, SaslAuthenticate 0-2, DescribeUserScramCredentials 0-0, AlterUserScramCredentials 0-0,
+        DescribeClientQuotas 0-1, AlterClientQuotas 0-1,
         DescribeAcls 0-3, CreateAcls 0-3, DeleteAcls 0-3,
         DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-1, DeleteRecords 0-2,
         InitProducerId 0-5, OffsetForLeaderEpoch 0-4, OffsetDelete 0-0, DescribeLogDirs 0-4,

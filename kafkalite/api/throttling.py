@@ -1,0 +1,196 @@
+"""Dispatches requests while there are quotas: counts them, and makes clients that exceed theirs wait.
+
+It stands before the dispatcher only while some quota is set, so that without any a request costs nothing. A client is
+answered at once, with the time for which it is to wait, and its connection then rests for so long: older clients, which
+do not know that field, wait as well (KIP-219). A fast path is taken as long as there is nothing to wait for.
+
+    bytes of a produce           counted when it comes
+    bytes of a fetch             counted when it is answered; too many are not sent, the answer is empty instead
+    time of the broker           counted when it has been spent; that of a fast path with the next request
+    partitions made or deleted   counted by the handler (`api/request/request_quotas`)
+
+Source: kafka.server.KafkaApis, kafka.server.RequestHandlerHelper, KIP-124, KIP-219.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from struct import Struct
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.api.request.request_quotas import RequestQuotas
+from kafkalite.network.client_connection import DeferredResponse, ThrottledAnswer
+from kafkalite.protocol.header import response_frame
+from kafkalite.protocol.messages.fetch import FetchResponse
+
+if TYPE_CHECKING:
+    from kafkalite.api.dispatch import Dispatcher
+    from kafkalite.common.clock import Clock
+    from kafkalite.common.region import Part
+    from kafkalite.network.client_connection import Answer, ClientConnection
+    from kafkalite.security.quota.client_quotas import ClientQuotaManager, Counted
+
+PRODUCE_KEY, FETCH_KEY = 0, 1
+_EXEMPT_KEYS = frozenset({27})  # WriteTxnMarkers, which brokers send each other
+_CLIENT_ID_MAX = 512  # longer ones are cut: they are kept for as long as they are counted
+_HEADER = Struct(">hhih")
+_read_version = Struct(">hi").unpack_from
+
+
+class ThrottlingDispatcher:
+    """Handles requests with `dispatcher`, within the quotas of `manager`."""
+
+    __slots__ = ("_clock", "_dispatcher", "_manager", "_monotonic_ms")
+
+    def __init__(self, dispatcher: Dispatcher, manager: ClientQuotaManager, clock: Clock) -> None:
+        self._dispatcher = dispatcher
+        self._manager = manager
+        self._clock = clock
+        self._monotonic_ms = clock.monotonic_ms
+
+    def __call__(self, connection: ClientConnection, frame: memoryview) -> Answer:
+        quotas: RequestQuotas | None = connection.quotas
+        if (
+            quotas is None
+            or frame[8 : quotas.client_end] != quotas.client
+            or quotas.generation is not self._manager.generation
+        ):
+            quotas = self._resolve(connection, frame)
+        if not quotas.is_limited or len(frame) < _HEADER.size or frame[0]:
+            return self._dispatcher(connection, frame)
+        key = frame[1]
+        now_ms = self._monotonic_ms()
+        produce_wait_ms = 0
+        if key == PRODUCE_KEY and quotas.produce is not None:
+            produce_wait_ms = quotas.produce.rate.record(len(frame), now_ms)
+        if quotas.request is None:
+            if not produce_wait_ms and (fast_path := connection.fast_paths.get(key)) is not None:
+                answer = fast_path.answer(frame)
+                if answer is not None:
+                    return answer if key != FETCH_KEY or quotas.fetch is None else self._fetched(quotas, frame, answer)
+            return _Handling(self, connection, quotas, key, 0.0, produce_wait_ms).answer(frame)
+        started_s = perf_counter()
+        quotas.request_wait_ms = quotas.count_time(quotas.spent_s, now_ms)
+        quotas.spent_s = 0.0
+        if not (produce_wait_ms or quotas.request_wait_ms):
+            fast_path = connection.fast_paths.get(key)
+            if fast_path is not None and (answer := fast_path.answer(frame)) is not None:
+                if key == FETCH_KEY and quotas.fetch is not None:
+                    answer = self._fetched(quotas, frame, answer)
+                quotas.spent_s = perf_counter() - started_s
+                return answer
+        return _Handling(self, connection, quotas, key, started_s, produce_wait_ms).answer(frame)
+
+    def _resolve(self, connection: ClientConnection, frame: memoryview) -> RequestQuotas:
+        """The quotas of the client that the frame's header names; of nobody for a frame without one."""
+        size = _HEADER.unpack_from(frame)[3] if len(frame) >= _HEADER.size else 0
+        client = bytes(frame[8 : _HEADER.size + max(0, size)])
+        client_id = client[2 : 2 + _CLIENT_ID_MAX].decode(errors="replace")
+        user = connection.principal.partition(":")[2]
+        manager = self._manager
+        resolved = manager.resolve(user, client_id, self._monotonic_ms())
+        connection.quotas = quotas = RequestQuotas(
+            client,
+            resolved,
+            manager.generation,
+            self._clock,
+            fetch_window_s=manager.fetch_window_s,
+            request_wait_ms_max=manager.request_wait_ms_max,
+        )
+        return quotas
+
+    def _fetched(
+        self, quotas: RequestQuotas, frame: memoryview, answer: list[Part] | DeferredResponse
+    ) -> list[Part] | DeferredResponse:
+        """The answer of a fast path to a consumer, or an empty one if it is too large."""
+        version, correlation_id = _read_version(frame, 2)
+        if isinstance(answer, DeferredResponse):
+            answer.render = partial(self._within, quotas, version, correlation_id)
+            return answer
+        return self._within(quotas, version, correlation_id, answer)
+
+    def _within(self, quotas: RequestQuotas, version: int, correlation_id: int, answer: list[Part]) -> list[Part]:
+        assert quotas.fetch is not None
+        now_ms = self._monotonic_ms()
+        wait_ms = quotas.fetch.rate.admit(sum(map(len, answer)), now_ms)
+        if not wait_ms:
+            return answer
+        quotas.fetch.throttle_times.add(wait_ms, now_ms)
+        return ThrottledAnswer(
+            response_frame(FetchResponse(throttle_time_ms=wait_ms), version, correlation_id), wait_ms
+        )
+
+
+class _Handling:
+    """One request that is handled without a fast path. Its time counts until it is answered or begins to wait for
+    something, and again while the response is encoded."""
+
+    __slots__ = ("_connection", "_dispatching", "_key", "_produce_wait_ms", "_quotas", "_started_s")
+
+    def __init__(
+        self, dispatching: ThrottlingDispatcher, connection: ClientConnection, quotas: RequestQuotas, key: int,
+        started_s: float, produce_wait_ms: int,
+    ) -> None:  # fmt: skip
+        self._dispatching = dispatching
+        self._connection = connection
+        self._quotas = quotas
+        self._key = key
+        self._started_s = started_s
+        self._produce_wait_ms = produce_wait_ms
+
+    def answer(self, frame: memoryview) -> Answer:
+        quotas = self._quotas
+        quotas.is_exempt = self._key in _EXEMPT_KEYS
+        answer = self._dispatching._dispatcher.handle(self._connection, frame, self.encode)
+        if isinstance(answer, list):
+            return answer
+        if quotas.request is not None:  # from here on it waits for others
+            quotas.spent_s += perf_counter() - self._started_s
+            self._started_s = 0.0
+        if answer is None and self._produce_wait_ms and not quotas.is_exempt:
+            self._note(quotas.produce, self._produce_wait_ms)
+            return ThrottledAnswer((), self._produce_wait_ms)
+        return answer
+
+    def encode(self, response: Any, version: int, correlation_id: int) -> list[Part]:
+        quotas = self._quotas
+        if quotas.is_exempt:
+            quotas.spent_s = 0.0
+            return response_frame(response, version, correlation_id)
+        told_ms = getattr(response, "throttle_time_ms", 0)  # by the handler
+        is_fetch = isinstance(response, FetchResponse)
+        wait_ms = max(told_ms, self._produce_wait_ms, 0 if is_fetch else self._count_time())
+        if wait_ms and not is_fetch and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = wait_ms
+        parts = response_frame(response, version, correlation_id)
+        if is_fetch and not wait_ms and quotas.fetch is not None:
+            quotas.fetch.rate.add(sum(map(len, parts)), self._dispatching._monotonic_ms())
+        if is_fetch and self._started_s:
+            quotas.spent_s += perf_counter() - self._started_s
+        if not wait_ms:
+            return parts
+        self._note(self._cause(wait_ms, told_ms), wait_ms)
+        return ThrottledAnswer(parts, wait_ms)
+
+    def _count_time(self) -> int:
+        """Count what was spent until now; for how long to wait."""
+        quotas = self._quotas
+        if quotas.request is None:
+            return 0
+        spent_s = quotas.spent_s + (perf_counter() - self._started_s if self._started_s else 0.0)
+        quotas.spent_s = 0.0
+        return max(quotas.request_wait_ms, quotas.count_time(spent_s, self._dispatching._monotonic_ms()))
+
+    def _cause(self, wait_ms: int, told_ms: int) -> Counted | None:
+        """The quota that a wait is for."""
+        quotas = self._quotas
+        if self._produce_wait_ms == wait_ms:
+            return quotas.produce
+        if told_ms == wait_ms and self._key != FETCH_KEY:
+            return quotas.mutation
+        return quotas.request if self._key != FETCH_KEY or wait_ms == quotas.request_wait_ms else quotas.fetch
+
+    def _note(self, cause: Counted | None, wait_ms: int) -> None:
+        if cause is not None:
+            cause.throttle_times.add(wait_ms, self._dispatching._monotonic_ms())

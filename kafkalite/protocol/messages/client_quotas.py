@@ -1,0 +1,65 @@
+"""DescribeClientQuotas (48) and AlterClientQuotas (49): KIP-546."""
+
+from __future__ import annotations
+
+from kafkalite.protocol.codec.schema import Message, array, boolean, float64, int8, int16, int32, string
+
+
+class QuotaFilterComponent(Message):
+    entity_type: str = string("0+")
+    match_type: int = int8("0+")
+    match: str | None = string("0+", nullable="0+")
+
+
+class DescribeClientQuotasRequest(Message, flexible="1+"):
+    components: list[QuotaFilterComponent] = array(QuotaFilterComponent, "0+")
+    strict: bool = boolean("0+")
+
+
+class QuotaEntity(Message):
+    entity_type: str = string("0+")
+    entity_name: str | None = string("0+", nullable="0+")
+
+
+class QuotaValue(Message):
+    key: str = string("0+")
+    value: float = float64("0+")
+
+
+class DescribedQuotas(Message):
+    entity: list[QuotaEntity] = array(QuotaEntity, "0+")
+    values: list[QuotaValue] = array(QuotaValue, "0+")
+
+
+class DescribeClientQuotasResponse(Message, flexible="1+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    entries: list[DescribedQuotas] | None = array(DescribedQuotas, "0+", nullable="0+")
+
+
+class QuotaOperation(Message):
+    key: str = string("0+")
+    value: float = float64("0+")
+    remove: bool = boolean("0+")
+
+
+class AlteredEntity(Message):
+    entity: list[QuotaEntity] = array(QuotaEntity, "0+")
+    ops: list[QuotaOperation] = array(QuotaOperation, "0+")
+
+
+class AlterClientQuotasRequest(Message, flexible="1+"):
+    entries: list[AlteredEntity] = array(AlteredEntity, "0+")
+    validate_only: bool = boolean("0+")
+
+
+class AlterClientQuotasResult(Message):
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    entity: list[QuotaEntity] = array(QuotaEntity, "0+")
+
+
+class AlterClientQuotasResponse(Message, flexible="1+"):
+    throttle_time_ms: int = int32("0+")
+    entries: list[AlterClientQuotasResult] = array(AlterClientQuotasResult, "0+")
