@@ -194,15 +194,15 @@ class PartitionLog:
         that is cut off at the end is ignored. The ack offset follows the disk as in `append`.
 
         Raises KafkaError(CORRUPT_MESSAGE) if any batch is, or if offsets or epochs cannot be the leader's; then nothing
-        is appended. Raises StorageError when the disk refuses: then batches of earlier segments may be appended.
+        is appended. Raises StorageError when the disk refuses: then the first ones of the batches may be appended.
         """
         batches = check_batches(records, self.end_offset, leader_epoch)
-        flusher = self.flusher
-        rest = ReplicaAppend(records, batches, self.end_offset, self.segment_list, flusher)
+        rest = ReplicaAppend(records, batches, self.end_offset, self.segment_list, self.flusher)
         while not rest.is_over:
             self.end_offset = rest.write(self.epochs, self._segment_bytes, now_ms)
-            rest.apply(self.producers, self.transactions, min(flusher.flush_at, self.replicated_offset))
-            flusher.on_append(self.end_offset)
+            acknowledged_to = min(self.flusher.flush_at, self.replicated_offset)
+            rest.apply(self.producers, self.transactions, acknowledged_to, self.truncate_to)
+            self.flusher.on_append(self.end_offset)
         return self.end_offset
 
     def _duplicate(self, earlier: AppendedBatch) -> AppendResult:

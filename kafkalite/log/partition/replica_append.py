@@ -12,7 +12,7 @@ Source: kafka.log.UnifiedLog.appendAsFollower.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kafkalite.common.errors import StorageError
 from kafkalite.log.partition.flusher import Flusher
@@ -131,9 +131,15 @@ class ReplicaAppend:
             epochs.assign_all(found, durable=bool(epochs.entries()))
         self._flusher.mark_dirty(epochs.path, self._segments.location.directory)
 
-    def apply(self, producers: ProducerState, transactions: LogTransactions, acknowledged_to: int) -> None:
+    def apply(
+        self,
+        producers: ProducerState,
+        transactions: LogTransactions,
+        acknowledged_to: int,
+        truncate_to: Callable[[int], None],
+    ) -> None:
         """Applies the run that was written; markers at or past `acknowledged_to` are not committed yet. Raises
-        StorageError if an abort cannot be indexed: the log is stopped, for its state does not agree with the records.
+        StorageError if an abort cannot be indexed: its marker, and what was written behind it, is removed again.
         """
         active = self._segments.active
         expected = max(self.end_offset, active.base_offset)
@@ -155,7 +161,8 @@ class ReplicaAppend:
                 try:
                     transactions.end(batch, acknowledged=last_offset < acknowledged_to)
                 except StorageError as error:
-                    raise self._flusher.stop(error) from error
+                    self._remove(expected, truncate_to, error)
+                    raise
             elif count or sequence >= 0:
                 producers.update(
                     producer_id, epoch, sequence, last_offset, delta, timestamp, attributes & TRANSACTIONAL
@@ -168,6 +175,15 @@ class ReplicaAppend:
         if has_unknown_counts:  # compressed messages of v0 or v1: only their reader knows how many
             tally.forget(active.size_bytes)
             self._segments.counts.counted_to = expected
+
+    def _remove(self, offset: int, truncate_to: Callable[[int], None], error: StorageError) -> None:
+        """Removes what was written from `offset` on and could not be applied, because of `error`. Raises StorageError
+        if that fails: the log is stopped, for its state does not agree with the records."""
+        try:
+            truncate_to(offset)
+        except StorageError as fault:
+            raise self._flusher.stop(error) from fault
+        self._flusher.on_append(offset)
 
 
 def _index_room(segment: Segment) -> int:

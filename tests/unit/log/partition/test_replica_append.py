@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.segment.segment import NEVER, RELATIVE_OFFSET_MAX
 from kafkalite.record import message_set
 from kafkalite.record.batch import NewRecord, build_batch
@@ -144,19 +145,39 @@ def test_a_leader_that_waits_for_replicas_keeps_transactions_unstable_as_well(lo
     assert log.log.producers.first_unstable_offset == NEVER
 
 
-def test_an_abort_that_cannot_be_indexed_stops_the_log(
+def test_an_abort_that_cannot_be_indexed_is_taken_when_it_comes_again(
+    pair: tuple[Disk, Disk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, follower = pair[0].open(), pair[1].open()
+    send(leader, 1, "a", "b")
+    send(leader, 2, "c")
+    end(leader, 1, commit=False)
+    send(leader, 2, "d")
+    end(leader, 2, commit=False)
+    fetched = pair[0].file(0).read_bytes()
+    monkeypatch.setattr(TransactionIndex, "append", _refuse)
+    with pytest.raises(StorageError, match="cannot index an abort"):
+        follow(follower, fetched)
+    assert (follower.log.end_offset, follower.log.failure) == (3, None)
+    assert fetched.startswith(pair[1].file(0).read_bytes())
+    assert len(follower.log.producers.ongoing) == 2 and follower.log.flusher.ack_offset == 3
+    monkeypatch.undo()
+    assert follow(follower, fetched[len(pair[1].file(0).read_bytes()) :]) == 6
+    assert pair[1].file(0).read_bytes() == fetched
+    for log in (follower, pair[1].kill(follower)):
+        assert log.log.transactions.aborted(0, 6) == leader.log.transactions.aborted(0, 6)
+        assert log.log.producers.ongoing == {} and log.log.known_counts() in ((4, 2), None)
+
+
+def test_an_abort_that_can_neither_be_indexed_nor_removed_stops_the_log(
     pair: tuple[Disk, Disk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, follower = pair[0].open(), pair[1].open()
     send(leader, 1, "a")
     end(leader, 1, commit=False)
     fetched = pair[0].file(0).read_bytes()
-    index = follower.log.segments[0].txn_index
-
-    def refuse(txn: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(type(index), "append", lambda self, txn: refuse(txn))
+    monkeypatch.setattr(TransactionIndex, "append", _refuse)
+    monkeypatch.setattr(type(follower.log.segment_list), "cut", _refuse)
     with pytest.raises(StorageError, match="takes no more records"):
         follow(follower, fetched)
     assert follower.log.end_offset == 2 and follower.log.failure
