@@ -68,7 +68,7 @@ class Copied(NamedTuple):
 
 def connected(options: CopyOptions) -> contextlib.closing[Cluster]:
     """The target's cluster, for a `with`."""
-    return contextlib.closing(Cluster(options.producer.bootstrap_servers, options.producer.request_timeout_ms / 1000))
+    return contextlib.closing(options.producer.connect())
 
 
 class PartitionCopy:

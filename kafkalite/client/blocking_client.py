@@ -54,6 +54,8 @@ class BlockingClient:
         self._correlation_id = 0
         self.is_lost = False  # after Unanswered
         self._unanswered: deque[int] = deque()  # correlation ids; brokers answer in order
+        self._login = None if security is None else security.login
+        self._login_due_s = float("inf")
         host, port = parse_address(address)
         try:
             sock = socket.create_connection((host, port), timeout_s)
@@ -65,17 +67,18 @@ class BlockingClient:
             raise Unanswered(f"nothing listens on {address}; is the broker running?") from None
         except OSError as error:
             raise Unanswered(f"cannot reach {address}: {error.strerror or error}") from error
-        if security is not None and security.login is not None:
-            self._log_in(security.login)
+        if self._login is not None:
+            self._log_in(self._login)
 
     def _log_in(self, login: Login) -> None:
-        from kafkalite.client.sasl_login import log_in_blocking
+        from kafkalite.client.sasl_login import due_ms, log_in_blocking
 
+        began_ms, self._login_due_s = time.monotonic() * 1000, float("inf")  # the login's own requests need none
         try:
-            log_in_blocking(login, self.ask)
+            self._login_due_s = due_ms(log_in_blocking(login, self.ask), began_ms) / 1000
         except OSError as error:
             self._socket.close()
-            raise Unanswered(f"{self.address} does not let us in: {error}") from None
+            raise self._lost(f"{self.address} does not let us in: {error}") from None
         except Unanswered:
             self._socket.close()
             raise
@@ -99,7 +102,10 @@ class BlockingClient:
         return self.receive(type(request), version, timeout_s)
 
     def send(self, request: Message, version: int) -> None:
-        """The first half of `ask`, so that several brokers can work side by side, or one at several requests."""
+        """The first half of `ask`, so that several brokers can work side by side, or one at several requests. Before it
+        the session is renewed, if it ends soon and no response is awaited."""
+        if self._login is not None and not self._unanswered and time.monotonic() >= self._login_due_s:
+            self._log_in(self._login)
         self._correlation_id += 1
         self._unanswered.append(self._correlation_id)
         try:

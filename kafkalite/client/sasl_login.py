@@ -69,12 +69,12 @@ async def log_in(login: Login, ask: Callable[[Message, int], Awaitable[Any]]) ->
             return int(end.value)
 
 
-def log_in_blocking(login: Login, ask: Callable[[Message, int], Any]) -> None:
-    """The same for a connection that waits. Its commands are done before a session ends."""
+def log_in_blocking(login: Login, ask: Callable[[Message, int], Any]) -> int:
+    """The same for a connection that waits."""
     talk = conversation(login)
     request, version = next(talk)
     while True:
         try:
             request, version = talk.send(ask(request, version))
-        except StopIteration:
-            return
+        except StopIteration as end:
+            return int(end.value)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.client_security import ClientSecurity
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -33,7 +34,8 @@ class Cluster:
     """Connections are made when they are needed. Produces have connections of their own: other requests do not wait
     behind them. Raises Unanswered when a broker cannot be reached; the next attempt makes a new connection."""
 
-    def __init__(self, bootstrap_servers: str, timeout_s: float) -> None:
+    def __init__(self, bootstrap_servers: str, timeout_s: float, security: ClientSecurity | None = None) -> None:
+        self._security = security
         self._servers = [server.strip() for server in bootstrap_servers.split(",") if server.strip()]
         self._timeout_s = timeout_s
         self._clients: dict[tuple[str, str], BlockingClient] = {}  # by purpose and address
@@ -158,7 +160,7 @@ class Cluster:
     def _connect(self, purpose: str, address: str) -> BlockingClient:
         client = self._clients.get((purpose, address))
         if client is None:
-            client = self._clients[purpose, address] = BlockingClient(address, self._timeout_s)
+            client = self._clients[purpose, address] = BlockingClient(address, self._timeout_s, self._security)
         return client
 
 

@@ -16,6 +16,8 @@
     kafka.delivery.timeout.ms for a batch, with all retries (default 120000)
     kafka.retry.backoff.ms    before the first retry (default 100)
     kafka.max.block.ms        for a topic or a coordinator to be there (default 60000)
+    kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.*   as for Kafka's clients; PEM or
+                              PKCS12 files, which every executor must have
     kafka.transaction.timeout.ms   an open transaction is aborted after it (default 900000, a broker's usual limit)
 
 Settings of a producer that have no meaning here (linger.ms, buffer.memory, ...) are let pass; other names are errors.
@@ -26,10 +28,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkalite.client.blocking_client import parse_address
+from kafkalite.client.client_security import ClientSecurity
 from kafkalite.common.errors import ConfigError
+from kafkalite.producer.cluster import Cluster
 from kafkalite.record.compression import CODECS
 
 ACKS_ALL = -1
@@ -41,6 +45,7 @@ _KAFKA = (
     "max.request.size", "max.in.flight.requests.per.connection", "request.timeout.ms", "delivery.timeout.ms",
     "retry.backoff.ms", "transaction.timeout.ms", "max.block.ms",
 )  # fmt: skip
+_SECURITY = ("security.protocol", "sasl.", "ssl.")
 _WITHOUT_MEANING = (
     "linger.ms", "buffer.memory", "client.id", "metadata.max.age.ms", "send.buffer.bytes",
     "receive.buffer.bytes", "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.max.ms", "retries",
@@ -50,7 +55,7 @@ _WITHOUT_MEANING = (
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """A producer's settings. Sizes in bytes; `acks` is ACKS_ALL, 1 or 0."""
+    """A producer's settings. Sizes in bytes; `acks` is ACKS_ALL, 1 or 0. `security`: properties of Kafka's clients."""
 
     bootstrap_servers: str
     acks: int = ACKS_ALL
@@ -65,6 +70,12 @@ class ProducerOptions:
     retry_backoff_ms: int = 100
     transaction_timeout_ms: int = 900_000
     max_block_ms: int = 60_000
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # passwords are among them
+
+    def connect(self) -> Cluster:
+        """The cluster, with connections of this process. Raises ConfigError."""
+        security = ClientSecurity.of(dict(self.security)) if self.security else None
+        return Cluster(self.bootstrap_servers, self.request_timeout_ms / 1000, security)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +135,14 @@ def _producer(values: Mapping[str, str], transactional: bool) -> ProducerOptions
         number("retry.backoff.ms", 100),
         number("transaction.timeout.ms", 900_000),
         number("max.block.ms", 60_000),
+        _security(values),
     )
+
+
+def _security(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found = {name: value for name, value in values.items() if name.startswith(_SECURITY)}
+    ClientSecurity.of(found)  # which refuses what makes no sense, before any task does
+    return tuple(found.items())
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
@@ -134,10 +152,8 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
     for name, value in options.items():
         lower = name.lower()
         short = lower.removeprefix(_PREFIX)
-        if lower in own or short in _KAFKA:
+        if lower in own or short in _KAFKA or (short.startswith(_SECURITY) and lower.startswith(_PREFIX)):
             values[short] = value
-        elif short == "security.protocol" and value.upper() == "PLAINTEXT":
-            continue
         elif not (short in _WITHOUT_MEANING and lower.startswith(_PREFIX)):
             known = {**own, **{_PREFIX + each: _PREFIX + each for each in _KAFKA}}
             close = difflib.get_close_matches(lower, known, 1)

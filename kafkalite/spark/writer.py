@@ -187,7 +187,7 @@ def _check_columns(options: WriteOptions, schema: StructType) -> None:
 
 
 def _connect(options: ProducerOptions) -> tuple[Cluster, Retries, Transactions]:
-    cluster = Cluster(options.bootstrap_servers, options.request_timeout_ms / 1000)
+    cluster = options.connect()
     retries = Retries(options.max_block_ms / 1000, options.retry_backoff_ms / 1000)
     return cluster, retries, Transactions(cluster, retries)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 import kafkalite
+from kafkalite.client import sasl_login
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.producer.bulk_load import BulkLoad
 from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import parse_write_options
@@ -16,6 +19,8 @@ from kafkalite.producer.producer import Producer
 from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.server.broker import Broker
+from tests.support.certificates import Authority
+from tests.support.wait import until
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
@@ -54,6 +59,47 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield place
         for cluster in place.clusters:
             cluster.close()
+
+
+def test_a_broker_with_tls_and_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logins: list[str] = []
+    conversation = sasl_login.conversation
+    monkeypatch.setattr(sasl_login, "conversation", lambda login: logins.append(login.name) or conversation(login))
+    authority = Authority()
+    users = 'user_loader="secret"'
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "log.dirs": str(tmp_path / "data"),
+        "ssl.keystore.location": authority.identify().write(tmp_path / "broker.pem"),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{module} {users};",
+        "connections.max.reauth.ms": "1200",
+    }
+    options = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.SASL.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{module} username="loader" password="secret";',
+        "kafka.ssl.truststore.location": authority.write(tmp_path / "ca.pem"),
+    }
+    with Broker(BrokerConfig.load(settings)) as broker:
+        parsed = parse_write_options({"bootstrap.servers": broker.bootstrap_servers, "topic": "t", **options})
+        assert "secret" not in repr(parsed)
+        cluster = pickle.loads(pickle.dumps(parsed.producer)).connect()
+        retries = Retries(30)
+        count = 0
+
+        def loads_on() -> bool:
+            nonlocal count
+            load = BulkLoad(parsed, Producer(parsed.producer, cluster, retries), now_ms=lambda: NOW_MS)
+            load.write(batch(100))
+            load.finish()
+            count += 100
+            return len(logins) >= 6
+
+        until(loads_on, "logins again, before the sessions end")
+        cluster.close()
+    assert len(kafkalite.read(str(tmp_path / "data"), "t").read_all()) == count
 
 
 def batch(count: int, **more: Any) -> Any:
