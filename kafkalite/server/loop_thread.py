@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any
+
+_END_S = 1.0
 
 
 class LoopThread:
@@ -23,13 +25,28 @@ class LoopThread:
         """Run the coroutine of `work` there."""
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
-    def run(self, work: Callable[[], Any]) -> None:
-        """Run the coroutine of `work` there and wait until it is done. Raises its exception."""
-        self.begin(work).result()
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Run the coroutine of `work` there, wait until it is done and return its result. Raises its exception, or
+        RuntimeError if the loop ends before it."""
+        try:
+            return self.begin(work).result()
+        except CancelledError:
+            raise RuntimeError("the broker has ended in the meantime") from None
 
     def close(self) -> None:
+        """Cancel what still runs: threads that wait for it go on."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.run_until_complete(_end_tasks())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+
+
+async def _end_tasks() -> None:
+    await asyncio.sleep(0)  # what other threads have just handed in becomes tasks
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_END_S)

@@ -114,8 +114,8 @@ class AsyncBroker(ServerBroker):
         """Start in the running loop. Everything is loaded when this returns, and every partition has a leader."""
         if self._is_thrown_away and not self.data_dir.exists():
             data_directory.remove_abandoned(self.data_dir.parent)
-        if self._own_clock is not None and self._running is None:
-            self._own_clock.forget_timers()
+        if self._running is None:
+            self._forget_former_life()
         try:
             if self._snapshot is not None:
                 data_directory.copy_snapshot(self._snapshot, self.data_dir)
@@ -169,6 +169,12 @@ class AsyncBroker(ServerBroker):
         from kafkalite.testing.faults.faults import Faults
 
         return Faults(self.interception, lambda: self.server, *self.faults_arguments)
+
+    def _forget_former_life(self) -> None:
+        if self._own_clock is not None:
+            self._own_clock.forget_timers()
+        if "faults" in self.__dict__:
+            self.faults.forget_connections()
 
     def _clear(self, *names: str) -> None:
         """Makes requests and faults as new, where a test has used them."""

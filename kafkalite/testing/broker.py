@@ -205,10 +205,12 @@ class Broker:
         return self.run(work)
 
     def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Run a coroutine of `work` on the broker's loop, and return what it returns. Not from that loop itself."""
-        if self._thread is None:
+        """Run a coroutine of `work` on the broker's loop, and return what it returns. Not from that loop itself. Raises
+        RuntimeError if the broker does not run, or ends meanwhile."""
+        thread = self._thread
+        if thread is None:
             raise RuntimeError("this broker is not running in a thread: enter it with `with`")
-        result: Result = self._thread.begin(work).result()
+        result: Result = thread.run(work)
         return result
 
     # --- topics and records

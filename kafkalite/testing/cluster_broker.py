@@ -128,7 +128,7 @@ class ClusterBroker:
         """Run a coroutine of `work` on the thread of the broker, and return its result."""
         if self._thread is None:
             raise RuntimeError(f"broker {self.broker_id} is not running")
-        result: Result = self._thread.begin(work).result()
+        result: Result = self._thread.run(work)
         return result
 
     def pause(self) -> None:
@@ -161,6 +161,7 @@ class ClusterBroker:
             await broker.start()
         self.port = broker.port
         self._broker = broker
+        self.faults.forget_connections()
         self._interception.attach(broker.server.server)
 
     def _new_broker(self, port: int) -> Broker:

@@ -26,7 +26,7 @@ def throwaway_path() -> Path:
 
 def is_throwaway(path: Path) -> bool:
     """Whether it is such a path of this process."""
-    return path.name.startswith(f"{_PREFIX}{os.getpid()}-") and path.parent == Path(throwaway_place())
+    return path.name.startswith(f"{_PREFIX}{os.getpid()}-")  # its place may have been full since
 
 
 def is_in_memory(path: Path) -> bool:

@@ -185,6 +185,11 @@ class Faults:
         for held in list(self._held):
             held.get_loop().call_soon_threadsafe(held.cancel)
 
+    def forget_connections(self) -> None:
+        """A broker starts: requests that an earlier life of it has held are gone with its loop."""
+        self._held.clear()
+        self._muted.clear()
+
     def _add(self, name: str, spoil: Spoil, api: str | None, topic: str | None, which: dict[str, Any]) -> Fault:
         must_fire = which.pop("must_fire", True)
         fault = Fault(name, RequestPattern(api, topic=topic, **which), spoil, self._remove, must_fire)

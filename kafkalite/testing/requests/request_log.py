@@ -58,7 +58,7 @@ class RequestLog:
 
     def clear(self) -> None:
         """Forget what is recorded."""
-        self._records.clear()
+        self._records = deque()  # the broker's loop may be at work on the other
         self._bytes = 0
 
     def __iter__(self) -> Iterator[RecordedRequest]:
@@ -107,7 +107,8 @@ class RequestLog:
             size = sum(map(len, parts or ()))
             if parts and size <= ANSWER_BYTES_MAX:
                 kept.response = b"".join(map(_bytes_of, parts))[_SIZE_BYTES:]
-                if self._records and kept.began >= self._records[0].began:
+                records = self._records
+                if records and kept.began >= records[0].began:
                     self._bytes += len(kept.response)
             else:
                 kept.left_out = size

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -447,6 +448,18 @@ def test_methods_outside_of_the_block_are_refused_in_plain_words() -> None:
         broker.produce("orders", "x")
     with pytest.raises(RuntimeError, match="not running"):
         broker.bootstrap_servers  # noqa: B018
+
+
+@pytest.mark.parametrize("end", [lambda broker: None, Broker.crash], ids=["stop", "crash"])
+def test_a_thread_that_waits_for_records_hears_of_the_broker_s_end(end: Callable[[Broker], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with Broker() as broker:
+            waiting = pool.submit(broker.wait_for, "orders", 1, timeout=10 * DEADLINE_S)
+            until(waiting.running, "the wait")
+            broker.call(lambda: None)
+            end(broker)
+        with pytest.raises(RuntimeError, match=r"has ended|not running"):
+            waiting.result(DEADLINE_S)
 
 
 def test_threads_share_a_broker() -> None:

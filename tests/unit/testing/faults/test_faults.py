@@ -257,6 +257,16 @@ def test_a_crash_keeps_the_files_and_the_port(broker: Broker, client: wire.Conne
         broker.restart()
 
 
+def test_a_crash_ends_what_a_fault_has_held_back(broker: Broker, client: wire.Connection) -> None:
+    broker.faults.throttle(3_600, "Produce")
+    produce(client)
+    broker.crash()
+    broker.restart()
+    broker.faults.clear()
+    with wire.Connection(broker.bootstrap_servers) as again:
+        assert produce(again) == 1
+
+
 def test_a_power_cut_loses_what_no_fsync_has_brought_to_the_disk(broker: Broker) -> None:
     broker.create_topic("safe", flush_messages=1)
     broker.create_topic("rolled", segment_bytes=200)
