@@ -110,10 +110,11 @@ def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecur
 def _own_login(config: BrokerConfig, listener: ListenerConfig) -> Login | None:
     """The first login module of the listener that has a username and a password."""
     from kafkalite.security.sasl.client_exchange import login_of
-    from kafkalite.security.sasl.jaas import parse_jaas
+    from kafkalite.security.sasl.login_modules import login_module
 
     for mechanism in config.listener_setting(listener.name, "sasl.enabled.mechanisms"):
-        text = config.listener_setting(listener.name, "sasl.jaas.config", mechanism)
+        found = login_module(config, listener.name, mechanism)
         with contextlib.suppress(ValueError):
-            return login_of(mechanism, parse_jaas(text or ""))
+            if found is not None:
+                return login_of(mechanism, found.module)
     return None

@@ -17,6 +17,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}", re.ASCII)
 _FILE_BYTES_MAX = 4 << 20
 
+_JAAS_FILE = re.compile(r"""(?:^|\s)-Djava\.security\.auth\.login\.config=(?:"([^"]+)"|(\S+))""")
 _NOT_SETTINGS = frozenset({"CLUSTER_ID", "CONFIG", "HOME", "OPTS", "VERSION"})
 _NOT_SETTINGS_BEGIN = ("GC_LOG_OPTS", "HEAP_OPTS", "JMX_", "JVM_", "LOG4J_", "TOOLS_LOG4J_", "LOG_CONFIG", "LOG_OPTS")
 
@@ -91,7 +92,7 @@ def _unescape(text: str, line_number: int) -> str:
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings in KAFKA_* variables."""
+    """The settings in KAFKA_* variables; of Java's options, the JAAS file."""
     found: dict[str, str] = {}
     for variable, text in environment.items():
         rest = variable.removeprefix("KAFKA_")
@@ -99,6 +100,8 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
             continue
         name = re.sub("_{1,3}", lambda run: {1: ".", 2: "_", 3: "-"}[len(run[0])], rest)
         found[name.lower()] = text
+    if (file := _JAAS_FILE.search(environment.get("KAFKA_OPTS", ""))) is not None:
+        found.setdefault("java.security.auth.login.config", file[1] or file[2])
     return found
 
 

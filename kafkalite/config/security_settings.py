@@ -53,6 +53,7 @@ class SecuritySettings(Settings):
     sasl_enabled_mechanisms: tuple[str, ...] = words(("GSSAPI",), "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.", dynamic=True)
     sasl_mechanism_inter_broker_protocol: str = string("GSSAPI", "The mechanism by which the brokers of a cluster log in to each other, where they meet at a SASL listener; username and password stand in the login module of that listener and mechanism.", dynamic=True)
     sasl_jaas_config: str | None = password(None, "The login module of one listener and mechanism, such as listener.name.outside.plain.sasl.jaas.config=...PlainLoginModule required user_alice=\"...\";", dynamic=True)
+    java_security_auth_login_config: str | None = string(None, "JAAS file with the login modules of listeners without sasl.jaas.config, and of ZooKeeper's client. Kafka has it as a property of Java: KAFKA_OPTS=-Djava.security.auth.login.config=FILE, which is understood, too.")
     sasl_server_max_receive_size: int = integer(524_288, "Largest token or request of a connection that is not authenticated yet.", at_least=1)
     connections_max_reauth_ms: int = long(0, "Clients prove themselves again after this time, or are cut off; 0 is never.")
     connection_failed_authentication_delay_ms: int = integer(100, "A failed authentication is told after this time.", at_least=0)

@@ -22,7 +22,7 @@ def broker_login(config: BrokerConfig) -> Login | None:
     if listener is None or config.zookeeper_connect is None or not listener.protocol.startswith("SASL_"):
         return None
     from kafkalite.security.sasl.client_exchange import login_of  # most brokers need none
-    from kafkalite.security.sasl.jaas import parse_jaas
+    from kafkalite.security.sasl.login_modules import login_module, property_of
 
     mechanism = config.sasl_mechanism_inter_broker_protocol
     enabled = config.listener_setting(listener.name, "sasl.enabled.mechanisms")
@@ -31,11 +31,11 @@ def broker_login(config: BrokerConfig) -> Login | None:
             f"sasl.mechanism.inter.broker.protocol={mechanism}: the brokers meet at listener {listener.name}, where "
             f"sasl.enabled.mechanisms has {','.join(enabled)}; set one of these"
         )
-    name = f"listener.name.{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
-    text = config.listener_setting(listener.name, "sasl.jaas.config", mechanism)
-    if not text:
+    found = login_module(config, listener.name, mechanism)
+    if found is None:
+        name = property_of(listener.name, mechanism)
         raise ConfigError(f'{name} is missing: it has the username="..." and password="..." of this broker at others')
     try:
-        return login_of(mechanism, parse_jaas(text))
+        return login_of(mechanism, found.module)
     except ValueError as fault:
-        raise ConfigError(f"{name} {fault}") from None
+        raise ConfigError(f"{found.where} {fault}") from None

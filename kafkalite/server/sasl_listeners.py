@@ -16,7 +16,8 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.security.sasl import plain, scram
 from kafkalite.security.sasl.exchange import Exchange
-from kafkalite.security.sasl.jaas import parse_jaas, plain_users
+from kafkalite.security.sasl.jaas import plain_users
+from kafkalite.security.sasl.login_modules import login_module, property_of
 from kafkalite.security.sasl.sanitizer import sanitized
 
 if TYPE_CHECKING:
@@ -67,16 +68,13 @@ def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata) -
 
 
 def _users_of_plain(config: BrokerConfig, listener: str) -> dict[str, str]:
-    property_name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
-    text = config.listener_setting(listener, "sasl.jaas.config", plain.MECHANISM)
-    if not text:
-        raise ConfigError(f'{property_name} is missing: it has the users of PLAIN, as user_NAME="PASSWORD"')
-    try:
-        users = plain_users(parse_jaas(text))
-    except ValueError as fault:
-        raise ConfigError(f"{property_name} {fault}") from None
+    found = login_module(config, listener, plain.MECHANISM)
+    if found is None:
+        name = property_of(listener, plain.MECHANISM)
+        raise ConfigError(f'{name} is missing: it has the users of PLAIN, as user_NAME="PASSWORD"')
+    users = plain_users(found.module)
     if not users:
-        raise ConfigError(f'{property_name} has no user: add user_NAME="PASSWORD" before its ;')
+        raise ConfigError(f'{found.where} has no user: add user_NAME="PASSWORD" before its ;')
     return users
 
 

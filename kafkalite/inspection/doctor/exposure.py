@@ -5,14 +5,17 @@ Each check takes the settings and the endpoints and yields findings. Nothing is 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 
+from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import metrics_listener
 from kafkalite.inspection.doctor.endpoint import Endpoint, is_loopback
 from kafkalite.inspection.doctor.finding import Finding
 from kafkalite.security.principal import user
-from kafkalite.security.sasl.jaas import LoginModule, parse_jaas, plain_users
+from kafkalite.security.sasl.jaas import LoginModule, plain_users
+from kafkalite.security.sasl.login_modules import login_module
 
 ANONYMOUS = user("ANONYMOUS")
 _PASSWORD_CHARS_MIN = 10
@@ -145,11 +148,10 @@ def _weakness(name: str, password: str) -> str | None:
 
 
 def _module(config: BrokerConfig, listener: str, mechanism: str) -> LoginModule | None:
-    text = config.listener_setting(listener, "sasl.jaas.config", mechanism)
-    try:
-        return parse_jaas(text) if text else None
-    except ValueError:
-        return None  # a start says what is wrong
+    with contextlib.suppress(ConfigError):  # a start says what is wrong
+        found = login_module(config, listener, mechanism)
+        return None if found is None else found.module
+    return None
 
 
 def _zookeeper(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:

@@ -85,6 +85,8 @@ def _secret_files(config: BrokerConfig, file: str | None) -> Mapping[str, str]:
         path = config.listener_setting(listener.name, "ssl.keystore.location")
         if path is not None and listener.protocol.endswith("SSL"):
             found[f"ssl.keystore.location of {listener.name}"] = path
+    if config.java_security_auth_login_config is not None:
+        found["java.security.auth.login.config"] = config.java_security_auth_login_config
     if config.zookeeper_ssl_keystore_location is not None:
         found["zookeeper.ssl.keystore.location"] = config.zookeeper_ssl_keystore_location
     secrets = (name for name in config.explicit if (it := config.setting_of(name)) is not None and it.sensitive)

@@ -44,6 +44,26 @@ def parse_jaas(text: str) -> LoginModule:
     return module
 
 
+def parse_jaas_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
+    """The modules of each section: NAME { MODULE ...; MODULE ...; };. Raises ValueError, which repeats no value."""
+    tokens = list(_tokens(text))
+    sections: dict[str, tuple[LoginModule, ...]] = {}
+    while tokens:
+        if len(tokens) < 2 or tokens[0][0] == "sign" or tokens[1] != ("sign", "{"):
+            raise ValueError("must have sections: NAME { MODULE FLAG KEY=VALUE ...; };")
+        name, tokens = tokens[0][1], tokens[2:]
+        modules = []
+        while tokens and tokens[0] != ("sign", "}"):
+            module, tokens = _module(tokens)
+            modules.append(module)
+        if tokens[:2] != [("sign", "}"), ("sign", ";")]:
+            raise ValueError(f"must end the section {name[:60]} with }};")
+        if name in sections:
+            raise ValueError(f"must have the section {name[:60]} once")
+        sections[name], tokens = tuple(modules), tokens[2:]
+    return sections
+
+
 def plain_users(module: LoginModule) -> dict[str, str]:
     """The passwords of the users that a PlainLoginModule has: user_NAME="PASSWORD"."""
     return {key.removeprefix("user_"): value for key, value in module.options.items() if key.startswith("user_")}

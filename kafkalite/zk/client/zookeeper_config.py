@@ -153,8 +153,19 @@ class ZooKeeperConfig(NamedTuple):
 def _sasl(config: BrokerConfig) -> SaslConfig | None:
     mechanism = config.zookeeper_sasl_mechanism
     if mechanism == "DIGEST-MD5" and config.zookeeper_sasl_username is None:
-        return None
+        return _sasl_of_jaas(config)
     return SaslConfig(mechanism, config.zookeeper_sasl_username, config.zookeeper_sasl_password)
+
+
+def _sasl_of_jaas(config: BrokerConfig) -> SaslConfig | None:
+    """The section Client of the JAAS file, as ZooKeeper's own client has it."""
+    from kafkalite.security.sasl.login_modules import jaas_sections
+
+    for module in jaas_sections(config).get("Client", ()):
+        name = module.options.get("username")
+        if module.name.endswith("DigestLoginModule") and name is not None:
+            return SaslConfig("DIGEST-MD5", name, module.options.get("password"))
+    return None
 
 
 def _tls(config: BrokerConfig) -> TlsConfig | None:

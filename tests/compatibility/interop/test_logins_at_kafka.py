@@ -40,7 +40,7 @@ SESSION_MS = 2_000
 class Scene:
     """The settings of one broker, which is Kafka's first."""
 
-    def __init__(self, kafka: ZooKeeperKafka, mechanism: str) -> None:
+    def __init__(self, kafka: ZooKeeperKafka, mechanism: str, *, by_file: bool) -> None:
         self.kafka = kafka
         self.mechanism = mechanism
         self.bootstrap = f"127.0.0.1:{free_port()}"
@@ -62,8 +62,14 @@ class Scene:
             "connections.max.reauth.ms": str(SESSION_MS),
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:broker",
-            **{f"listener.name.sasl_ssl.{name.lower()}.sasl.jaas.config": text for name, text in jaas.items()},
         }
+        if by_file:
+            self.jaas_file = kafka.home / "jaas.conf"
+            self.jaas_file.write_text(f"KafkaServer {{ {jaas['PLAIN']} {jaas[MECHANISMS[1]]} }};")
+            kafka.settings["java.security.auth.login.config"] = str(self.jaas_file)  # Kafka is told by its JVM
+        else:
+            for name, text in jaas.items():
+                kafka.settings[f"listener.name.sasl_ssl.{name.lower()}.sasl.jaas.config"] = text
 
     @property
     def file(self) -> str:
@@ -94,17 +100,26 @@ class Scene:
         )
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+@pytest.mark.parametrize(
+    ("mechanism", "by_file"), [("SCRAM-SHA-256", False), ("SCRAM-SHA-512", True), ("PLAIN", False), ("PLAIN", True)]
+)
 def test_kafka_lets_kafkalite_in(
-    tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    mechanism: str,
+    by_file: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     try:
         with zookeeper_kafka(tmp_path / "home", [tmp_path / "data"]) as kafka:
-            scene = Scene(kafka, mechanism)
+            scene = Scene(kafka, mechanism, by_file=by_file)
             for each in MECHANISMS[1:]:
                 monkeypatch.setattr(sys, "stdin", io.StringIO("b-secret\n"))
                 add = ["user", "add", "broker", "--mechanism", each, "--password-file", "-", "--config", scene.file]
                 assert main([*add, "--iterations", "5000"]) == 0
+            if by_file:
+                option = f"-Djava.security.auth.login.config={scene.jaas_file}"
+                monkeypatch.setenv("JAVA_TOOL_OPTIONS", option)
             kafka.start()
             story(scene, monkeypatch, capsys)
     except ReferenceUnavailable as reason:

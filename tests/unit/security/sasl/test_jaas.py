@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.security.sasl.jaas import parse_jaas, plain_users
+from kafkalite.security.sasl.jaas import parse_jaas, parse_jaas_file, plain_users
 
 
 def test_users_of_plain() -> None:
@@ -31,3 +31,34 @@ def test_escapes_are_those_of_c() -> None:
 def test_lines_that_cannot_be(text: str) -> None:
     with pytest.raises(ValueError, match=r"must|quoted"):
         parse_jaas(text)
+
+
+FILE = """
+// of Kafka's documentation
+KafkaServer {
+   org.apache.kafka.common.security.plain.PlainLoginModule required
+      username="admin" password="admin-secret" user_admin="admin-secret" user_alice="alice-secret";
+   org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="scram-secret";
+};
+sasl_ssl.KafkaServer { org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="b"; };
+Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="zk" password="zk-secret"; };
+"""
+
+
+def test_a_file_has_sections_of_modules() -> None:
+    sections = parse_jaas_file(FILE)
+    assert list(sections) == ["KafkaServer", "sasl_ssl.KafkaServer", "Client"]
+    assert [plain_users(each) for each in sections["KafkaServer"]] == [
+        {"admin": "admin-secret", "alice": "alice-secret"},
+        {},
+    ]
+    assert parse_jaas_file("") == {} and "secret" not in repr(sections)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a", "a {", "a { b required; }", "a { b required };", "a b", "{ };", "a { b required; };;", "a { }; a { };"],
+)
+def test_files_that_cannot_be(text: str) -> None:
+    with pytest.raises(ValueError, match="must"):
+        parse_jaas_file(text)

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.zk.client.zookeeper_config import TlsConfig, ZooKeeperConfig
+from kafkalite.zk.client.zookeeper_config import SaslConfig, TlsConfig, ZooKeeperConfig
 from tests.support.certificates import Authority
 
 
@@ -125,3 +125,14 @@ class TestTls:
         assert named is not None and named.context().check_hostname
         assert unnamed is not None and not unnamed.context().check_hostname
         assert unnamed.context().verify_mode is ssl.CERT_REQUIRED
+
+
+def test_sasl_by_the_section_client_of_a_jaas_file(with_sasl: set[str], tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    file.write_text(f'Client {{ {module} username="zk" password="zk-secret"; }};')
+    properties = {"zookeeper.connect": "zk1:2181", "java.security.auth.login.config": str(file)}
+    assert ZooKeeperConfig.of(BrokerConfig.load(properties)).sasl == SaslConfig("DIGEST-MD5", "zk", "zk-secret")
+    own = {"zookeeper.sasl.username": "own", "zookeeper.sasl.password": "x"}
+    sasl = ZooKeeperConfig.of(BrokerConfig.load({**properties, **own})).sasl
+    assert sasl is not None and sasl.username == "own"
