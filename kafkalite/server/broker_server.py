@@ -338,6 +338,7 @@ class BrokerServer:
         from kafkalite.common.metrics import CONTENT_TYPE
         from kafkalite.server.broker_metrics import broker_metrics, health
         from kafkalite.server.metrics_endpoint import MetricsEndpoint
+        from kafkalite.server.quota_metrics import add_quota_metrics
         from kafkalite.server.replication_metrics import add_replication_metrics
 
         where = metrics_listener(self.config.metrics_listener)
@@ -355,6 +356,7 @@ class BrokerServer:
         )
         fetches = self._services.follower_fetches
         add_replication_metrics(metrics, self.replica_manager, lambda: fetches.bytes_out)
+        add_quota_metrics(metrics, self._quotas, self.server.quotas, self.clock)
         endpoint = MetricsEndpoint(
             where.host, where.port, CONTENT_TYPE, metrics.pieces, lambda: health(self.logs, self.cleaner)
         )
