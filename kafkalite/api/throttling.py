@@ -2,7 +2,8 @@
 
 It stands before the dispatcher only while some quota is set, so that without any a request costs nothing. A client is
 answered at once, with the time for which it is to wait, and its connection then rests for so long: older clients, which
-do not know that field, wait as well (KIP-219). A fast path is taken as long as there is nothing to wait for.
+do not know that field, wait as well (KIP-219). Fast paths count bytes themselves (`CountedAppend`,
+`CountedFetchFastPath`), and are taken as long as there is nothing to wait for.
 
     bytes of a produce           counted when it comes
     bytes of a fetch             counted when it is answered; too many are not sent, the answer is empty instead
@@ -14,13 +15,12 @@ Source: kafka.server.KafkaApis, kafka.server.RequestHandlerHelper, KIP-124, KIP-
 
 from __future__ import annotations
 
-from functools import partial
 from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.request_quotas import RequestQuotas
-from kafkalite.network.client_connection import DeferredResponse, ThrottledAnswer
+from kafkalite.network.client_connection import ThrottledAnswer
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.fetch import FetchResponse
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from kafkalite.network.client_connection import Answer, ClientConnection
     from kafkalite.security.quota.client_quotas import ClientQuotaManager, Counted
 
-PRODUCE_KEY, FETCH_KEY = 0, 1
+PRODUCE_KEY = 0
+FETCH_KEY = 1
 _EXEMPT_KEYS = frozenset({27})  # WriteTxnMarkers, which brokers send each other
 _CLIENT_ID_MAX = 512  # longer ones are cut: they are kept for as long as they are counted
 _HEADER = Struct(">hhih")
-_read_version = Struct(">hi").unpack_from
 
 
 class ThrottlingDispatcher:
@@ -50,37 +50,48 @@ class ThrottlingDispatcher:
         self._monotonic_ms = clock.monotonic_ms
 
     def __call__(self, connection: ClientConnection, frame: memoryview) -> Answer:
+        if self._manager.counts_time:
+            return self._count_time(connection, frame)
+        fast_paths = connection.fast_paths
+        if fast_paths and len(frame) > 1:
+            fast_path = fast_paths.get(frame[1])
+            if fast_path is not None and (answer := fast_path.answer(frame)) is not None:
+                return answer
+        return self._handle(connection, frame, self._quotas_of(connection, frame), 0.0)
+
+    def _count_time(self, connection: ClientConnection, frame: memoryview) -> Answer:
+        """The same where the time of some clients is counted."""
+        quotas = self._quotas_of(connection, frame)
+        started_s = perf_counter()
+        if quotas.request is not None:
+            quotas.request_wait_ms = quotas.count_time(quotas.spent_s, self._monotonic_ms())
+            quotas.spent_s = 0.0
+        fast_path = connection.fast_paths.get(frame[1]) if len(frame) > 1 else None
+        if fast_path is not None and not quotas.request_wait_ms and (answer := fast_path.answer(frame)) is not None:
+            quotas.spent_s = perf_counter() - started_s
+            return answer
+        return self._handle(connection, frame, quotas, started_s)
+
+    def _handle(
+        self, connection: ClientConnection, frame: memoryview, quotas: RequestQuotas, started_s: float
+    ) -> Answer:
+        """The answer without a fast path."""
+        if not quotas.is_limited or len(frame) < _HEADER.size or frame[0]:
+            return self._dispatcher.handle(connection, frame)
+        wait_ms = 0
+        if frame[1] == PRODUCE_KEY and quotas.produce is not None:
+            wait_ms = quotas.produce.rate.record(len(frame), self._monotonic_ms())
+        return _Handling(self, connection, quotas, frame[1], started_s, wait_ms).answer(frame)
+
+    def _quotas_of(self, connection: ClientConnection, frame: memoryview) -> RequestQuotas:
         quotas: RequestQuotas | None = connection.quotas
         if (
-            quotas is None
-            or frame[8 : quotas.client_end] != quotas.client
-            or quotas.generation is not self._manager.generation
+            quotas is not None
+            and frame[8 : quotas.client_end] == quotas.client
+            and quotas.generation is self._manager.generation
         ):
-            quotas = self._resolve(connection, frame)
-        if not quotas.is_limited or len(frame) < _HEADER.size or frame[0]:
-            return self._dispatcher(connection, frame)
-        key = frame[1]
-        now_ms = self._monotonic_ms()
-        produce_wait_ms = 0
-        if key == PRODUCE_KEY and quotas.produce is not None:
-            produce_wait_ms = quotas.produce.rate.record(len(frame), now_ms)
-        if quotas.request is None:
-            if not produce_wait_ms and (fast_path := connection.fast_paths.get(key)) is not None:
-                answer = fast_path.answer(frame)
-                if answer is not None:
-                    return answer if key != FETCH_KEY or quotas.fetch is None else self._fetched(quotas, frame, answer)
-            return _Handling(self, connection, quotas, key, 0.0, produce_wait_ms).answer(frame)
-        started_s = perf_counter()
-        quotas.request_wait_ms = quotas.count_time(quotas.spent_s, now_ms)
-        quotas.spent_s = 0.0
-        if not (produce_wait_ms or quotas.request_wait_ms):
-            fast_path = connection.fast_paths.get(key)
-            if fast_path is not None and (answer := fast_path.answer(frame)) is not None:
-                if key == FETCH_KEY and quotas.fetch is not None:
-                    answer = self._fetched(quotas, frame, answer)
-                quotas.spent_s = perf_counter() - started_s
-                return answer
-        return _Handling(self, connection, quotas, key, started_s, produce_wait_ms).answer(frame)
+            return quotas
+        return self._resolve(connection, frame)
 
     def _resolve(self, connection: ClientConnection, frame: memoryview) -> RequestQuotas:
         """The quotas of the client that the frame's header names; of nobody for a frame without one."""
@@ -99,27 +110,6 @@ class ThrottlingDispatcher:
             request_wait_ms_max=manager.request_wait_ms_max,
         )
         return quotas
-
-    def _fetched(
-        self, quotas: RequestQuotas, frame: memoryview, answer: list[Part] | DeferredResponse
-    ) -> list[Part] | DeferredResponse:
-        """The answer of a fast path to a consumer, or an empty one if it is too large."""
-        version, correlation_id = _read_version(frame, 2)
-        if isinstance(answer, DeferredResponse):
-            answer.render = partial(self._within, quotas, version, correlation_id)
-            return answer
-        return self._within(quotas, version, correlation_id, answer)
-
-    def _within(self, quotas: RequestQuotas, version: int, correlation_id: int, answer: list[Part]) -> list[Part]:
-        assert quotas.fetch is not None
-        now_ms = self._monotonic_ms()
-        wait_ms = quotas.fetch.rate.admit(sum(map(len, answer)), now_ms)
-        if not wait_ms:
-            return answer
-        quotas.fetch.throttle_times.add(wait_ms, now_ms)
-        return ThrottledAnswer(
-            response_frame(FetchResponse(throttle_time_ms=wait_ms), version, correlation_id), wait_ms
-        )
 
 
 class _Handling:

@@ -18,20 +18,20 @@ _NONE = -1.0  # of room
 
 
 class SampledRate:
-    """Units per second. Times are monotonic milliseconds; a negative limit limits nothing, as in Kafka, and with 0
-    everything has to wait for `WAIT_MS_MAX`.
+    """Units per second. Times are monotonic milliseconds; the current sample is over at `ends_ms`. A negative limit
+    limits nothing, as in Kafka, and with 0 everything has to wait for `WAIT_MS_MAX`.
 
     Invariant: the current sample is too small by `_passed`, which was recorded in passing.
     """
 
-    __slots__ = ("_ends_ms", "_last_ms", "_limit", "_passed", "_room", "_sample_count", "_samples", "_window_ms")
+    __slots__ = ("_last_ms", "_limit", "_passed", "_room", "_sample_count", "_samples", "_window_ms", "ends_ms")
 
     def __init__(self, sample_count: int, window_ms: int, limit: float = inf) -> None:
         self._sample_count = sample_count
         self._window_ms = window_ms
         self._limit = limit if limit >= 0 else inf
         self._samples: list[_Sample] = []  # the latest one is the last
-        self._ends_ms = -inf  # of the current sample
+        self.ends_ms = -inf  # of the current sample
         self._room = _NONE
         self._passed = 0.0
         self._last_ms = 0
@@ -50,12 +50,21 @@ class SampledRate:
     def record(self, value: float, now_ms: int) -> int:
         """Count `value`, and return for how many milliseconds whoever caused it is to wait; 0 within the limit."""
         passed = self._passed + value
-        if passed <= self._room and now_ms < self._ends_ms:
+        if passed <= self._room and now_ms < self.ends_ms:
             self._passed = passed
             self._last_ms = now_ms
             return 0
         self.add(value, now_ms)
         return self.wait_ms(now_ms)
+
+    def record_in_passing(self, value: float) -> bool:
+        """Count `value` and return True if that is possible without measuring. Only for the current sample, which is
+        over at `ends_ms`."""
+        passed = self._passed + value
+        if passed <= self._room:
+            self._passed = passed
+            return True
+        return False
 
     def add(self, value: float, now_ms: int) -> None:
         """Count `value`, which may be negative, without regard to the limit."""
@@ -68,7 +77,7 @@ class SampledRate:
         current.value += value
         current.last_ms = now_ms
         self._room -= value
-        self._ends_ms = current.start_ms + self._window_ms
+        self.ends_ms = current.start_ms + self._window_ms
 
     def wait_ms(self, now_ms: int, more: float = 0.0) -> int:
         """For how long to wait now, or if `more` were counted."""
@@ -85,7 +94,7 @@ class SampledRate:
 
     def admit(self, value: float, now_ms: int) -> int:
         """As `record`, but `value` counts only if there is no need to wait."""
-        if self._passed + value > self._room or now_ms >= self._ends_ms:
+        if self._passed + value > self._room or now_ms >= self.ends_ms:
             wait_ms = self.wait_ms(now_ms, value)
             if wait_ms > 0:
                 return wait_ms
@@ -110,7 +119,7 @@ class SampledRate:
         if self._passed:
             current = self._samples[-1]
             current.value += self._passed
-            current.last_ms = self._last_ms
+            current.last_ms = max(current.last_ms, self._last_ms)
             self._room -= self._passed
             self._passed = 0.0
 
@@ -129,7 +138,7 @@ class SampledRate:
 
 
 class _Sample:
-    __slots__ = ("last_ms", "start_ms", "value")
+    __slots__ = ("ends_ms", "last_ms", "start_ms", "value")
 
     def __init__(self, now_ms: int) -> None:
         self.reset(now_ms)

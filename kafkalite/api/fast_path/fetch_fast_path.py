@@ -33,7 +33,7 @@ from kafkalite.api.request.fetch_sessions import (
 )
 from kafkalite.api.request.request_quotas import quotas_of
 from kafkalite.common.errors import KafkaError
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse, ThrottledAnswer
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import write_uvarint
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.services import Services
     from kafkalite.common.region import FileRegion, Part
     from kafkalite.replication.replica_manager import Topic
+    from kafkalite.security.quota.client_quotas import Counted
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset."""
@@ -77,12 +78,13 @@ class _KnownRequest:
 
     __slots__ = (
         "behind", "epoch", "fixed_bytes", "index", "leader_epoch", "max_bytes", "max_wait_ms", "middle", "min_bytes",
-        "missing_bytes", "pack", "reads_committed", "tail", "topic", "topic_id",
+        "missing_bytes", "pack", "quota", "reads_committed", "tail", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, request: FetchRequest, version: int, topic: Topic, epoch: int, fetch_max_bytes: int) -> None:
         wanted = request.topics[0].partitions[0]
         self.epoch = epoch
+        self.quota: Counted | None = None  # only a `CountedFetchFastPath` looks at it
         self.topic = topic.name
         self.topic_id = topic.topic_id
         self.index = wanted.partition
@@ -184,9 +186,10 @@ class FetchFastPath:
             fetch_max_bytes = self._services.config.fetch_max_bytes
             if (quotas := quotas_of(connection)) is not None:
                 fetch_max_bytes = min(fetch_max_bytes, quotas.fetch_bytes_max)
-            self._known[before, behind] = _KnownRequest(
+            self._known[before, behind] = known = _KnownRequest(
                 request, self._version, topic, self._epoch.value, fetch_max_bytes
             )
+            known.quota = quotas.fetch if quotas is not None else None
 
     def has_version_of(self, frame: memoryview) -> bool:
         return bool(_read_int32(frame)[0] == self._api)
@@ -211,7 +214,13 @@ class FetchFastPath:
         wanted = WantedPartition((known.topic, known.index), named, named.partitions[0])
         wanted.topic, wanted.topic_id = known.topic, known.topic_id
         response = answer_now(self._services, request, self._version, wanted, self._find)
-        return response_frame(response, self._version, header.correlation_id)
+        return self._within(
+            known, header.correlation_id, response_frame(response, self._version, header.correlation_id)
+        )
+
+    def _within(self, known: _KnownRequest, correlation_id: int, answer: list[Part]) -> list[Part]:
+        """The answer, if it may be sent."""
+        return answer
 
     def _may_serve(self, known: _KnownRequest, topic: Topic, partition: Partition) -> bool:
         return (
@@ -246,6 +255,35 @@ class FetchFastPath:
         return [head + length, region]
 
 
+class CountedFetchFastPath(FetchFastPath):
+    """The same for a client with a quota: an answer that is too large is left out, and the client has to wait."""
+
+    __slots__ = ()
+
+    def _response(
+        self,
+        known: _KnownRequest,
+        partition: Partition,
+        limit_offset: int,
+        correlation_id: int,
+        region: FileRegion | None,
+    ) -> list[Part]:
+        answer = super()._response(known, partition, limit_offset, correlation_id, region)
+        return self._within(known, correlation_id, answer)
+
+    def _within(self, known: _KnownRequest, correlation_id: int, answer: list[Part]) -> list[Part]:
+        quota = known.quota
+        if quota is None:
+            return answer
+        now_ms = self._services.runtime.clock.monotonic_ms()
+        wait_ms = quota.rate.admit(sum(map(len, answer)), now_ms)
+        if not wait_ms:
+            return answer
+        quota.throttle_times.add(wait_ms, now_ms)
+        empty = FetchResponse(throttle_time_ms=wait_ms)
+        return ThrottledAnswer(response_frame(empty, self._version, correlation_id), wait_ms)
+
+
 class DelayedFetch(DeferredResponse):
     """A fetch that waits at the end of a partition. Source: kafka.server.DelayedFetch."""
 
@@ -261,6 +299,7 @@ class DelayedFetch(DeferredResponse):
         frame: memoryview,
     ) -> None:
         super().__init__(self._stop_waiting)
+        self.render = _as_it_is
         self._fast_path = fast_path
         self.known = known
         self.partition = partition
@@ -312,9 +351,11 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
         return
     key, fast_paths = frame[1], context.connection.fast_paths
     fast_path = fast_paths.get(key)
-    if not isinstance(fast_path, FetchFastPath) or not fast_path.has_version_of(frame):
+    quotas = quotas_of(context.connection)
+    kind = FetchFastPath if quotas is None or quotas.fetch is None else CountedFetchFastPath
+    if type(fast_path) is not kind or not fast_path.has_version_of(frame):
         find = services.brokers.finder_for(context.connection)
-        fast_path = fast_paths[key] = FetchFastPath(services, frame, version, find)
+        fast_path = fast_paths[key] = kind(services, frame, version, find)
     fast_path.learn(frame, request, context.client_id, context.connection)
 
 
@@ -328,6 +369,10 @@ def _read(known: _KnownRequest, partition: Partition, offset: int, limit_offset:
         return region
     except KafkaError:
         return None
+
+
+def _as_it_is(answer: list[Part]) -> list[Part]:
+    return answer
 
 
 def _compact_length(size: int) -> bytes:

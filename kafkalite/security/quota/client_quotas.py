@@ -87,6 +87,11 @@ class ClientQuotaManager:
         self.generation = object()
 
     @property
+    def counts_time(self) -> bool:
+        """Whether there is any quota of request time."""
+        return len(self._limits[REQUEST_PERCENTAGE]) > 0
+
+    @property
     def has_limits(self) -> bool:
         return any(map(len, self._limits.values()))
 
