@@ -40,11 +40,13 @@ _WITH_MESSAGES = (
     "DescribeAcls",
     "CreateAcls",
     "DeleteAcls",
+    "AlterClientQuotas",
     "AlterPartitionReassignments",
     "ListPartitionReassignments",
     "DescribeProducers",
 )
 """Others tell the code alone, or have their messages from their own functions."""
+_NULL_WHEN_REFUSED = {"DescribeClientQuotas": ("error_message", "entries")}
 
 
 def authorized(api: Api, handler: Handler, access: Access) -> Handler:
@@ -124,6 +126,8 @@ def refused(api: Api, request: Message, code: ErrorCode, version: int) -> Messag
     answer = error_answer(api.response, request, code, version)
     if api.name in _WITH_MESSAGES:
         _add_messages(answer, code)
+    for field in _NULL_WHEN_REFUSED.get(api.name, ()):
+        setattr(answer, field, None)
     return answer
 
 

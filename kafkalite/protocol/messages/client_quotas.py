@@ -34,7 +34,7 @@ class DescribedQuotas(Message):
 class DescribeClientQuotasResponse(Message, flexible="1+"):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", nullable="0+", default="")
     entries: list[DescribedQuotas] | None = array(DescribedQuotas, "0+", nullable="0+")
 
 

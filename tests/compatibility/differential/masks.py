@@ -93,6 +93,11 @@ SORTED = {
     ("DescribeAclsResponse", "resources"),
     ("DescribeAclsResource", "acls"),
     ("DeleteAclsFilterResult", "matching_acls"),
+    ("DescribeClientQuotasResponse", "entries"),
+    ("DescribedQuotas", "entity"),
+    ("DescribedQuotas", "values"),
+    ("AlterClientQuotasResponse", "entries"),
+    ("AlterClientQuotasResult", "entity"),
 }
 # Arrays of plain values in the order of a hash table.
 UNORDERED = {("DescribedTransactionTopic", "partitions"), ("ListTransactionsResponse", "unknown_state_filters")}
