@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _HANDSHAKE_VERSION = _AUTHENTICATE_VERSION = 1
 _USED_OF_SESSION = 0.85  # Kafka's: between this and 0.95
 NEVER_MS = float("inf")
+_SHOWN_CHARS = 300
 
 Conversation = Generator[tuple[Message, int], Any, int]
 
@@ -33,7 +34,7 @@ def conversation(login: Login) -> Conversation:
     ever). Raises LoginRefused."""
     answer = yield SaslHandshakeRequest(mechanism=login.mechanism), _HANDSHAKE_VERSION
     if answer.error_code:
-        enabled = ", ".join(name[:40] for name in answer.mechanisms[:8]) or "none"
+        enabled = _shown(", ".join(answer.mechanisms[:8])) or "none"
         raise LoginRefused(f"it does not take the SASL mechanism {login.mechanism}; enabled there: {enabled}")
     exchange = login.exchange()
     token: bytes | None = exchange.first()
@@ -41,12 +42,17 @@ def conversation(login: Login) -> Conversation:
         answer = yield SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION
         if answer.error_code:
             why = answer.error_message or ErrorCode.SASL_AUTHENTICATION_FAILED.name
-            raise LoginRefused(f"it refuses the login of {login.name} by {login.mechanism}: {why[:300]}")
+            raise LoginRefused(f"it refuses the login of {login.name} by {login.mechanism}: {_shown(why)}")
         try:
             token = exchange.answer(bytes(answer.auth_bytes))
         except ValueError as fault:
             raise LoginRefused(f"the login of {login.name} by {login.mechanism} ends: {fault}") from None
     return int(answer.session_lifetime_ms)
+
+
+def _shown(text: str) -> str:
+    """Words of the other side, for one line of a log."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_SHOWN_CHARS])
 
 
 def due_ms(lifetime_ms: int, now_ms: float) -> float:

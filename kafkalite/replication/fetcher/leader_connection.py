@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SLAB_BYTES = 64 * 1024
 KEPT_BYTES_MAX = 16 << 20
+LOGIN_BYTES_MAX = 64 * 1024  # of a response before the other side has proven who it is
 _LOGIN_CORRELATION_ID = 0x7FFFFFF8  # one of those that Kafka keeps for logins
 FRAME_BYTES_MAX = 1 << 30  # of a response, whatever its request asked for: one batch may be larger than any limit
 
@@ -197,7 +198,7 @@ class LeaderConnection(asyncio.BufferedProtocol):
             if end - start < 4:
                 break
             (size,) = _read_size(self._data, start)
-            if not 4 <= size <= FRAME_BYTES_MAX:
+            if not 4 <= size <= (FRAME_BYTES_MAX if self._login_answer is None else LOGIN_BYTES_MAX):
                 self.fail(f"a response of {size} bytes")
                 return
             stop = start + 4 + size

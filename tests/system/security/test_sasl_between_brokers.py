@@ -10,7 +10,18 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from confluent_kafka.admin import ResourcePatternType as Pattern
 from confluent_kafka.admin import ResourceType as Type
 
@@ -231,6 +242,29 @@ def test_sessions_of_brokers_are_renewed(
         until(goes_on, "every broker to log in three times")
         assert cluster.isr("orders", 0) == {0, 1, 2}
         assert "is lost" not in caplog.text
+
+
+def test_the_password_of_the_brokers_is_changed_while_they_run(tmp_path: Path) -> None:
+    place = Place(tmp_path, "SASL_SSL", "SCRAM-SHA-512")
+    with place.cluster(password_encoder_secret="encoder", connections_max_reauth_ms=1_500) as cluster:
+        admin = AdminClient(place.client(cluster, "admin", "a-secret"))
+        producer = transactions(place.client(cluster, "admin", "a-secret"), 5)
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        for done in admin.alter_user_scram_credentials([UserScramCredentialUpsertion("broker", info, b"new")]).values():
+            done.result(DEADLINE_S)
+        name, module = "listener.name.plaintext.scram-sha-512.sasl.jaas.config", JAAS.replace('"b-secret"', '"new"')
+        for number in range(3):
+            entry = ConfigEntry(name, module, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(number), incremental_configs=[entry])
+            admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
+            assert b"new" not in cluster.zookeeper.tree.data_and_stat(f"/config/brokers/{number}")[0]
+        cluster.stop(2)
+        cluster.start(2)  # with the old password in its settings, and the new one from ZooKeeper
+        one_more(producer, 5)
+        cluster.wait_for_isr("orders", 0, {0, 1, 2})
+        for i in range(6, 12):
+            one_more(producer, i)
+        assert read(place.client(cluster, "admin", "a-secret"), "first", 12) == list(range(12))
 
 
 @pytest.mark.parametrize(
