@@ -7,7 +7,7 @@ do not know that field, wait as well (KIP-219). Fast paths count bytes themselve
 
     bytes of a produce           counted when it comes
     bytes of a fetch             counted when it is answered; too many are not sent, the answer is empty instead
-    time of the broker           counted when it has been spent; that of a fast path with the next request
+    time of the broker           counted when it has been spent; that of fast paths when it is a millisecond
     partitions made or deleted   counted by the handler (`api/request/request_quotas`)
 
 Source: kafka.server.KafkaApis, kafka.server.RequestHandlerHelper, KIP-124, KIP-219.
@@ -35,6 +35,7 @@ PRODUCE_KEY = 0
 FETCH_KEY = 1
 _EXEMPT_KEYS = frozenset({27})  # WriteTxnMarkers, which brokers send each other
 _CLIENT_ID_MAX = 512  # longer ones are cut: they are kept for as long as they are counted
+COUNTED_AT_ONCE_S = 0.001  # to count the time of each request of a fast path would cost half as much as it takes
 _HEADER = Struct(">hhih")
 
 
@@ -49,9 +50,8 @@ class ThrottlingDispatcher:
         self._clock = clock
         self._monotonic_ms = clock.monotonic_ms
 
-    def __call__(self, connection: ClientConnection, frame: memoryview) -> Answer:
-        if self._manager.counts_time:
-            return self._count_time(connection, frame)
+    def within_bytes(self, connection: ClientConnection, frame: memoryview) -> Answer:
+        """The handler of requests while no quota of request time is set."""
         fast_paths = connection.fast_paths
         if fast_paths and len(frame) > 1:
             fast_path = fast_paths.get(frame[1])
@@ -59,18 +59,25 @@ class ThrottlingDispatcher:
                 return answer
         return self._handle(connection, frame, self._quotas_of(connection, frame), 0.0)
 
-    def _count_time(self, connection: ClientConnection, frame: memoryview) -> Answer:
-        """The same where the time of some clients is counted."""
+    def within_time(self, connection: ClientConnection, frame: memoryview) -> Answer:
+        """The handler of requests while there are quotas of request time."""
         quotas = self._quotas_of(connection, frame)
         started_s = perf_counter()
+        fast_path = connection.fast_paths.get(frame[1]) if len(frame) > 1 else None
+        if fast_path is not None:
+            if quotas.spent_s >= COUNTED_AT_ONCE_S or quotas.request_wait_ms:
+                self._count_time(quotas)
+            if not quotas.request_wait_ms and (answer := fast_path.answer(frame)) is not None:
+                quotas.spent_s += perf_counter() - started_s
+                return answer
+        self._count_time(quotas)
+        return self._handle(connection, frame, quotas, started_s)
+
+    def _count_time(self, quotas: RequestQuotas) -> None:
+        """Count the time that requests of fast paths have taken."""
         if quotas.request is not None:
             quotas.request_wait_ms = quotas.count_time(quotas.spent_s, self._monotonic_ms())
-            quotas.spent_s = 0.0
-        fast_path = connection.fast_paths.get(frame[1]) if len(frame) > 1 else None
-        if fast_path is not None and not quotas.request_wait_ms and (answer := fast_path.answer(frame)) is not None:
-            quotas.spent_s = perf_counter() - started_s
-            return answer
-        return self._handle(connection, frame, quotas, started_s)
+        quotas.spent_s = 0.0
 
     def _handle(
         self, connection: ClientConnection, frame: memoryview, quotas: RequestQuotas, started_s: float
@@ -170,7 +177,9 @@ class _Handling:
             return 0
         spent_s = quotas.spent_s + (perf_counter() - self._started_s if self._started_s else 0.0)
         quotas.spent_s = 0.0
-        return max(quotas.request_wait_ms, quotas.count_time(spent_s, self._dispatching._monotonic_ms()))
+        wait_ms = quotas.count_time(spent_s, self._dispatching._monotonic_ms())
+        quotas.request_wait_ms = wait_ms = max(quotas.request_wait_ms, wait_ms)
+        return wait_ms
 
     def _cause(self, wait_ms: int, told_ms: int) -> Counted | None:
         """The quota that a wait is for."""

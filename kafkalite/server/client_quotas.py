@@ -62,7 +62,6 @@ class _FollowedQuotas:
         self._dispatcher = dispatcher
         self._throttling = throttling
         self._epoch = epoch
-        self._is_throttling = False
 
     def follow(self) -> Callable[[], None]:
         """Returns a function that ends this."""
@@ -87,9 +86,12 @@ class _FollowedQuotas:
 
     def _switch(self) -> None:
         self._epoch.advance()
-        if self._is_throttling != self._manager.has_limits:
-            self._is_throttling = not self._is_throttling
-            self._server.serve(self._throttling if self._is_throttling else self._dispatcher)
-            if not self._is_throttling:
-                for connection in self._server.clients():
-                    connection.quotas = None
+        manager = self._manager
+        if manager.counts_time:
+            self._server.serve(self._throttling.within_time)
+        elif manager.has_limits:
+            self._server.serve(self._throttling.within_bytes)
+        else:
+            self._server.serve(self._dispatcher)
+            for connection in self._server.clients():
+                connection.quotas = None

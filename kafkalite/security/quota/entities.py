@@ -88,9 +88,11 @@ def quotas_of(path: str, config: Mapping[str, str]) -> dict[str, float]:
         text = config.get(key)
         if text is not None:
             try:
-                quotas[key] = float(text)
+                value = float(text)
             except ValueError:
                 continue
+            if isfinite(value):
+                quotas[key] = value
     return quotas
 
 

@@ -87,5 +87,6 @@ def test_nonsense_in_a_node_is_no_quota() -> None:
     quotas = ClientQuotaManager(QuotaWindows(11, 1_000), QuotaWindows(11, 1_000))
     for path in ("users", "users/", "topics/t", "users/a/b/c", "users/a/clients", "ips/10.0.0.1"):
         assert not quotas.put(path, {"producer_byte_rate": "100", "connection_creation_rate": "1"})
-    assert not quotas.put("users/a", {"producer_byte_rate": "many"})
+    for text in ("many", "", "NaN", "Infinity"):
+        assert not quotas.put("users/a", {"producer_byte_rate": text, "controller_mutation_rate": text})
     assert not quotas.has_limits
