@@ -74,10 +74,9 @@ ELSEWHERE = """
   replicas than there are brokers, at most three, and a `min.insync.replicas` that these can meet. Kafka creates neither
   before there are three brokers, so that one or two serve no groups. In a cluster a warning says so, and what is set is
   waited for as in Kafka.
-
-* Quotas: the time of a request that repeats earlier ones counts with the next one, and whether a fetch fits is decided
-  by its records, without the some hundred bytes around them. A byte rate of 0 limits nobody, as in Kafka, and so does a
-  value in ZooKeeper that is no number; Kafka's broker stops to take changes of quotas then.
+* Quotas: the time of requests that repeat earlier ones counts when it is a millisecond, and whether a fetch fits is
+  decided by its records, without the some hundred bytes around them. A byte rate of 0 limits nobody, as in Kafka, and
+  so does a value in ZooKeeper that is no number; Kafka's broker stops to take changes of quotas then.
 
 ## What only a cluster shows
 

@@ -100,7 +100,7 @@ def test_the_old_tool_and_the_broker_read_what_the_other_wrote(
     java_command("2.7.2")
     java_command("3.9.1")
     connect = zookeeper.connect + "/old-quotas"
-    with broker_on(connect, tmp_path / "broker") as broker, zookeeper_client(connect) as znodes:
+    with broker_on(connect, tmp_path) as broker, zookeeper_client(connect) as znodes:
         old = JavaTools("2.7.2", connect, run_command)
         new = JavaTools("3.9.1", broker.bootstrap, run_command)
 
