@@ -117,7 +117,7 @@ def _shown(endpoint: Endpoint, options: argparse.Namespace) -> Iterator[str]:
     name = f"listener {endpoint.listener}: " if endpoint.listener else ""
     yield f"{name}{endpoint.protocol} at {endpoint.address}{by}"
     if endpoint.advertised not in (None, endpoint.address):
-        yield f"  clients are told to go on at {endpoint.advertised}"
+        yield f"  clients are told to dial {endpoint.advertised}"
     if endpoint.client_auth != "none":
         yield f"  clients' certificates are {endpoint.client_auth}"
     for kind in CLIENTS:

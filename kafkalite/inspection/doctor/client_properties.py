@@ -29,7 +29,7 @@ def client_properties(kind: str, endpoint: Endpoint, mechanism: str | None, user
 
 
 def _java(endpoint: Endpoint, mechanism: str | None, user: str) -> Mapping[str, str]:
-    values = {"bootstrap.servers": endpoint.address, "security.protocol": endpoint.protocol}
+    values = {"bootstrap.servers": endpoint.dialled, "security.protocol": endpoint.protocol}
     if mechanism is not None:
         values["sasl.mechanism"] = mechanism
         values |= _java_login(mechanism, user)
@@ -56,7 +56,7 @@ def _java_login(mechanism: str, user: str) -> dict[str, str]:
 
 
 def _librdkafka(endpoint: Endpoint, mechanism: str | None, user: str) -> Mapping[str, str]:
-    values = {"bootstrap.servers": endpoint.address, "security.protocol": endpoint.protocol}
+    values = {"bootstrap.servers": endpoint.dialled, "security.protocol": endpoint.protocol}
     if mechanism is not None:
         values["sasl.mechanism"] = mechanism
     if mechanism == "GSSAPI":
@@ -78,7 +78,7 @@ def _librdkafka(endpoint: Endpoint, mechanism: str | None, user: str) -> Mapping
 
 
 def _kafka_python(endpoint: Endpoint, mechanism: str | None, user: str) -> Mapping[str, str]:
-    values = {"bootstrap_servers": endpoint.address, "security_protocol": endpoint.protocol}
+    values = {"bootstrap_servers": endpoint.dialled, "security_protocol": endpoint.protocol}
     if mechanism is not None:
         values["sasl_mechanism"] = mechanism
     if mechanism == "GSSAPI":

@@ -11,8 +11,9 @@ _EVERY_HOST = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 
 class Endpoint(NamedTuple):
-    """`address` is what a client dials first; `advertised` what it is told to dial then (None: the same). `ca`: the
-    file with the authorities that sign certificates, if it is known. `client_auth`: none, requested or required."""
+    """`address` is where it listens; `advertised` what clients are told to dial (None: the address that they dialled).
+    `ca`: the file with the authorities that sign certificates, if it is known. `client_auth`: none, requested or
+    required."""
 
     listener: str
     protocol: str
@@ -22,6 +23,11 @@ class Endpoint(NamedTuple):
     client_auth: str = "none"
     ca: str | None = None
     is_bound_to_all: bool = False
+
+    @property
+    def dialled(self) -> str:
+        """The address for clients to begin with."""
+        return self.advertised or self.address
 
     @property
     def port(self) -> str:

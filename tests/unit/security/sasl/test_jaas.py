@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalite.security.sasl.jaas import parse_jaas, parse_jaas_file, plain_users
 
@@ -62,3 +66,13 @@ def test_a_file_has_sections_of_modules() -> None:
 def test_files_that_cannot_be(text: str) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_jaas_file(text)
+
+
+WORDS = st.sampled_from(["a", "required", "=", ";", "{", "}", '"x"', "'", "//", "/*", "*/", "\n", " ", "\\", "1", "é"])
+
+
+@given(st.lists(WORDS, max_size=30).map(" ".join) | st.text(max_size=60))
+def test_whatever_a_file_has(text: str) -> None:
+    for parse in (parse_jaas, parse_jaas_file):
+        with contextlib.suppress(ValueError):
+            parse(text)
