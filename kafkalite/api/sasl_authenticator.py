@@ -174,6 +174,7 @@ class SaslAuthenticator:
             raise AuthenticationFailed("Cannot change principals during re-authentication")
         lifetimes = [each for each in (step.lifetime_ms, self._settings.max_reauth_ms or None) if each is not None]
         client.principal = principal
+        client.quotas = None  # those of whoever asked ApiVersions before
         self._exchange = None
         self._state = _State.COMPLETE
         client.lift_limit()

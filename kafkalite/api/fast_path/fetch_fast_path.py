@@ -31,7 +31,7 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
-from kafkalite.api.request.request_quotas import quotas_of
+from kafkalite.api.request.request_quotas import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse, ThrottledAnswer
 from kafkalite.network.sender import COPIED_REGION_BYTES
@@ -276,8 +276,12 @@ class CountedFetchFastPath(FetchFastPath):
         if quota is None:
             return answer
         now_ms = self._services.runtime.clock.monotonic_ms()
-        wait_ms = quota.rate.admit(sum(map(len, answer)), now_ms)
+        size_bytes = sum(map(len, answer))
+        if quota.rate.admit(size_bytes, now_ms) == 0:
+            return answer
+        wait_ms = fetch_wait_ms(quota.rate, size_bytes, now_ms)
         if not wait_ms:
+            quota.rate.add(size_bytes, now_ms)
             return answer
         quota.throttle_times.add(wait_ms, now_ms)
         empty = FetchResponse(throttle_time_ms=wait_ms)

@@ -23,10 +23,10 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from kafkalite.api.handlers.produce import FIRST_VERSION_WITH_LEADERS, add_leaders, failure
-from kafkalite.api.request.admission import ACKS_ALL, Append, append_directly, append_for
+from kafkalite.api.request.admission import ACKS_ALL, OVER_QUOTA, Append, CountedAppend, append_directly, append_for
 from kafkalite.api.request.delayed_produce import wait_ms, waits
 from kafkalite.api.request.pipelined_refusals import told
-from kafkalite.api.request.request_quotas import OVER_QUOTA, CountedAppend, quotas_of
+from kafkalite.api.request.request_quotas import quotas_of
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.protocol.codec.primitives import read_uvarint

@@ -5,8 +5,8 @@ through it, so a rule that is added here applies to both. The fast path calls `a
 `append_directly` says that no rule is left.
 
 A fast path recognises requests that were admitted before. It may reuse a `TopicAdmission` only while the
-`AdmissionEpoch` under which it was made is current. Each change that may alter the outcome of a rule (today:
-configuration) advances the epoch, and the next request of each kind is handled in full again.
+`AdmissionEpoch` under which it was made is current. Each change that may alter the outcome of a rule (configuration,
+access control lists, quotas) advances the epoch, and the next request of each kind is handled in full again.
 Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendToLocalLog.
 """
 
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.common.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock
+    from kafkalite.common.sampled_rate import SampledRate
     from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.protocol.messages.produce import ProduceRequest
@@ -123,6 +125,38 @@ class TopicAdmission:
             if converted is None:
                 return None
             records, version = converted, _ANY_CODEC_VERSION
+        return self._append(partition, records, now_ms, version)
+
+
+OVER_QUOTA = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+"""Raised by a `CountedAppend` before anything is appended: the client has to wait, and the long way tells it so."""
+
+
+class CountedAppend:
+    """Appends the batch of a fast path, if its bytes may be counted without a wait.
+
+    It has only a wall clock at hand, and asks the monotonic one when the current sample of the rate should be over. A
+    wall clock that is set makes it ask too early, or go on with the sample, whose room is limited.
+    """
+
+    __slots__ = ("_append", "_clock", "_ends_wall_ms", "_more_bytes", "_rate")
+
+    def __init__(self, append: Append | None, rate: SampledRate, more_bytes: int, clock: Clock) -> None:
+        """`append` is None where it is the partition's own. `more_bytes`: of the request, besides the batch."""
+        self._append = append
+        self._rate = rate
+        self._more_bytes = more_bytes
+        self._clock = clock
+        self._ends_wall_ms = 0.0
+
+    def __call__(self, partition: Partition, records: memoryview, now_ms: int, version: int) -> AppendResult | None:
+        if now_ms >= self._ends_wall_ms or not self._rate.record_in_passing(len(records) + self._more_bytes):
+            monotonic_ms = self._clock.monotonic_ms()
+            if self._rate.admit(len(records) + self._more_bytes, monotonic_ms) > 0:
+                raise OVER_QUOTA
+            self._ends_wall_ms = now_ms + self._rate.ends_ms - monotonic_ms
+        if self._append is None:
+            return partition.append(records, now_ms, version)
         return self._append(partition, records, now_ms, version)
 
 

@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.admission import Append
     from kafkalite.common.clock import Clock
     from kafkalite.common.sampled_rate import SampledRate
-    from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.network.client_connection import ClientConnection
-    from kafkalite.replication.partition import Partition
     from kafkalite.security.quota.client_quotas import ClientQuotas, Counted
 
 PERCENT_OF_SECOND = 100.0
@@ -77,14 +74,20 @@ class RequestQuotas:
 
     def fetch_wait_ms(self, size_bytes: int) -> int:
         """For how long to wait before so many bytes may be sent."""
-        wait_ms = self.request_wait_ms
-        if self.fetch is not None:
-            wait_ms = max(wait_ms, self.fetch.rate.wait_ms(self._clock.monotonic_ms(), size_bytes))
-        return wait_ms
+        if self.fetch is None:
+            return self.request_wait_ms
+        return max(self.request_wait_ms, fetch_wait_ms(self.fetch.rate, size_bytes, self._clock.monotonic_ms()))
 
 
 _CLIENT_AT = 8  # behind key, version and correlation id
 _NO_LIMIT = 2**31 - 1
+
+
+def fetch_wait_ms(rate: SampledRate, size_bytes: int, now_ms: int) -> int:
+    """For how long to wait before so many bytes may be sent. A batch that is larger than all that the quota allows in a
+    window may go when nothing else has gone lately: its consumer would wait for ever, as it does at an Apache Kafka."""
+    wait_ms = rate.wait_ms(now_ms, size_bytes)
+    return wait_ms if wait_ms and rate.per_second(now_ms) > 0 else 0
 
 
 def quotas_of(connection: ClientConnection) -> RequestQuotas | None:
@@ -97,38 +100,6 @@ def exempt(connection: ClientConnection) -> None:
     """The request that is handled is one of another broker, and counts against no quota."""
     if connection.quotas is not None:
         connection.quotas.is_exempt = True
-
-
-OVER_QUOTA = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-"""Raised by a `CountedAppend` before anything is appended: the client has to wait, and the long way tells it so."""
-
-
-class CountedAppend:
-    """Appends the batch of a fast path, if its bytes may be counted without a wait.
-
-    It has only a wall clock at hand, and asks the monotonic one when the current sample of the rate should be over. A
-    wall clock that is set makes it ask too early, or go on with the sample, whose room is limited.
-    """
-
-    __slots__ = ("_append", "_clock", "_ends_wall_ms", "_more_bytes", "_rate")
-
-    def __init__(self, append: Append | None, rate: SampledRate, more_bytes: int, clock: Clock) -> None:
-        """`append` is None where it is the partition's own. `more_bytes`: of the request, besides the batch."""
-        self._append = append
-        self._rate = rate
-        self._more_bytes = more_bytes
-        self._clock = clock
-        self._ends_wall_ms = 0.0
-
-    def __call__(self, partition: Partition, records: memoryview, now_ms: int, version: int) -> AppendResult | None:
-        if now_ms >= self._ends_wall_ms or not self._rate.record_in_passing(len(records) + self._more_bytes):
-            monotonic_ms = self._clock.monotonic_ms()
-            if self._rate.admit(len(records) + self._more_bytes, monotonic_ms) > 0:
-                raise OVER_QUOTA
-            self._ends_wall_ms = now_ms + self._rate.ends_ms - monotonic_ms
-        if self._append is None:
-            return partition.append(records, now_ms, version)
-        return self._append(partition, records, now_ms, version)
 
 
 class MutationQuota:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafkalite
 from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.client.client_security import ClientSecurity
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
@@ -39,10 +41,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalite.Broke
         yield running
 
 
-def set_quota(broker: kafkalite.Broker, client_id: str, key: str, value: float) -> None:
-    entity = [QuotaEntity(entity_type="client-id", entity_name=client_id)]
+def set_quota(
+    broker: kafkalite.Broker,
+    name: str,
+    key: str,
+    value: float,
+    kind: str = "client-id",
+    security: ClientSecurity | None = None,
+) -> None:
+    entity = [QuotaEntity(entity_type=kind, entity_name=name)]
     entry = AlteredEntity(entity=entity, ops=[QuotaOperation(key=key, value=value)])
-    with BlockingClient(broker.bootstrap_servers, DEADLINE_S) as client:
+    with BlockingClient(broker.bootstrap_servers, DEADLINE_S, security) as client:
         (result,) = client.ask(AlterClientQuotasRequest(entries=[entry]), 1).entries
         assert result.error_code == 0, result.error_message
 
@@ -159,3 +168,45 @@ def test_kafka_pythons_admin_is_refused_and_may_try_again(broker: kafkalite.Brok
 
     until(created, "tokens")
     admin.close()
+
+
+@pytest.mark.parametrize("lifetime_ms", ["0", "3600000"])
+def test_a_user_is_held_to_its_quota_whoever_it_was_before_it_logged_in(tmp_path: Path, lifetime_ms: str) -> None:
+    """A client asks ApiVersions before its login, under the same client id."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    settings = {
+        "log.dirs": str(tmp_path),
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} user_alice="a" user_bob="b";',
+        "connections.max.reauth.ms": lifetime_ms,
+        "quota.window.num": "3",
+    }
+
+    def throttled(broker: kafkalite.Broker, name: str, password: str) -> list[Any]:
+        told: list[Any] = []
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": name,
+                "sasl.password": password,
+                "client.id": "same",
+                "throttle_cb": told.append,
+            }
+        )
+        for _ in range(5):
+            producer.produce("t", bytes(40_000))
+            until(lambda: producer.flush(1) == 0, "the answer")
+        return told
+
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{module} username="bob" password="b";',
+    }
+    with kafkalite.Broker(BrokerConfig.load(settings)) as broker:
+        set_quota(broker, "alice", "producer_byte_rate", RATE, "user", ClientSecurity.of(login))
+        assert throttled(broker, "alice", "a")
+        assert not throttled(broker, "bob", "b")

@@ -75,8 +75,10 @@ ELSEWHERE = """
   before there are three brokers, so that one or two serve no groups. In a cluster a warning says so, and what is set is
   waited for as in Kafka.
 * Quotas: the time of requests that repeat earlier ones counts when it is a millisecond, and whether a fetch fits is
-  decided by its records, without the some hundred bytes around them. A byte rate of 0 limits nobody, as in Kafka, and
-  so does a value in ZooKeeper that is no number; Kafka's broker stops to take changes of quotas then.
+  decided by its records, without the some hundred bytes around them. A batch that is larger than its quota allows in
+  all windows together is sent when nothing else was lately; at Kafka its consumer waits for ever. A byte rate of 0
+  limits nobody, as in Kafka, and so does a value in ZooKeeper that is no number; Kafka's broker stops to take changes
+  of quotas then.
 
 ## What only a cluster shows
 

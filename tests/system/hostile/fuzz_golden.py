@@ -97,6 +97,11 @@ _OF_STRUCTS: dict[str, Any] = {
     "CreatableTopic.name": PLAIN,
     "CreatePartitionsTopic.name": "hostile-unknown",
     "DeleteTopicState.name": "hostile-unknown",
+    "QuotaFilterComponent.entity_type": "user",
+    "QuotaEntity.entity_type": "user",
+    "QuotaEntity.entity_name": "hostile-nobody",
+    "QuotaOperation.key": "producer_byte_rate",
+    "QuotaOperation.value": 1e9,
     "CreatableTopic.assignments": [CreatableReplicaAssignment(partition_index=0, broker_ids=[0])],
     "CreatePartitionsTopic.assignments": [CreatePartitionsAssignment(broker_ids=[0])],
 }

@@ -163,6 +163,7 @@ def test_a_session_knows_nothing_of_an_answer_that_was_left_out(throttled: Calla
         session_id = opened.session_id
         assert session_id and opened.responses
         await set_quota(it.broker, ASKER, consumer_byte_rate=50)
+        await it.ask(fetch(), 12)
         again = FetchRequest(max_wait_ms=1, min_bytes=1, max_bytes=1 << 20, session_id=session_id, session_epoch=1)
         throttled_one = await it.ask(again, 12)
         assert throttled_one.throttle_time_ms > 0
@@ -174,6 +175,23 @@ def test_a_session_knows_nothing_of_an_answer_that_was_left_out(throttled: Calla
         assert answer.error_code == 0 and answer.responses[0].partitions[0].records
 
     throttled(story)
+
+
+@pytest.mark.parametrize("how", [{}, {"session_epoch": 0}])
+def test_a_batch_larger_than_any_quota_goes_when_nothing_else_has(
+    throttled: Callable[..., None], how: dict[str, int]
+) -> None:
+    async def story(it: Throttled) -> None:
+        await it.ask(produce(10_000), 9)
+        await set_quota(it.broker, ASKER, consumer_byte_rate=1)
+        for _ in range(2):
+            answer = await it.ask(fetch(**how), 12)
+            assert answer.responses[0].partitions[0].records and answer.throttle_time_ms == 0
+            late = await it.ask(fetch(**how), 12)
+            assert late.throttle_time_ms > 10_000 and not late.responses
+            it.clock.advance(late.throttle_time_ms)
+
+    throttled(story, log_retention_ms=-1)
 
 
 def test_followers_are_exempt(throttled: Callable[..., None]) -> None:
