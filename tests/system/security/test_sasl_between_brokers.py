@@ -91,16 +91,18 @@ class Place:
         with cluster:
             yield cluster
 
-    def client(self, cluster: Cluster, name: str, password: str, **settings: Any) -> dict[str, Any]:
+    def client(self, cluster: Cluster, name: str, password: str) -> dict[str, Any]:
+        return self.login(cluster.bootstrap_servers, name, password)
+
+    def login(self, bootstrap: str, name: str, password: str) -> dict[str, Any]:
         return {
-            "bootstrap.servers": cluster.bootstrap_servers,
+            "bootstrap.servers": bootstrap,
             "security.protocol": self.protocol,
             "sasl.mechanism": self.mechanism,
             "sasl.username": name,
             "sasl.password": password,
             "ssl.ca.location": self.ca,
             "logger": QUIET,
-            **{name.replace("_", "."): value for name, value in settings.items()},
         }
 
     def properties(self, name: str, password: str) -> str:
