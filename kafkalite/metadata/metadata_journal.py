@@ -9,6 +9,7 @@ load; a damaged line before others means that the disk lost data, and is an erro
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ from kafkalite.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
+_MODE = 0o600  # secrets are in it
 JOURNAL_NAME = "kafkalite-registry.journal"
 Entry = dict[str, Any]
 
@@ -47,6 +49,8 @@ class Journal:
             return []
         entries, self.size_bytes = decode(data, str(self.path))
         self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        with contextlib.suppress(PermissionError):  # of a file of another user, who has let us write
+            os.fchmod(self._fd, _MODE)
         if self.size_bytes < len(data):
             cut = data[self.size_bytes :]
             if cut.endswith(b"\n"):
@@ -86,7 +90,7 @@ class Journal:
         """Replace all entries by these, atomically. Raises OSError: see `is_open`."""
         temporary = self._temporary
         data = b"".join(map(encode, entries))
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # secrets are in it
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
         try:
             view = memoryview(data)
             while view:

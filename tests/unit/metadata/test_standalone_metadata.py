@@ -257,3 +257,15 @@ def test_a_directory_of_another_cluster_lends_its_id(tmp_path):
             assert metadata.cluster_id == "MkU3OEVBNTcwNTJENDM2Qg", "only a directory without a journal takes one"
 
     asyncio.run(story())
+
+
+def test_the_journal_is_for_its_owner_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        for mode in (None, 0o644):
+            if mode is not None:
+                (tmp_path / JOURNAL_NAME).chmod(mode)  # as an older version left it
+            async with Opened(tmp_path) as metadata:
+                await metadata.create_topic(topic("orders" if mode is None else "bills"))
+                assert (tmp_path / JOURNAL_NAME).stat().st_mode & 0o777 == 0o600
+
+    asyncio.run(story())
