@@ -204,8 +204,9 @@ class LogCleaner:
     def _clean(self, entry: QueueEntry) -> None:
         """Clean a log, if it is still due or requested."""
         log = self._logs.logs.get(entry.key)
-        if log is None or not is_compacted(log):
-            self._finish(entry, RunOutcome(*entry.key, error="it is gone, or is not compacted any more"))
+        if log is None or not is_compacted(log) or entry.key in self._logs.moves:
+            why = "it is gone, is on the move to another directory, or is not compacted any more"
+            self._finish(entry, RunOutcome(*entry.key, error=why))
             return
         state = self._states.of(log)
         if not entry.requests and state.current is not QUEUED:  # a request was served meanwhile

@@ -209,6 +209,8 @@ class BrokerConfig(QuotaSettings):
     replica_socket_receive_buffer_bytes: int = integer(-1, "Receive buffer of a follower's socket; -1 leaves it to the system, with which a follower catches up twice as fast as with Kafka's 65536.", at_least=-1)
     leader_replication_throttled_rate: int = long(LONG_MAX, "Bytes per second to followers of leader.replication.throttled.replicas that are not in sync.", at_least=0, dynamic=True, dynamic_only=True)
     follower_replication_throttled_rate: int = long(LONG_MAX, "Bytes per second from the leaders of follower.replication.throttled.replicas while not in sync.", at_least=0, dynamic=True, dynamic_only=True)
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long(LONG_MAX, "Bytes per second that moves between data directories may copy.", at_least=1, dynamic=True, dynamic_only=True)
+    num_replica_alter_log_dirs_threads: int | None = integer(None, "Moves between data directories at a time; the number of directories unless it is set.", at_least=1)
     replica_selector_class: str | None = string(None, "Names the replica from which a consumer is to read: RackAwareReplicaSelector prefers an in-sync one in its rack (broker.rack, client.rack).", convert=parse_replica_selector)
     replication_quota_window_num: int = integer(11, "Windows over which these rates are measured.", at_least=1)
     replication_quota_window_size_seconds: int = integer(1, "Length of such a window.", at_least=1)

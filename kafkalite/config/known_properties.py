@@ -80,7 +80,8 @@ remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.
 remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
 remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.reader.threads
 remote.log.storage.manager.class.name remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
-remote.log.storage.system.enable replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+remote.log.storage.system.enable replica.alter.log.dirs.io.max.bytes.per.second
+replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
 replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms
 replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
 replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id

@@ -22,8 +22,8 @@ from kafkalite.record.transaction_marker import build_marker
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
     from kafkalite.log.index.transaction_index import AbortedTxn
+    from kafkalite.log.partition.append_result import AppendResult
     from kafkalite.log.partition.hosted_log import HostedLog
-    from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.log.segment.timestamp_lookup import TimeLookup
     from kafkalite.log.state.producer import ActiveProducer
     from kafkalite.log.state.transaction_verification import VerificationGuard

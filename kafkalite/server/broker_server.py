@@ -176,7 +176,7 @@ class BrokerServer:
         await self.dynamic_config.renew_secrets()
         self.config = self.dynamic_config.now
         self._security.reconfigure(self.config)
-        self.logs.verification.enabled = self.config.transaction_partition_verification_enable
+        self.logs.reconfigure(self.config)
 
     async def _load_logs(self) -> None:
         self._roles = self._replica_roles()
@@ -204,6 +204,7 @@ class BrokerServer:
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
             await self.metadata.skip_producer_ids(highest)
         await self._applier.load()
+        self.logs.moves.is_busy = self.is_being_cleaned
         self._retention = RetentionTask(lambda: self.logs.logs, self.clock, self.is_being_cleaned)
         self._cleaner = LazyLogCleaner(
             self.logs, self.config, self.clock, self._retention.check_soon, self._start_cleaner_worker
@@ -407,7 +408,7 @@ class BrokerServer:
         self.replica_manager.reconfigure(config)
         if self._roles is not None:
             self._roles.fetchers.on_settings()
-        self.logs.verification.enabled = config.transaction_partition_verification_enable
+        self.logs.reconfigure(config)
         self._services.admission_epoch.advance()
         self._security.reconfigure(config)
         self._cleaner.reconfigure(config)

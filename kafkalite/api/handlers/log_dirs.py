@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs: the directory that a log is to be in. DescribeLogDirs: the size of each log, and the total and
 usable bytes of the volume of each log directory.
 
-The logs know their sizes, so no directory is walked; statvfs is called once per request and directory. Logs never move
-to another directory: AlterReplicaLogDirs confirms the one that a log is in, and refuses any other. A directory whose
-disk has failed gets KAFKA_STORAGE_ERROR. On request the answer has the exact record counts (`kafkalite topic describe`)
+The logs know their sizes, so no directory is walked; statvfs is called once per request and directory. A log that is on
+the move to another directory is in both, with its copy marked as a future replica. A directory whose disk has failed
+gets KAFKA_STORAGE_ERROR. On request the answer has the exact record counts (`kafkalite topic describe`)
 and the state of compaction (`kafkalite cleaner status`).
 Source: kafka.server.ReplicaManager (alterReplicaLogDirs, describeLogDirs), KafkaApis.handleDescribeLogDirsRequest;
 KIP-113, KIP-827.
@@ -72,8 +72,8 @@ def alter_replica_log_dirs(
 
 
 def _alter_log_dir(services: Services, key: TopicPartition, path: str) -> ErrorCode:
-    """Kafka's checks in Kafka's order. A move that is not made gets OPERATION_NOT_ATTEMPTED: it says that nothing has
-    changed, and no client repeats it on its own."""
+    """Kafka's checks in Kafka's order. The move goes on after the answer. A replica that is still to come is created in
+    the directory."""
     logs, replicas = services.logs, services.replica_manager
     if not has_future_directory(*key):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -84,11 +84,10 @@ def _alter_log_dir(services: Services, key: TopicPartition, path: str) -> ErrorC
     if not directory.is_online or (partition is not None and partition.is_offline):
         return ErrorCode.KAFKA_STORAGE_ERROR
     if logs.get(*key) is None:
+        logs.want_in(key, directory)
         return ErrorCode.REPLICA_NOT_AVAILABLE if replicas.exists(*key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if logs.directory_of(key) is directory:
-        return ErrorCode.NONE
-    logger.warning("%s-%d stays in %s: logs do not move to another directory yet", *key, logs.directory_of(key).path)
-    return ErrorCode.OPERATION_NOT_ATTEMPTED
+    logs.moves.begin(key, directory)
+    return ErrorCode.NONE
 
 
 def describe_log_dirs(
@@ -148,8 +147,28 @@ def _describe(
                 counts=None if count_records == NO_COUNTS else _counts(services, log, count_records),
             )
         )
+    _add_copies(services, directory, topics, keys)
     result.topics = list(topics.values())
     return result
+
+
+def _add_copies(
+    services: Services,
+    directory: LogDirectory,
+    topics: dict[str, DescribeLogDirsTopic],
+    keys: Iterable[TopicPartition] | None,
+) -> None:
+    """What is on its way into this directory."""
+    for (name, index), copy in services.logs.moves.copies().items():
+        if copy.directory is directory and (keys is None or (name, index) in keys):
+            topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=copy.size_bytes,
+                    offset_lag=copy.offset_lag,
+                    is_future_key=True,
+                )
+            )
 
 
 def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:

@@ -21,7 +21,7 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.api.request.transactional_produce import TransactionRefused, VerifiedAdmission, verify
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
-from kafkalite.log.partition.partition_log import AppendResult
+from kafkalite.log.partition.append_result import AppendResult
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.protocol.messages.produce import (

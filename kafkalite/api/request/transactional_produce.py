@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from kafkalite.api.request.services import Services
-    from kafkalite.log.partition.partition_log import AppendResult
+    from kafkalite.log.partition.append_result import AppendResult
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.protocol.messages.produce import ProduceRequest
     from kafkalite.replication.partition import Partition

@@ -30,7 +30,7 @@ _WORK_OF_A_LOG = 4
 class DirtyLogScan:
     """One scan; `turn` begins it, and `found` gets the dirty ratio and name of each due log at its end. An
     unexpected exception (a bug) at one log is reported to `health`, and the scan continues. Logs that are being
-    cleaned are skipped."""
+    cleaned, or are on the move to another directory, are skipped."""
 
     def __init__(
         self,
@@ -74,7 +74,11 @@ class DirtyLogScan:
         key = (log.topic, log.partition)
         if not is_compacted(log):
             self._states.forget(key)
-        elif self._logs.logs.get(key) is log and (state := self._states.of(log)).current is not CLEANING:
+        elif (
+            self._logs.logs.get(key) is log
+            and key not in self._logs.moves
+            and (state := self._states.of(log)).current is not CLEANING
+        ):
             self._add_if_due(state)
 
     def _add_if_due(self, state: CleanerState) -> None:

@@ -21,7 +21,12 @@ from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.directories.partition_directories import DirectoryContents
-from kafkalite.log.storage.file_names import META_PROPERTIES, STRAY_DIRECTORY, parse_stray_partition
+from kafkalite.log.storage.file_names import (
+    META_PROPERTIES,
+    STRAY_DIRECTORY,
+    parse_stray_partition,
+    replaced_directory,
+)
 from kafkalite.log.storage.files import Background, Files, storage_error
 
 logger = logging.getLogger(__name__)
@@ -194,6 +199,7 @@ class LogDirectories:
     def list_logs(self, topic_id_of: TopicIdOf) -> StoredLogs:
         """Raises ConfigError when two directories have the same log, StorageError when no directory is left."""
         stored = StoredLogs({}, {}, {})
+        self._finish_moves()
         places: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self.online:
             try:
@@ -211,6 +217,28 @@ class LogDirectories:
             right = several[0] if len(several) == 1 else self._choose(key, several, topic_id_of(key[0]))
             stored.directories[key] = right
         return stored
+
+    def _finish_moves(self) -> None:
+        """A copy that was about to take the place of its log: the log has a new name already, with the same uuid."""
+        replaced: set[str] = set()
+        futures: list[tuple[LogDirectory, TopicPartition, str]] = []
+        taken: set[TopicPartition] = set()
+        for directory in self.online:
+            try:
+                contents = directory.partitions.contents()
+            except OSError:
+                continue  # whoever lists the logs finds out
+            replaced.update(contents.deleted)
+            taken.update(contents.logs)
+            futures += [(directory, key, name) for key, names in contents.futures.items() for name in names]
+        for directory, key, name in futures:
+            if key not in taken and replaced_directory(name) in replaced:
+                try:
+                    directory.partitions.put_future(name, key)
+                except OSError as error:
+                    what = f"cannot complete the move of {key[0]}-{key[1]}"
+                    raise storage_error(what, directory.path, error) from error
+                logger.info("%s is %s-%d now: the broker ended while it moved there", directory.path_of(name), *key)
 
     def _choose(self, key: TopicPartition, places: list[LogDirectory], topic_id: uuid.UUID | None) -> LogDirectory:
         """Of several logs of one name, the one with the id of the topic; of several such logs, the one with records.
@@ -282,6 +310,6 @@ def _warn(directory: LogDirectory, strays: Sequence[str], futures: Mapping[Topic
     if futures:
         names = ", ".join(sorted(f"{topic}-{partition}" for topic, partition in futures))
         logger.warning(
-            "%s holds unfinished copies (-future) of %s, which Apache Kafka was moving here: they are left alone, and "
-            "the partitions are served from where they were", directory.path, names,
+            "%s holds unfinished copies (-future) of %s: what is served from another directory is copied anew, and "
+            "all others are left alone", directory.path, names,
         )  # fmt: skip

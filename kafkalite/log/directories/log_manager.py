@@ -1,8 +1,8 @@
 """All logs of the broker: the directory that each lives in, how they are opened, created, deleted and checkpointed.
 
-A new log goes to the directory with the fewest logs; none ever moves. A directory whose disk fails goes offline alone:
-its logs are closed and `on_offline` is called, the others are served. I/O errors are reported through
-`Files.on_io_error` and judged in one place, `LogDirectory.is_failed_by`.
+A new log goes to the directory with the fewest logs, or to the one that it was wanted in. A directory whose disk fails
+goes offline alone: its logs are closed and `on_offline` is called, the others are served. I/O errors are reported
+through `Files.on_io_error` and judged in one place, `LogDirectory.is_failed_by`.
 Slow work runs on the flush threads; its completions run on the owner's thread (`run_completions`).
 Source: kafka.log.LogManager.
 """
@@ -26,6 +26,7 @@ from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
 from kafkalite.log.directories.log_deletion import LogDeletion
 from kafkalite.log.directories.log_directories import LogDirectories, StoredLogs, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
+from kafkalite.log.directories.log_moves import LogMoves
 from kafkalite.log.directories.startup_loading import (
     PROGRESS_INTERVAL_S,
     StartupLoading,
@@ -42,6 +43,7 @@ from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 
 logger = logging.getLogger(__name__)
 
+_WANTED_MAX = 10_000
 OnOffline = Callable[[Sequence[TopicPartition], str], None]
 
 
@@ -108,7 +110,13 @@ class LogManager:
         )
         self._context.before_truncation = self._before_truncation
         self._context.on_failure = self._on_failed_log
+        self.moves = LogMoves(
+            self.logs, self._directory_of, self._context, clock, self._deletion, self._executor.serial_queue,
+            self._checkpoints.write_soon,
+        )  # fmt: skip
+        self._wanted: dict[TopicPartition, LogDirectory] = {}  # of logs that are to be created
         self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
+        self.reconfigure(config)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)
 
     @property
@@ -121,6 +129,12 @@ class LogManager:
 
     def directory_of(self, key: TopicPartition) -> LogDirectory:
         return self._directory_of[key]
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """The broker's settings have changed."""
+        self.verification.enabled = config.transaction_partition_verification_enable
+        self.moves.rate = config.replica_alter_log_dirs_io_max_bytes_per_second
+        self.moves.at_once = config.num_replica_alter_log_dirs_threads or len(list(self.directories))
 
     def _enter(self, state: ManagerState) -> None:
         assert self._state in ENTERED_FROM[state], (self._state, state)
@@ -192,8 +206,23 @@ class LogManager:
             except OSError as error:
                 logger.error("%s will be taken over again at the next start: %s", directory.path, error)
                 directory.on_io_error(error)
+        self._continue_moves()
         if not self.was_clean:
             flush_recovered(self.logs, self._timers, self.checkpoint)
+
+    def _continue_moves(self) -> None:
+        """Unfinished copies of an earlier run are thrown away, and begun anew."""
+        for directory in self.online:
+            for key in directory.partitions.unfinished:
+                if key in self.logs:
+                    try:
+                        paths = directory.partitions.rename_futures(key)
+                    except OSError as error:
+                        directory.on_io_error(error)
+                        continue
+                    for path in paths:
+                        self._deletion.remove_later(directory, path, 0)
+                    self.moves.begin(key, directory)
 
     # logs
 
@@ -206,7 +235,8 @@ class LogManager:
         key = topic, partition
         assert key not in self.logs
         fault: StorageError | None = None
-        for directory in sorted(self.online, key=lambda each: len(each.logs)):
+        wanted = self._wanted.pop(key, None)
+        for directory in sorted(self.online, key=lambda each: (each is not wanted, len(each.logs))):
             try:
                 log = self._create_in(directory, key, topic_id, config)
             except StorageError as error:
@@ -218,6 +248,11 @@ class LogManager:
             self._directory_of[key] = directory
             return log
         raise fault or StorageError(f"cannot create {topic}-{partition}: every data directory is offline")
+
+    def want_in(self, key: TopicPartition, directory: LogDirectory) -> None:
+        """A log of that name, if it is created, is to be in this directory."""
+        if len(self._wanted) < _WANTED_MAX:
+            self._wanted[key] = directory
 
     def _create_in(
         self, directory: LogDirectory, key: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
@@ -237,6 +272,7 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Deletes a log: its name is free at once, its files go after file.delete.delay.ms. Raises StorageError."""
         key = topic, partition
+        self.moves.cancel(key)
         directory = self._directory_of.get(key)
         log = self._remove(key)
         if log is not None and directory is not None:
@@ -248,6 +284,7 @@ class LogManager:
     def keep_as_stray(self, topic: str, partition: int) -> None:
         """Removes a log that belongs to no topic, but keeps its files for the operator. Raises StorageError."""
         key = topic, partition
+        self.moves.cancel(key)
         directory = self._directory_of.get(key)
         if self._remove(key) is not None and directory is not None:
             self._deletion.keep_as_stray(directory, key)
@@ -353,6 +390,7 @@ class LogManager:
             return
         before = self._state
         self._enter(ManagerState.CLOSED)
+        self.moves.close()
         for log in self.logs.values():
             log.record_counts.close()
         self._executor.wait()

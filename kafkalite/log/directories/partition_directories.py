@@ -17,10 +17,12 @@ from kafkalite.log.storage.file_names import (
     LOG,
     PARTITION_METADATA,
     STRAY_DIRECTORY,
+    future_directory,
     parse_future_directory,
     parse_partition_directory,
     partition_directory,
     renamed_directory,
+    replaced_directory,
 )
 from kafkalite.log.storage.files import Files, storage_error
 
@@ -41,6 +43,11 @@ class PartitionDirectories:
         self._log_dir = log_dir
         self._files = files
         self._futures: dict[TopicPartition, list[str]] = {}
+
+    @property
+    def unfinished(self) -> list[TopicPartition]:
+        """The logs of which there are unfinished copies."""
+        return list(self._futures)
 
     def path(self, key: TopicPartition) -> str:
         return f"{self._log_dir}/{partition_directory(*key)}"
@@ -82,6 +89,29 @@ class PartitionDirectories:
     def rename(self, key: TopicPartition, suffix: str) -> str:
         """Frees the name of a log: its directory gets a new path with `suffix`, which is returned. Raises OSError."""
         return self._rename(partition_directory(*key), key, suffix)
+
+    def new_future(self, key: TopicPartition) -> str:
+        """The name for a new unfinished copy."""
+        name = future_directory(*key)
+        self._futures.setdefault(key, []).append(name)
+        return name
+
+    def put_future(self, name: str, key: TopicPartition) -> None:
+        """Gives an unfinished copy, which has everything now, the name of the log. Raises OSError."""
+        self.restore(name, key)
+        names = self._futures.get(key, [])
+        if name in names:
+            names.remove(name)
+
+    def replace(self, key: TopicPartition, future: str) -> str:
+        """Frees the name of a log whose place a copy in another directory takes. Returns its new path. Raises OSError.
+
+        The names of both tell the next start that they belong together, if the broker dies in between.
+        """
+        path = f"{self._log_dir}/{replaced_directory(future)}"
+        self._files.rename(self.path(key), path)
+        self._files.sync(self._log_dir)
+        return path
 
     def rename_futures(self, key: TopicPartition) -> list[str]:
         """Marks the unfinished copies of a log for deletion: they must not meet a new log of that name.

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.partition.append_result import AppendResult
 from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.log_transactions import LogTransactions
-from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.segment.segment import Segment

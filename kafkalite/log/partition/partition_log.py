@@ -18,11 +18,11 @@ import logging
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.partition.append_result import AppendResult
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_epochs import LogEpochs
@@ -51,21 +51,11 @@ logger = logging.getLogger(__name__)
 _FRESH_BYTES_MAX = 128 * 1024  # a region of the latest appends up to this size is in the page cache
 
 
-class AppendResult(NamedTuple):
-    """`log_append_time_ms` is -1 unless the topic uses LogAppendTime. `duplicate`: the batch was in the log already;
-    the offsets are those of its first append, and nothing was written."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool
-
-
 class PartitionLog:
     """Fields: `start_offset` is the first offset that may be read, `end_offset` that of the next record. `on_new_start`
     is called when `start_offset` increases. `lost_bytes` is the number of bytes that recovery cut off at the start.
     Other replicas have everything below `replicated_offset`; NEVER: the log waits for none. After a start it is the
-    checkpointed high watermark until the partition has decided.
+    checkpointed high watermark until the partition has decided. `truncated_to` is the lowest offset that it was cut at.
 
     Invariant: base offset of the first segment <= start_offset <= end_offset, replicated_offset.
     """
@@ -74,6 +64,7 @@ class PartitionLog:
         "_config", "_context", "_location", "_log_epochs", "_rules", "_segment_bytes", "_truncation", "directory",
         "end_offset", "epochs", "files", "flusher", "lost_bytes", "metadata", "on_new_start", "partition", "producers",
         "record_counts", "replicated_offset", "segment_list", "start_offset", "swap", "topic", "transactions",
+        "truncated_to",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +80,7 @@ class PartitionLog:
         self.end_offset = loaded.end_offset
         self.replicated_offset = loaded.high_watermark
         self.lost_bytes = loaded.lost_bytes
+        self.truncated_to = NEVER
         self.on_new_start: Callable[[], None] = lambda: None
         self._context = context
         self._location = LogLocation(topic, partition, directory, context.files)
@@ -116,12 +108,19 @@ class PartitionLog:
         cls, topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
     ) -> PartitionLog:
         """The log in an existing directory. Raises StorageError."""
+        loaded = cls.load(topic, partition, directory, config, options, context)
+        return cls(topic, partition, directory, config, loaded, context)
+
+    @staticmethod
+    def load(
+        topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
+    ) -> LoadedLog:
+        """The content of the directory. Raises StorageError."""
         try:
             now_ms = context.clock.wall_ms()
-            loaded = load(directory, config, options, now_ms, context.files, context.producer_expiration_ms)
+            return load(directory, config, options, now_ms, context.files, context.producer_expiration_ms)
         except OSError as error:
             raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
-        return cls(topic, partition, directory, config, loaded, context)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.start_offset}..{self.end_offset})"
@@ -408,6 +407,7 @@ class PartitionLog:
     def _end_moved(self, start_offset: int, end_offset: int) -> None:
         self.start_offset = start_offset
         self.end_offset = end_offset
+        self.truncated_to = min(self.truncated_to, end_offset)
         if self.replicated_offset < NEVER:
             self.replicated_offset = max(start_offset, min(self.replicated_offset, end_offset))
         self.flusher.on_ack(None)

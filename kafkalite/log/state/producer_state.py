@@ -78,6 +78,11 @@ class ProducerState:
             return self._producers[producer_id].describe(producer_id)
         return None
 
+    def move(self, directory: str, snapshots: list[int]) -> None:
+        """The log goes on in another directory, which has these snapshots."""
+        self._directory = directory
+        self.snapshots = sorted(snapshots)
+
     # append
 
     def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:

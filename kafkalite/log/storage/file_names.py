@@ -6,7 +6,7 @@
     kafkalite-record-counts            kafkalite's own: how many records each sealed segment holds
     orders-0.<32 hex digits>-delete/   a partition that is being deleted
     orders-0.<32 hex digits>-stray/    a partition of no known topic, kept for the operator
-    orders-0.<32 hex digits>-future/   a partition that Apache Kafka was copying here from another directory
+    orders-0.<32 hex digits>-future/   a partition that is being copied here from another directory
 
 Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names).
 """
@@ -93,6 +93,16 @@ def parse_future_directory(name: str) -> TopicPartition | None:
     """(topic, partition) of a -future copy, or None for any other name."""
     found = _FUTURE.match(name)
     return (found[1], int(found[2])) if found is not None else None
+
+
+def future_directory(topic: str, partition: int) -> str:
+    """A new name for a -future copy."""
+    return f"{partition_directory(topic, partition)}.{uuid.uuid4().hex}{FUTURE_DIRECTORY}"
+
+
+def replaced_directory(future: str) -> str:
+    """The name that a partition's directory gets when this -future copy takes its place."""
+    return future.removesuffix(FUTURE_DIRECTORY) + DELETE_DIRECTORY
 
 
 def has_future_directory(topic: str, partition: int) -> bool:

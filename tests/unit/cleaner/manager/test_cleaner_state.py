@@ -264,7 +264,11 @@ class TestWhatAPassReliesOn:
         assert scene.staff.begun == [] and outcomes == []
         scene.logs.delete("orders", 0)
         waiting.pop()()
-        assert outcomes == [RunOutcome("orders", 0, error="it is gone, or is not compacted any more")]
+        assert outcomes == [
+            RunOutcome(
+                "orders", 0, error="it is gone, is on the move to another directory, or is not compacted any more"
+            )
+        ]
         assert scene.cleaner.problem is None
 
 

@@ -195,23 +195,26 @@ class TestWhatApacheKafkaLeft:
         create(manager, "orders", 2)
         assert path.read_text() == "0\n0\n", "a new log of the name is not taken for a compacted one"
 
-    def test_unfinished_moves_are_left_alone_until_their_topic_goes(
+    def test_unfinished_moves_are_begun_anew_and_strays_stay(
         self, machine: Machine, caplog: pytest.LogCaptureFixture
     ) -> None:
         create(machine.start(), "orders")
         machine.close()
         future = machine.file(1, f"orders-0.{'0' * 32}-future")
         future.mkdir()
+        of_nobody = machine.file(1, f"clicks-0.{'0' * 32}-future")
+        of_nobody.mkdir()
         machine.file(2, f"clicks-3.{'1' * 32}-stray").mkdir()
         machine.file(2, f"clicks-4.{'1' * 32}-stray").mkdir()
         manager = machine.start()
         assert list(manager.logs) == [("orders", 0)]
         assert "holds 2 partitions that no topic knew" in caplog.text
-        assert "unfinished copies (-future) of orders-0" in caplog.text and future.exists()
-        manager.delete("orders", 0)
-        assert not future.exists()
+        assert "unfinished copies (-future) of clicks-0, orders-0" in caplog.text and not future.exists()
         machine.clock.advance(60_000)
-        assert machine.names(0) == machine.names(1) == []
+        assert machine.names(0) == [] and machine.names(1) == [of_nobody.name, "orders-0"]
+        manager.delete("orders", 0)
+        machine.clock.advance(60_000)
+        assert machine.names(1) == [of_nobody.name]
         assert len(machine.names(2)) == 2
 
 
