@@ -116,8 +116,7 @@ class BrokerServer:
         await self._closing.aclose()
 
     async def kill(self) -> None:
-        """As after kill -9, for tests of whole clusters: sockets are closed without an answer, and files stay as they
-        are. Afterwards this loop must end, and then `end_threads` be called."""
+        """As after kill -9, for tests: nothing is answered or written. Then this loop must end, then `end_threads`."""
         self.server.abort()
         self.logs.directories.close()
         self._cleaner.kill()

@@ -61,6 +61,8 @@ class HistoryClients:
         told = {offset: value for where, offset, value in self.writer.acknowledged if where == partition}
         lost = {offset: value for offset, value in told.items() if content.get(offset) != value}
         assert not lost, f"{TOPIC}-{partition}: acknowledged, and not there: {_some(lost)}"
+        unplaced = {value for where, value in self.writer.unplaced if where == partition} - set(content.values())
+        assert not unplaced, f"{TOPIC}-{partition}: acknowledged, and not there: {sorted(unplaced)[:5]}"
         read = self._consumed[partition]
         gone = {offset: value for offset, value in read.items() if content.get(offset) != value}
         assert not gone, f"{TOPIC}-{partition}: read once, and not there: {_some(gone)}"

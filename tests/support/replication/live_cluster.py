@@ -75,11 +75,13 @@ def create_topic(
 
 class Writer:
     """A producer, idempotent with acks=all unless `options` say otherwise. `acknowledged`: (partition, offset, value)
-    of each record that was, in the order of the answers; `failures` the others."""
+    of each record that was, in the order of the answers; `unplaced`: those of which the client knows that they are
+    there, but not where, since the broker knows no more of a batch that came again; `failures` the others."""
 
     def __init__(self, cluster: Reachable, **options: Any) -> None:
         named = {key.replace("_", "."): value for key, value in options.items()}
         self.acknowledged: list[tuple[int, int, bytes]] = []
+        self.unplaced: list[tuple[int, bytes]] = []
         self.failures: list[confluent_kafka.KafkaError] = []
         self.client = confluent_kafka.Producer(
             {
@@ -117,8 +119,11 @@ class Writer:
             self.failures.append(error)
         else:
             partition, offset, value = message.partition(), message.offset(), message.value()
-            assert partition is not None and offset is not None and isinstance(value, bytes)
-            self.acknowledged.append((partition, offset, value))
+            assert partition is not None and isinstance(value, bytes)
+            if offset is None:
+                self.unplaced.append((partition, value))
+            else:
+                self.acknowledged.append((partition, offset, value))
 
 
 @contextmanager
