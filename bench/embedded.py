@@ -8,8 +8,9 @@
     cluster        three brokers, up
     first          a fresh process: imports, up, a record stored
     import         of kafkalite alone, in a fresh process
-    many           brokers one after the other: what the process has more of afterwards
+    plugin         what an installed kafkalite adds to a run of pytest that does not use it, beside one without it
     at once        brokers that live at the same time: all up, a record stored in each, all down
+    many           brokers one after the other: what the process has more of afterwards
 
 Times are wall clock, p50 and p90. Brokers of one process share it with the raw client.
 """
@@ -30,6 +31,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import wire
+from bench.plugin import plugin_cost
 from bench.records import record_batch
 from bench.report import machine
 from kafkalite.testing import Broker, Cluster
@@ -107,7 +109,10 @@ def cluster() -> float:
 
 
 def in_fresh_process(script: str) -> float:
-    return float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
+    """With compiled modules, as an installer leaves them, also where a shell forbids to write them."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", script]
+    return float(subprocess.run(command, env=kept, check=True, capture_output=True, text=True).stdout)
 
 
 def many(count: int) -> str:
@@ -173,6 +178,9 @@ def lines(count: int) -> Iterator[str]:
     yield _line("cluster", cluster, few, warm=2)
     yield _line("first", lambda: in_fresh_process(_FIRST_BROKER), few, warm=1)
     yield _line("import", lambda: in_fresh_process(_IMPORT), few, warm=1)
+    cost = plugin_cost(max(1, count // 5))
+    of = f"{cost.pairs} pairs, {cost.files} files; {cost.cpu_ms:.2f} ms of CPU"
+    yield f"{'plugin':<12} {cost.wall_ms:>9.2f} {'':>9}   {of}"
     yield _line(f"at once, {count // 2}", lambda: at_once(max(1, count // 2)), 3, warm=1)
     yield many(5 * count)
 

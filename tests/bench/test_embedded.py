@@ -8,5 +8,6 @@ from bench.embedded import lines
 def test_each_piece_of_work_has_a_line() -> None:
     found = list(lines(2))
     names = [line.split()[0] for line in found[1:]]
-    assert names == ["life", "reset", "compaction", "month", "snapshot", "cluster", "first", "import", "at", "10"]
+    work = ["life", "reset", "compaction", "month", "snapshot", "cluster", "first", "import", "plugin", "at", "10"]
+    assert names == work
     assert found[-1].startswith("10 brokers: ")
