@@ -33,6 +33,7 @@ class KafkaContainer:
         self.image = image
         self.port = port
         self.env: dict[str, str] = {}
+        self.kraft_enabled = False
         self._broker: Broker | None = None
 
     @property
@@ -95,6 +96,7 @@ class KafkaContainer:
 
     def with_kraft(self) -> KafkaContainer:
         """As it is: a broker by itself needs no ZooKeeper."""
+        self.kraft_enabled = True
         return self
 
     def with_cluster_id(self, cluster_id: str) -> KafkaContainer:

@@ -21,6 +21,7 @@ def test_it_is_used_as_the_container_is() -> None:
         .with_exposed_ports(9093)
         .with_name("kafka")
     )
+    assert container.kraft_enabled and not KafkaContainer().kraft_enabled
     with container as kafka:
         bootstrap = kafka.get_bootstrap_server()
         assert bootstrap == f"{kafka.get_container_host_ip()}:{kafka.get_exposed_port(9093)}"
