@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 
 from bench import wire
@@ -37,6 +38,7 @@ from bench.report import machine
 from kafkalite.testing import Broker, Cluster
 
 _WARM = 10
+_LOOKS = 10
 _DAY_MS = 86_400_000
 _FIRST = "import time; t = time.perf_counter(); import kafkalite"
 _FIRST_BROKER = f"{_FIRST}\nwith kafkalite.Broker() as b: b.produce('t', 'x'); s = time.perf_counter() - t\nprint(s)"
@@ -116,22 +118,28 @@ def in_fresh_process(script: str) -> float:
 
 
 def many(count: int) -> str:
-    """The growth between the first tenth of the brokers and the last of them."""
+    """The growth between the first tenth of the brokers and the last of them. Of each tenth the least counts: what the
+    allocator keeps for a moment is no growth."""
 
     def state() -> tuple[int, int, float]:
         gc.collect()
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return threading.active_count(), len(os.listdir("/proc/self/fd")), resident / 1e6
 
-    def live(times: int) -> None:
-        for _ in range(times):
-            with Broker() as broker:
-                broker.produce("orders", "x")
+    def live(times: int) -> list[tuple[int, int, float]]:
+        states = []
+        for _ in range(min(times, _LOOKS)):
+            for _ in range(max(1, times // _LOOKS)):
+                with Broker() as broker:
+                    broker.produce("orders", "x")
+            states.append(state())
+        return states
 
-    live(max(1, count // 10))
-    before = state()
-    live(count - count // 10)
-    threads, files, megabytes = (now - then for now, then in zip(state(), before, strict=True))
+    tenth = max(1, count // 10)
+    before = live(tenth)
+    live(count - 2 * tenth)
+    after = live(tenth)
+    threads, files, megabytes = (min(map(what, after)) - min(map(what, before)) for what in map(itemgetter, range(3)))
     return f"{count} brokers: {threads:+d} threads, {files:+d} descriptors, {megabytes:+.1f} MB of resident memory"
 
 

@@ -26,7 +26,7 @@ import kafkalite
 PACKAGE = Path(kafkalite.__file__).parent
 OTHERS = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 ENTRY_POINT = "[pytest11]\nkafkalite = kafkalite.testing.pytest_plugin\n"
-COMMAND = (sys.executable, "-S", "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider")
+COMMAND = (sys.executable, "-S", "-P", "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider")
 _WARM = 2
 
 
