@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.network.client_connection import Handler
+    from kafkalite.security.sasl.client_exchange import Login
 
 logger = logging.getLogger(__name__)
 
@@ -49,12 +50,27 @@ class _Served(NamedTuple):
 
 
 class ListenerSecurity:
-    """The contexts of the listeners with TLS, by name. Raises ConfigError, which names listener and setting."""
+    """The contexts of the listeners with TLS, by name. Raises ConfigError, which names listener and setting.
+
+    In a cluster, settings that are not sufficient at first are not an error before `reconfigure`: ZooKeeper may have
+    what is missing, put there before the first start, as kafka-configs --zookeeper does it.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._served: Mapping[str, _Served] = {each.name: _serve(config, each) for each in _with_tls(config)}
-        self._login = broker_login(config)
+        self._served: Mapping[str, _Served] = {}
+        self._login: Login | None = None
+        self._is_complete = False
+        try:
+            self._serve_all()
+        except ConfigError:
+            if config.zookeeper_connect is None:
+                raise
+
+    def _serve_all(self) -> None:
+        self._served = {each.name: _serve(self._config, each) for each in _with_tls(self._config)}
+        self._login = broker_login(self._config)
+        self._is_complete = True
 
     @property
     def has_tls(self) -> bool:
@@ -80,8 +96,11 @@ class ListenerSecurity:
                 _serve(config, listener)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Serve new connections with these settings."""
+        """Serve new connections with these settings. Raises ConfigError if there were none before."""
         self._config = config
+        if not self._is_complete:
+            self._serve_all()
+            return
         try:
             self._login = broker_login(config)
         except ConfigError as fault:

@@ -1,5 +1,6 @@
 """Secrets of brokers in ZooKeeper: Apache Kafka's broker, its old tool and kafkalite read what the others encrypted.
 
+The listener has no key store but the one that ZooKeeper names, which was put there before the first start.
 Which key store is served shows whose password could be read: each has its own.
 
     pytest -m long tests/compatibility/interop/test_secrets_in_zookeeper.py
@@ -46,7 +47,6 @@ class Scene:
         kafka.settings |= {
             "listeners": f"PLAINTEXT://127.0.0.1:{kafka.port},SSL://127.0.0.1:{self.port}",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(kafka.home / "static.pem"),
             "password.encoder.secret": "encoder-secret",
         }
 
@@ -131,6 +131,6 @@ def story(scene: Scene) -> None:
     with scene.ours():
         scene.serves("b")
     del settings["password.encoder.secret"]
-    settings[f"{PREFIX}location"] = settings["ssl.keystore.location"]
+    settings[f"{PREFIX}location"] = str(scene.kafka.home / "static.pem")
     with scene.ours():
         scene.serves("static")  # and says why
