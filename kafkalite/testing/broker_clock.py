@@ -22,6 +22,7 @@ each other than a hundredth of it is late by so much."""
 _TURNS = 8  # of the loop, in which a timer's tasks wake each other
 _PAUSE_S = 0.001  # between looks at work that other threads do
 _LOOKS_MAX = 10_000
+_LAST_MS = round(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1000
 
 Result = TypeVar("Result")
 
@@ -136,8 +137,11 @@ class BrokerClock:
     async def advance(self, delta: timedelta | float | None = None, **units: float) -> None:
         """Let time pass: `advance(days=8)`, `advance(minutes=5, seconds=1)`, a timedelta, or seconds. What falls due is
         done when this returns, also by the cleaner and by timers that others have set. Raises ValueError if it is
-        negative, TypeError for an unknown unit."""
-        end_ms = self.monotonic_ms() + _milliseconds(delta, units)
+        negative or goes beyond the year 9999, TypeError for an unknown unit."""
+        forward_ms = _milliseconds(delta, units)
+        if self.wall_ms() + forward_ms > _LAST_MS:
+            raise ValueError(f"it is {self.now:%Y-%m-%d}, and the broker's time ends with the year 9999")
+        end_ms = self.monotonic_ms() + forward_ms
         step_ms = (end_ms - self.monotonic_ms()) // STEPS_MAX
         was_frozen = self.is_frozen
         self.freeze()
@@ -216,8 +220,11 @@ class BlockingClock:
 
 
 def _milliseconds(delta: timedelta | float | None, units: dict[str, float]) -> int:
-    given = delta if isinstance(delta, timedelta) else timedelta(seconds=delta or 0)
-    total_ms = round((given + timedelta(**units)) / timedelta(milliseconds=1))
+    try:
+        given = delta if isinstance(delta, timedelta) else timedelta(seconds=delta or 0)
+        total_ms = round((given + timedelta(**units)) / timedelta(milliseconds=1))
+    except OverflowError as error:
+        raise ValueError(f"that is too long: {error}") from None
     if total_ms < 0:
         raise ValueError("time goes forward only; the date can be set back: clock.set")
     return total_ms

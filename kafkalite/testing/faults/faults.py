@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
 
 _KINDS = ("error", "delay", "disconnect", "blackhole", "truncate_response", "throttle", "corrupt")
+_SECONDS_MAX = (1 << 31) // 1_000  # throttle_time_ms has 32 bits
 
 
 class Crashable(Protocol):
@@ -89,6 +90,7 @@ class Faults:
         **which: Any,
     ) -> Fault:
         """Execute the request later, by the broker's clock; with `has_effect` at once, and only answer later."""
+        _check_seconds(seconds)
         spoil = spoils.delay(seconds, self._sleep, has_effect=has_effect)
         return self._add(f"delay of {seconds:g} s", spoil, api, topic, which)
 
@@ -108,10 +110,13 @@ class Faults:
         self, api: str | None = None, size: int | None = None, *, topic: str | None = None, **which: Any
     ) -> Fault:
         """Send only the first bytes of the answer (None: half of it), and close the connection."""
+        if size is not None and (not isinstance(size, int) or size < 0):
+            raise ValueError(f"size is a number of bytes, 0 or more, or None for half of the answer; not {size!r}")
         return self._add("truncated response", spoils.truncate(size), api, topic, which)
 
     def throttle(self, seconds: float, api: str | None = None, *, topic: str | None = None, **which: Any) -> Fault:
         """Say in the answer that the client is over its quota, and take its next request after that time only."""
+        _check_seconds(seconds)
         spoil = spoils.throttle(round(seconds * 1000), self._mute)
         return self._add(f"throttle of {seconds:g} s", spoil, api, topic, which)
 
@@ -258,6 +263,11 @@ class Faults:
     def _mute(self, call: Call, milliseconds: int) -> None:
         over = self._muted[call.connection] = self._sleep(call, milliseconds / 1000)
         over.add_done_callback(lambda _: self._muted.pop(call.connection, None))
+
+
+def _check_seconds(seconds: float) -> None:
+    if not 0 <= seconds <= _SECONDS_MAX:
+        raise ValueError(f"seconds is 0 to {_SECONDS_MAX}, not {seconds!r}")
 
 
 def _fired(fault: Fault, request: RecordedRequest) -> FiredFault:
