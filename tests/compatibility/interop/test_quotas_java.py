@@ -44,7 +44,7 @@ def broker(
         running.kill()
 
 
-@pytest.fixture(params=["3.9.1"])
+@pytest.fixture(params=["3.9.1", "4.1.0"])
 def tools(request: pytest.FixtureRequest, broker: BrokerProcess) -> JavaTools:
     java_command(request.param)
     return JavaTools(request.param, broker.bootstrap, run_command)
