@@ -20,7 +20,9 @@ ADDRESS = "127.0.0.1:9093"
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    """Of the section of the five minutes."""
+    section = PAGE.read_text().partition("\n## In five minutes\n")[2].partition("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on this machine")
