@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.network.client_connection import Answer, DeferredResponse, Handler
+from kafkalite.network.client_connection import Answer, DeferredResponse, Handler, ThrottledAnswer
 
 if TYPE_CHECKING:
     from kafkalite.common.region import Part
@@ -72,6 +72,7 @@ def _call(interceptor: Interceptor, following: Handler, connection: ClientConnec
 def changed_answer(answer: Answer, change: Change) -> Answer:
     """The same answer, at the same time, with `change` applied to its parts before they are sent. It is not called for
     a response that is never given because its client has left."""
+    change = partial(_keeping_rest, change)
     if answer is None or isinstance(answer, list):
         return change(answer)
     if isinstance(answer, DeferredResponse):
@@ -80,8 +81,18 @@ def changed_answer(answer: Answer, change: Change) -> Answer:
     return _changed_later(answer, change)
 
 
+def _keeping_rest(change: Change, answer: list[Part] | None) -> list[Part] | None:
+    """After an answer to a client over its quota the connection rests, whatever is sent instead."""
+    changed = change(answer)
+    return ThrottledAnswer(changed or (), answer.throttle_ms) if isinstance(answer, ThrottledAnswer) else changed
+
+
 def _changed_render(render: Callable[[object], list[Part]], change: Change) -> Callable[[object], list[Part]]:
-    return lambda response: change(render(response)) or []
+    def changed(response: object) -> list[Part]:
+        answer = change(render(response))
+        return [] if answer is None else answer
+
+    return changed
 
 
 async def _changed_later(answer: Awaitable[list[Part] | None], change: Change) -> list[Part] | None:

@@ -14,8 +14,11 @@ from bench import wire
 from bench.records import record_batch
 from kafkalite import Broker
 from kafkalite.api.dispatch import Dispatcher
+from kafkalite.common.region import Part
+from kafkalite.network.client_connection import Answer, DeferredResponse, ThrottledAnswer
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.testing.requests import request_log
+from kafkalite.testing.requests.interception import changed_answer
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 from kafkalite.testing.requests.trace_file import read
 
@@ -170,3 +173,28 @@ def test_a_version_that_nobody_knows_is_shown_without_its_fields() -> None:
         assert wild.request is None and wild.topics == [] and "no answer" in repr(wild)
     other = RecordedRequest(Frames(0, 0, "h:1", b"\x70\x00\x00\x00\x00\x00\x00\x01\xff\xff"))
     assert other.api == f"API {0x7000}" and other.response is None
+
+
+@pytest.mark.parametrize("kind", ["now", "deferred", "later"])
+def test_a_client_over_its_quota_rests_after_an_answer_that_was_changed(kind: str) -> None:
+    throttled = ThrottledAnswer([b"answer"], 700)
+
+    def change(parts: list[Part] | None) -> list[Part] | None:
+        return None if parts is None else [b"another"]
+
+    async def story() -> list[Part] | None:
+        answer: Answer = throttled
+        if kind == "deferred":
+            answer = DeferredResponse(lambda: None)
+            answer.render = lambda _: throttled
+        elif kind == "later":
+            answer = asyncio.get_running_loop().create_future()
+            answer.set_result(throttled)
+        changed = changed_answer(answer, change)
+        if isinstance(changed, DeferredResponse):
+            return changed.render(None)
+        return changed if changed is None or isinstance(changed, list) else await changed
+
+    told = asyncio.run(story())
+    assert isinstance(told, ThrottledAnswer)
+    assert told == [b"another"] and told.throttle_ms == 700
