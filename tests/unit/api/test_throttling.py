@@ -117,6 +117,29 @@ def test_a_producer_is_answered_at_once_and_then_rests(throttled: Callable[..., 
     throttled(story)
 
 
+def test_fast_paths_are_taken_within_quotas_and_count_as_the_long_way(
+    throttled: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(it: Throttled) -> None:
+        await set_quota(it.broker, ASKER, producer_byte_rate=1e9, consumer_byte_rate=1e9)
+        await it.ask(produce(1_000), 9)  # learnt
+        first = await it.ask(fetch(), 12)
+        running = it.broker._running
+        produced, fetched = (next(running._quotas.counted(key)) for key in ("producer_byte_rate", "consumer_byte_rate"))
+        now_ms = it.clock.monotonic_ms()
+        of_produce, of_fetch = produced.rate.per_second(now_ms), fetched.rate.per_second(now_ms)
+        monkeypatch.setattr(Dispatcher, "handle", lambda *_: pytest.fail("the long way"))
+        for _ in range(4):
+            assert (await it.ask(produce(1_000), 9)).throttle_time_ms == 0
+        again = await it.ask(fetch(), 12)
+        monkeypatch.undo()
+        assert produced.rate.per_second(now_ms) == pytest.approx(5 * of_produce)
+        sizes = [len(each.responses[0].partitions[0].records) for each in (first, again)]
+        assert fetched.rate.per_second(now_ms) == pytest.approx(of_fetch * (1 + sizes[1] / sizes[0]), rel=0.1)
+
+    throttled(story)
+
+
 def test_a_producer_without_answers_rests_as_well(throttled: Callable[..., None]) -> None:
     async def story(it: Throttled) -> None:
         await set_quota(it.broker, ANONYMOUS, producer_byte_rate=100)
