@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
-from kafkalite.security.sasl import plain, scram
+from kafkalite.security.sasl import oauthbearer, plain, scram
 from kafkalite.security.sasl.exchange import Exchange
 from kafkalite.security.sasl.jaas import plain_users
+from kafkalite.security.sasl.jwt import TokenRules, verify_unsecured
 from kafkalite.security.sasl.login_modules import login_module, property_of
 from kafkalite.security.sasl.sanitizer import sanitized
+from kafkalite.server import jwks
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from kafkalite.network.client_connection import ClientConnection, Handler
 
 _log = logging.getLogger("kafkalite.authentication")
-_SPOKEN = (plain.MECHANISM, *scram.MECHANISMS)
+_SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM)
+_SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
+_UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
 Exchanges = Mapping[str, Callable[[], Exchange]]
 
 
@@ -37,7 +41,7 @@ def authenticators(
     """Makes an authenticator for each connection to this listener. Raises ConfigError for settings that nobody could
     log in with."""
     settings = SaslSettings(
-        _exchanges(config, listener, metadata),
+        _exchanges(config, listener, metadata, clock),
         serve,
         clock,
         failure_delay_ms=config.connection_failed_authentication_delay_ms,
@@ -48,7 +52,7 @@ def authenticators(
     return lambda _: SaslAuthenticator(settings)
 
 
-def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata) -> Exchanges:
+def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata, clock: Clock) -> Exchanges:
     names = config.listener_setting(listener, "sasl.enabled.mechanisms")
     unknown = [name for name in names if name not in _SPOKEN]
     if unknown or not names:
@@ -60,11 +64,67 @@ def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata) -
         if name == plain.MECHANISM:
             users = _users_of_plain(config, listener)
             exchanges[name] = lambda users=users: plain.PlainExchange(users)  # type: ignore[misc]
+        elif name == oauthbearer.MECHANISM:
+            exchanges[name] = _bearer_tokens(config, listener, clock)
         else:
             exchanges[name] = lambda name=name: scram.ScramExchange(  # type: ignore[misc]
                 name, lambda user: _credential(metadata, user, name)
             )
     return exchanges
+
+
+def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock) -> Callable[[], Exchange]:
+    """Raises ConfigError unless it is said how tokens are judged: not to judge them has to be asked for."""
+
+    def told(name: str) -> Any:
+        return config.listener_setting(listener, name, oauthbearer.MECHANISM)
+
+    handler = (told("sasl.server.callback.handler.class") or "").rpartition(".")[2]
+    skew_ms = told("sasl.oauthbearer.clock.skew.seconds") * 1000
+    log = RateLimitedLogger(clock, _log.warning)
+
+    def refused(why: str) -> None:
+        log.about(f"listener {listener}", "token", f"a token of OAUTHBEARER is refused: {why}")
+
+    if handler == _SIGNED_TOKENS:
+        url = told(jwks.SETTING)
+        if not url:
+            raise ConfigError(f"{jwks.SETTING} is missing for listener {listener}: the keys by which tokens are judged")
+        rules = TokenRules(
+            told("sasl.oauthbearer.expected.issuer"),
+            told("sasl.oauthbearer.expected.audience"),
+            skew_ms,
+            told("sasl.oauthbearer.sub.claim.name"),
+            told("sasl.oauthbearer.scope.claim.name"),
+        )
+        refresh_ms = told("sasl.oauthbearer.jwks.endpoint.refresh.ms")
+        keys = jwks.RefreshingKeys(url, rules, refresh_ms, clock.wall_ms, clock.monotonic_ms)
+        return lambda: oauthbearer.OAuthBearerExchange(keys.verify, clock.wall_ms, refused)
+    found = login_module(config, listener, oauthbearer.MECHANISM)
+    options = {} if found is None else found.module.options
+    if handler != _UNSECURED_TOKENS and not any(name.startswith("unsecuredValidator") for name in options):
+        raise ConfigError(
+            f"listener {listener} has OAUTHBEARER, and nothing says how tokens are judged: set "
+            f"listener.name.{listener.lower()}.oauthbearer.sasl.server.callback.handler.class="
+            f"org.apache.kafka.common.security.oauthbearer.{_SIGNED_TOKENS} and {jwks.SETTING}"
+        )
+    rules = _unsecured_rules(options)
+    return lambda: oauthbearer.OAuthBearerExchange(
+        lambda token: verify_unsecured(token, rules, clock.wall_ms()), clock.wall_ms, refused
+    )
+
+
+def _unsecured_rules(options: Mapping[str, str]) -> TokenRules:
+    """Raises ConfigError."""
+    skew = options.get("unsecuredValidatorAllowableClockSkewMs", "0")
+    if not (skew.isascii() and skew.isdigit()):
+        raise ConfigError("unsecuredValidatorAllowableClockSkewMs must be a number of milliseconds")
+    return TokenRules(
+        skew_ms=int(skew[:15]),
+        name_claim=options.get("unsecuredValidatorPrincipalClaimName", "sub"),
+        scope_claim=options.get("unsecuredValidatorScopeClaimName", "scope"),
+        scope=tuple(options.get("unsecuredValidatorRequiredScope", "").split()),
+    )
 
 
 def _users_of_plain(config: BrokerConfig, listener: str) -> dict[str, str]:

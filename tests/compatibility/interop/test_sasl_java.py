@@ -83,3 +83,34 @@ def test_users_and_permissions_by_kafkas_tools(tmp_path: Path, version: str) -> 
         again = login(tmp_path, "alice", "SCRAM-SHA-256", SECRET)
         told = tools("TopicCommand", "--list", "--command-config", again, check=False)
         assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in told
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_tokens_of_kafkas_tools(tmp_path: Path, version: str) -> None:
+    """Its own login makes unsecured tokens, which the broker takes where it is told to."""
+    java_command(version)
+    name = "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config"
+    properties = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path / "data"),
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        name: 'OAuthBearerLoginModule required unsecuredValidatorRequiredScope="kafka";',
+        "connections.max.reauth.ms": "2000",
+    }
+    with kafkalite.Broker(BrokerConfig.load(properties)) as broker:
+        tools = JavaTools(version, broker.bootstrap_servers, run)
+
+        def by(scope: str) -> Path:
+            file = tmp_path / f"{scope}.properties"
+            file.write_text(
+                "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config="
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+                f'unsecuredLoginStringClaim_sub="alice" unsecuredLoginListClaim_scope="|{scope}";\n'
+            )
+            return file
+
+        tools("ConsoleProducer", "--topic", "orders", "--producer.config", by("kafka"), typed="hello\n")
+        read = ["--topic", "orders", "--from-beginning", "--max-messages", 1, "--timeout-ms", 30_000]
+        assert tools("ConsoleConsumer", *read, "--consumer.config", by("kafka")).split() == ["hello"]
+        told = tools("TopicCommand", "--list", "--command-config", by("other"), check=False)
+        assert "invalid_token" in told

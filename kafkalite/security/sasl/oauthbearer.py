@@ -1,0 +1,68 @@
+"""SASL OAUTHBEARER: a bearer token, which `verify` judges, in the client's first message (RFC 7628, KIP-255).
+
+A token that is refused is answered with JSON first, as the RFC has it; the failure comes with the client's next byte.
+Source: org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerSaslServer,
+OAuthBearerClientInitialResponse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
+from kafkalite.security.sasl.jwt import BearerToken, TokenRefused
+
+MECHANISM = "OAUTHBEARER"
+_INVALID = b'{"status":"invalid_token"}'
+_ACKNOWLEDGED = b"\x01"
+_FAILED = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {MECHANISM}"
+_FIRST = re.compile(
+    r"n,(?:a=(?P<id>(?:[^=,\0]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01\Z"
+)
+_BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(?P<token>[-_.~+/A-Za-z0-9]+=*)\Z")
+
+Verify = Callable[[str], BearerToken]
+"""Raises TokenRefused."""
+
+
+class OAuthBearerExchange:
+    """`wall_ms` is the time by which the session ends with its token; `refused` gets the reason, for the operator."""
+
+    def __init__(self, verify: Verify, wall_ms: Callable[[], float], refused: Callable[[str], object]) -> None:
+        self._verify = verify
+        self._wall_ms = wall_ms
+        self._refused = refused
+        self._is_refused = False
+
+    def evaluate(self, token: bytes) -> Step:
+        if self._is_refused:
+            raise AuthenticationFailed(_INVALID.decode() if token == _ACKNOWLEDGED else _FAILED)
+        authorization_id, text = _first_message(token)
+        try:
+            found = self._verify(text)
+        except TokenRefused as why:
+            self._refused(str(why))
+            self._is_refused = True
+            return Step(_INVALID)
+        if authorization_id not in ("", found.name):
+            raise AuthenticationFailed(
+                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
+                f"from the token's principal name ({found.name})"
+            )
+        return Step(b"", found.name, max(1, int(found.expires_ms - self._wall_ms())))
+
+
+def _first_message(data: bytes) -> tuple[str, str]:
+    """The authorization id, "" without one, and the token. Raises AuthenticationFailed."""
+    try:
+        message = _FIRST.match(data.decode())
+    except UnicodeDecodeError:
+        message = None
+    if message is None:
+        raise AuthenticationFailed(_FAILED)
+    pairs = dict(pair.split("=", 1) for pair in message["pairs"].split("\x01") if pair)
+    found = _BEARER.match(pairs.get("auth", ""))
+    if found is None:
+        raise AuthenticationFailed(_FAILED)
+    return (message["id"] or "").replace("=2C", ",").replace("=3D", "="), found["token"]

@@ -1,0 +1,148 @@
+"""Tokens: what is signed by a known key, for us, and now, passes; nothing else does, whatever it says of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.security.sasl.jwt import Keys, TokenRefused, TokenRules, verify_signed, verify_unsecured
+from tests.support.tokens import TokenAuthority, part, unsecured
+
+NOW_S = 1_700_000_000
+NOW_MS = NOW_S * 1000.0
+AUTHORITY = TokenAuthority()
+KEYS = Keys(AUTHORITY.jwks)
+RULES = TokenRules(issuer="https://issuer", audience=("kafka", "other"))
+GOOD: dict[str, Any] = {
+    "sub": "alice",
+    "iat": NOW_S - 10,
+    "exp": NOW_S + 60,
+    "iss": "https://issuer",
+    "aud": "kafka",
+}
+
+
+def verify(token: str, rules: TokenRules = RULES) -> str:
+    return verify_signed(token, KEYS, rules, NOW_MS).name
+
+
+@pytest.mark.parametrize(
+    ("kid", "algorithm"), [("first", "RS256"), ("first", "RS512"), ("first", "PS384"), ("curve", "ES256")]
+)
+def test_a_signed_token_passes(kid: str, algorithm: str) -> None:
+    token = AUTHORITY.sign(kid, algorithm, **GOOD)
+    assert verify(token) == "alice"
+    assert verify_signed(token, KEYS, RULES, NOW_MS).expires_ms == (NOW_S + 60) * 1000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"aud": "somebody"},
+        {"aud": None},
+        {"iss": "https://other"},
+        {"iss": None},
+        {"exp": NOW_S - 31},
+        {"exp": None},
+        {"exp": "soon"},
+        {"exp": True},
+        {"iat": None},
+        {"iat": NOW_S + 31},
+        {"nbf": NOW_S + 31},
+        {"iat": NOW_S + 20, "exp": NOW_S + 10},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": " "},
+        {"sub": ["alice"]},
+        {"sub": "a" * 10_001},
+    ],
+)
+def test_claims_that_do_not_fit(wrong: dict[str, Any]) -> None:
+    claims = {name: value for name, value in (GOOD | wrong).items() if value is not None}
+    with pytest.raises(TokenRefused):
+        verify(AUTHORITY.sign(**claims))
+
+
+def test_clocks_may_differ_a_little() -> None:
+    assert verify(AUTHORITY.sign(**GOOD | {"exp": NOW_S - 29, "iat": NOW_S - 60})) == "alice"
+    assert verify(AUTHORITY.sign(**GOOD | {"iat": NOW_S + 29})) == "alice"
+
+
+def test_without_a_signature_nothing_passes() -> None:
+    with pytest.raises(TokenRefused, match="algorithm is 'none'"):
+        verify(unsecured(**GOOD))
+    head, claims, _ = AUTHORITY.sign(**GOOD).split(".")
+    for signature in ("", "AAAA"):
+        with pytest.raises(TokenRefused):
+            verify(f"{head}.{claims}.{signature}")
+    for other in ("nOnE", "HS256", "", None, 5, ["RS256"]):
+        with pytest.raises(TokenRefused):
+            verify(f"{part({'alg': other, 'kid': 'first'})}.{claims}.")
+
+
+def test_the_public_key_is_no_secret_to_sign_with() -> None:
+    signed = f"{part({'alg': 'HS256', 'kid': 'first'})}.{part(GOOD)}"
+    signature = (
+        urlsafe_b64encode(hmac.digest(AUTHORITY.public_pem(), signed.encode(), hashlib.sha256)).decode().rstrip("=")
+    )
+    with pytest.raises(TokenRefused, match="algorithm is 'HS256'"):
+        verify(f"{signed}.{signature.rstrip('=')}")
+
+
+def test_keys_are_found_by_their_ids() -> None:
+    stranger = TokenAuthority()
+    with pytest.raises(TokenRefused, match="Signature verification failed"):
+        verify(stranger.sign(**GOOD))
+    stranger.add_rsa("unknown")
+    with pytest.raises(TokenRefused, match="no key has its kid"):
+        verify(stranger.sign("unknown", **GOOD))
+    with pytest.raises(TokenRefused, match="no key has its kid"):
+        verify(f"{part({'alg': 'ES256', 'kid': 'first'})}.{part(GOOD)}.AAAA")  # of another type
+
+
+def test_claims_changed_behind_the_signature() -> None:
+    head, _, signature = AUTHORITY.sign(**GOOD).split(".")
+    with pytest.raises(TokenRefused):
+        verify(f"{head}.{part(GOOD | {'sub': 'admin'})}.{signature}")
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: urlsafe_b64encode(data).decode() + ".e30.x"))
+def test_what_is_no_token(text: str) -> None:
+    for check in (verify, lambda one: verify_unsecured(one, TokenRules(), NOW_MS).name):
+        with pytest.raises(TokenRefused):
+            check(text)
+
+
+def test_a_jwks_has_to_have_keys() -> None:
+    for text in ("[]", "{}", '{"keys": []}', '{"keys": [{"kty": "oct", "k": "AAAA"}]}', "no json"):
+        with pytest.raises(ValueError):
+            Keys(text)
+    assert Keys(json.dumps({"keys": [{"kty": "RSA", "kid": "broken"}, *json.loads(AUTHORITY.jwks)["keys"]]})).has(
+        "first"
+    )
+
+
+def test_unsecured_tokens_where_they_are_wanted() -> None:
+    rules = TokenRules(skew_ms=0, name_claim="name", scope_claim="rights", scope=("read", "write"))
+    good = {"name": "bob", "exp": NOW_S + 1, "rights": ["write", "read", "more"]}
+    assert verify_unsecured(unsecured(**good), rules, NOW_MS).name == "bob"
+    assert verify_unsecured(unsecured(**good | {"rights": "read write"}), rules, NOW_MS).name == "bob"
+    for wrong in (
+        {"rights": "read"},
+        {"rights": 5},
+        {"exp": NOW_S},
+        {"exp": float("inf")},
+        {"name": 7},
+        {"iat": NOW_S + 5},
+    ):
+        with pytest.raises(TokenRefused):
+            verify_unsecured(unsecured(**good | wrong), rules, NOW_MS)
+    with pytest.raises(TokenRefused, match="algorithm is not none"):
+        verify_unsecured(".".join([*AUTHORITY.sign(**good).split(".")[:2], ""]), rules, NOW_MS)
