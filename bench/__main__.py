@@ -45,6 +45,7 @@ examples:
   python -m bench vs-kafka                              kafkalite and Apache Kafka by turns; see vs-kafka --help
   python -m bench compaction                            the same for log compaction; see compaction --help
   python -m bench replication                           three replicas each, by turns; see replication --help
+  python -m bench tls                                   behind TLS, by turns; see tls --help
   python -m bench embedded                              a broker in the process of a test: up, reset, down
   python -m bench segment-reader                        segment files to Arrow, without a broker
   python -m bench spark                                 Spark's data source beside its Kafka source; see spark --help
@@ -146,6 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return versus.main(words[1:])
     if words[:1] == ["compaction"]:
         return compaction_by_turns.main(words[1:])
+    if words[:1] == ["tls"]:
+        from bench import tls
+
+        return tls.main(words[1:])
     if words[:1] == ["embedded"]:
         from bench import embedded  # loads the broker
 

@@ -68,8 +68,8 @@ ELSEWHERE = """
 * A request other than Produce may have 16 MiB, within `socket.request.max.bytes`.
 * A message set of Produce 0-2 may hold 50,000 messages, or as many of the smallest as `max.message.bytes` has room for
   (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
-* A move to another directory of log.dirs that a stop or a crash has ended is begun anew by the next start; Kafka goes on
-  with the copy that is there.
+* A move to another directory of log.dirs that a stop or a crash has ended is begun anew by the next start; Kafka goes
+  on with the copy that is there.
 * Where nothing is said, `broker.id` is 0, and `__consumer_offsets` and `__transaction_state` are created with no more
   replicas than there are brokers, at most three, and a `min.insync.replicas` that these can meet. Kafka creates neither
   before there are three brokers, so that one or two serve no groups. In a cluster a warning says so, and what is set is
