@@ -80,7 +80,7 @@ class SocketServer:
         return self._intercept(self._handler)
 
     def clients(self) -> Iterator[ClientConnection]:
-        """Those with an open connection."""
+        """Every client with an open connection."""
         return (connection.client for processor in self.processors for connection in processor.connections)
 
     def reconfigure(self, limits: NetworkLimits) -> None:

@@ -158,7 +158,7 @@ def _add_copies(
     topics: dict[str, DescribeLogDirsTopic],
     keys: Iterable[TopicPartition] | None,
 ) -> None:
-    """What is on its way into this directory."""
+    """Adds the logs on their way into this directory."""
     for (name, index), copy in services.logs.moves.copies().items():
         if copy.directory is directory and (keys is None or (name, index) in keys):
             topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(

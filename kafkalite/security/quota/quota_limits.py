@@ -16,7 +16,7 @@ _Pair = tuple[str, str]  # a user and a client id; "": none
 
 
 class Sharers(NamedTuple):
-    """Those whose consumption is counted together: a user, sanitized, a client id, or both; empty where all are."""
+    """A group that is counted together: by user, sanitized, by client id, or by both; empty where all are."""
 
     user: str
     client_id: str
@@ -44,7 +44,7 @@ class QuotaLimits:
         return True
 
     def sharers(self, user: str, client_id: str) -> Sharers:
-        """Those with whom a client shares its limit."""
+        """The group with which a client shares its limit."""
         own, default = (user, client_id), Sharers("", client_id)
         candidates = (
             (own, Sharers(user, client_id)),

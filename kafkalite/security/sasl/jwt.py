@@ -26,7 +26,7 @@ class TokenRefused(Exception):
 
 
 class BearerToken(NamedTuple):
-    """Whose it is, and until when."""
+    """A token that was accepted: the user, and until when."""
 
     name: str
     expires_ms: float
