@@ -118,7 +118,7 @@ class BrokerServer:
     async def kill(self) -> None:
         """As after kill -9, for tests: nothing is answered or written. Then this loop must end, then `end_threads`."""
         self.server.abort()
-        self.logs.directories.close()
+        self.logs.abandon()
         self._cleaner.kill()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:

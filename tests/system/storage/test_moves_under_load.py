@@ -26,12 +26,13 @@ class Directories:
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
 
-    def found(self) -> list[tuple[str, bool]]:
+    def found(self, name: str) -> list[tuple[str, bool]]:
         answer = self._client.ask(DescribeLogDirsRequest(topics=None), 4)
         return [
             (each.log_dir, one.is_future_key)
             for each in answer.results
             for topic in each.topics
+            if topic.name == name
             for one in topic.partitions
         ]
 
@@ -39,7 +40,7 @@ class Directories:
         wanted = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name="orders", partitions=[0])])
         answer = self._client.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
         assert answer.results[0].partitions[0].error_code == 0
-        until(lambda: self.found() == [(path, False)], lambda: f"orders-0 in {path}: {self.found()}")
+        until(lambda: self.found("orders") == [(path, False)], lambda: f"orders-0 in {path}: {self.found('orders')}")
 
 
 def test_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
@@ -65,26 +66,31 @@ def test_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
                 producer.poll(0.002)
             assert producer.flush(DEADLINE_S) == 0
 
-        writing = threading.Thread(target=write)
-        writing.start()
+        read: list[bytes] = []
+
+        def consume() -> None:
+            consumer = Consumer(
+                {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe(["orders"])
+            while not is_over.is_set() or len(read) < len(written):
+                message = consumer.poll(1.0)
+                if message is not None and message.error() is None:
+                    read.append(message.value() or b"")
+            consumer.close()
+
+        threads = [threading.Thread(target=work) for work in (write, consume)]
+        for thread in threads:
+            thread.start()
         try:
             with BlockingClient(broker.bootstrap_servers, DEADLINE_S) as client:
                 directories = Directories(client)
-                ((here, _),) = directories.found()
+                ((here, _),) = directories.found("orders")
                 for _ in range(MOVES):
                     here = places[here == places[0]]
                     directories.move(here)
         finally:
             is_over.set()
-            writing.join()
-        consumer = Consumer(
-            {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
-        )
-        consumer.subscribe(["orders"])
-        read: list[bytes] = []
-        while len(read) < len(written):
-            message = consumer.poll(DEADLINE_S)
-            assert message is not None and message.error() is None
-            read.append(message.value() or b"")
-        consumer.close()
+            for thread in threads:
+                thread.join()
         assert read == written == [b"%d" % number for number in range(len(written))]
