@@ -162,8 +162,8 @@ class LogRecovery:
     def _continues(self, following: Segment) -> bool:
         """Whether the log continues in segment `following`, without missing or repeated offsets."""
         base, end_offset = following.base_offset, self.end_offset
-        # offsets missing below the recovery point were removed on purpose
-        if base > end_offset >= self._recovery_point and not self._has_gaps:
+        # offsets missing below the recovery point, or below the start of the log, were removed on purpose
+        if base > end_offset >= self._recovery_point and base > self._start_offset and not self._has_gaps:
             logger.warning("%s: offsets from %d on are missing before it", following.path, end_offset)
         elif base < end_offset:
             # left by a failed roll, after which the log continued without it

@@ -43,7 +43,8 @@ def test_a_new_key_is_looked_for(tmp_path: Path) -> None:
     world.authority.write(world.path)
     assert not world.passes("second")
     world.clock.advance(10_000)
-    assert not world.passes("second") and world.passes("second")
+    world.passes("second")  # perhaps already: another thread reads them
+    assert world.passes("second")
 
 
 def test_old_keys_are_read_again_and_kept_while_there_are_none(
@@ -57,7 +58,8 @@ def test_old_keys_are_read_again_and_kept_while_there_are_none(
     world.authority.add_rsa("first")
     world.authority.write(world.path)
     world.clock.advance(10_000)
-    assert not world.passes("first") and world.passes("first")
+    world.passes("first")
+    assert world.passes("first")
 
 
 def test_a_start_needs_keys(tmp_path: Path) -> None:

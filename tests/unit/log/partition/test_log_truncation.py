@@ -40,6 +40,17 @@ def refuse(disk: Disk, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
 
 
 class TestTruncateTo:
+    def test_within_a_batch_at_the_start_of_the_log_what_comes_later_survives_a_kill(self, disk: Disk) -> None:
+        log = disk.open()
+        follow(log, batch(0, "a", "b"))
+        log.log.delete_records_before(1)
+        log.log.truncate_to(1)
+        follow(log, batch(1, "c"))
+        assert (bases(log), log.log.end_offset) == ([0, 1], 2)
+        log.log.abandon()
+        log = disk.open(clean=False, start_offset=1)
+        assert log.read_all() == ["c"] and (log.log.start_offset, log.log.end_offset) == (1, 2)
+
     def test_drops_records_epochs_and_producers_state(self, disk: Disk) -> None:
         log = six_segments(disk)
         log.log.truncate_to(7)
