@@ -49,6 +49,7 @@ def test_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
         broker.create_topic("orders")
         written: list[bytes] = []
         is_over = threading.Event()
+        all_is_written = threading.Event()
 
         def delivered(error: object, message: Message) -> None:
             if error is None:
@@ -57,14 +58,15 @@ def test_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
         def write() -> None:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1})
             number = 0
-            while not is_over.is_set():
-                for _ in range(20):
-                    producer.produce(
-                        "orders", b"%d" % number, on_delivery=lambda error, m: error or written.append(m.value())
-                    )
-                    number += 1
-                producer.poll(0.002)
-            assert producer.flush(DEADLINE_S) == 0
+            try:
+                while not is_over.is_set():
+                    for _ in range(20):
+                        producer.produce("orders", b"%d" % number, on_delivery=delivered)
+                        number += 1
+                    producer.poll(0.002)
+                producer.flush(DEADLINE_S)
+            finally:
+                all_is_written.set()
 
         read: list[bytes] = []
 
@@ -73,7 +75,7 @@ def test_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
                 {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
             )
             consumer.subscribe(["orders"])
-            while not is_over.is_set() or len(read) < len(written):
+            while not all_is_written.is_set() or len(read) < len(written):
                 message = consumer.poll(1.0)
                 if message is not None and message.error() is None:
                     read.append(message.value() or b"")
