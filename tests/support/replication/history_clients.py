@@ -5,9 +5,11 @@ there in the end.
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from random import Random
 
 import confluent_kafka
@@ -17,18 +19,41 @@ from tests.support.wait import DEADLINE_S
 
 TOPIC = "t"
 IN_FLIGHT_MAX = 200
+CHECKED_READS = 20  # one of so many: all of them keep a checker of linearizability busy longer than the history took
+
+
+class _TimedWriter(Writer):
+    """A writer of values that differ, with the times in ns when each was given to the client and answered."""
+
+    def __init__(self, cluster: Reachable) -> None:
+        super().__init__(cluster)
+        self.called: dict[bytes, int] = {}
+        self.answered: dict[bytes, int] = {}
+
+    def write(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+        several = list(values)
+        self.called.update(dict.fromkeys(several, time.monotonic_ns()))
+        super().write(topic, several, partition)
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        value = message.value()
+        assert isinstance(value, bytes)
+        self.answered[value] = time.monotonic_ns()
+        super()._delivered(error, message)
 
 
 class HistoryClients:
     """A writer and a reader of all `partitions` of TOPIC, each in a thread, between `start` and `finish`."""
 
     def __init__(self, cluster: Reachable, partitions: int) -> None:
-        self.writer = Writer(cluster)
+        self.writer = _TimedWriter(cluster)
         self._cluster = cluster
         self._partitions = partitions
         self._done = threading.Event()
         self._faults: list[str] = []
         self._consumed: dict[int, dict[int, bytes]] = {partition: {} for partition in range(partitions)}
+        self._read_at: dict[tuple[int, int], int] = {}  # ns, by partition and offset; the first time
+        self._began = time.monotonic_ns()
         self._work = [threading.Thread(target=self._guarded, args=(task,)) for task in (self._write, self._read)]
 
     def start(self) -> None:
@@ -70,6 +95,31 @@ class HistoryClients:
         wrong = [pair for pair in itertools.pairwise(numbers) if pair[0] >= pair[1]]
         assert not wrong, f"{TOPIC}-{partition}: duplicates, or another order: {wrong[:5]} of {len(wrong)}"
 
+    def save_operations(self, path: Path) -> None:
+        """Write a line of JSON for each append, and for the first reads of some records, once all have been answered:
+        partition, offset, value, and in ns when it was asked for and answered.
+
+        A client fetches ahead, so a read may have been asked for at any time before.
+        """
+        with path.open("w") as file:
+            for partition in range(self._partitions):
+                content = read_all(self._cluster, TOPIC, partition)
+                for operation in self._operations(partition, content):
+                    file.write(json.dumps({"partition": partition, **operation}) + "\n")
+
+    def _operations(self, partition: int, content: dict[int, bytes]) -> Iterator[dict[str, object]]:
+        writer = self.writer
+        offsets = {value: offset for where, offset, value in writer.acknowledged if where == partition}
+        for offset, value in content.items():  # also what was acknowledged without an offset
+            offsets.setdefault(value, offset)
+        for value, offset in offsets.items():
+            times = {"call": writer.called[value], "return": writer.answered[value]}
+            yield {"kind": "append", "offset": offset, "value": value.decode(), **times}
+        for offset, value in self._consumed[partition].items():
+            if offset % CHECKED_READS == 0:
+                times = {"call": self._began, "return": self._read_at[partition, offset]}
+                yield {"kind": "read", "offset": offset, "value": value.decode(), **times}
+
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
@@ -104,6 +154,7 @@ class HistoryClients:
     def _note(self, message: confluent_kafka.Message) -> None:
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None and offset is not None and isinstance(value, bytes)
+        self._read_at.setdefault((partition, offset), time.monotonic_ns())
         known = self._consumed[partition].setdefault(offset, value)
         if known != value:
             self._faults.append(f"{TOPIC}-{partition} has {known!r} at {offset}, and then {value!r}")

@@ -6,8 +6,9 @@
 All machines hang on one bridge, whose own addresses are those of the clients and of ZooKeeper. Links are cut and made
 lossy with iptables, in one direction if wanted, and made slow with a token bucket. The disk is a small ext4 in a loop
 device. Its power is cut as in xfstests: the file system is shut down without its journal being flushed, so that
-everything which was not synced, nor written back by chance, is gone; the next mount replays the journal. After that the
-machine has another boot id.
+everything which was not synced, nor written back by chance, is gone; the next mount replays the journal. After that
+the machine has another boot id. A disk that fails is shut down in the same way under a running broker, for which every
+write and sync fails from then on. The wall clock of a broker is turned by `turned_clock`.
 
 Everything lives in network, mount and process namespaces of one process, and is gone with it, however that ends.
 Source: ioctl_ext4(2) EXT4_IOC_SHUTDOWN, ip-netns(8), iptables-extensions(8), tc-tbf(8).
@@ -43,6 +44,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # brokers see the mounts of the other disks come and go, else a disk that went would live on with them
 _APART = ("unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
 _BEGIN = f'mount --bind "$0" {_BOOT_ID} && exec "$@"'
+_TURNED_CLOCK = Path(__file__).with_name("turned_clock")
 _TOOLS = ("unshare", "nsenter", "mount", "losetup", "mkfs.ext4", "ip", "tc", "iptables")
 
 
@@ -77,7 +79,8 @@ def make_bridge() -> None:
 class Machine:
     """Machine `number` and its broker, which has that id. `address` is its own in the network.
 
-    `was_full`: its disk was, while this process of the broker ran; that alone may end it by itself.
+    `was_full`: its disk was, while this process of the broker ran; that alone, or a disk that `has_failed`, may end it
+    by itself.
     A link that is named by an address is the one from there to here, or from here to there.
     """
 
@@ -88,10 +91,12 @@ class Machine:
         self.is_disturbed = False
         self.is_full = False
         self.was_full = False
+        self.has_failed = False
         self._namespace = f"machine{number}"
         self._disk = home / f"disk{number}"
         self._image = home / f"disk{number}.image"
         self._boot = home / f"boot{number}"
+        self._clock = home / f"clock{number}"
         own = {
             "broker.id": str(number),
             "listeners": f"PLAINTEXT://{self.address}:{PORT}",
@@ -102,7 +107,9 @@ class Machine:
         self._enter = enter
         self.data_dir = self._disk / "data"
         errors = home / f"broker{number}.txt"
-        self.broker = ServedBroker(self.data_dir, errors, {**settings, **own}, within=(*enter, *apart))
+        self.broker = ServedBroker(
+            self.data_dir, errors, {**settings, **own}, within=(*enter, *apart, *self._under_own_clock())
+        )
         self.broker.name = f"broker {number}"
         self.broker.port = PORT
 
@@ -119,6 +126,7 @@ class Machine:
             image.truncate(DISK_BYTES)
         _do("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
         self._boot.write_text(f"{uuid.uuid4()}\n")
+        self.turn_clock(0)
         self._mount()
         return self
 
@@ -164,15 +172,25 @@ class Machine:
     def cut_power(self) -> None:
         """The broker is gone, and everything on its disk that was not synced."""
         self.kill()
+        if not self.has_failed:
+            self._shut_down_disk()
+        self._unmount()
+        self._mount()
+        self.has_failed = False
+        self.is_full = self.was_full = self._ballast.exists()
+        self._boot.write_text(f"{uuid.uuid4()}\n")
+
+    def fail_disk(self) -> None:
+        """Whatever is written to the disk or synced from now on fails, until the power is cut."""
+        self._shut_down_disk()
+        self.has_failed = True
+
+    def _shut_down_disk(self) -> None:
         disk = os.open(self._disk, os.O_RDONLY)
         try:
             fcntl.ioctl(disk, _SHUTDOWN, _WITHOUT_THE_JOURNAL)
         finally:
             os.close(disk)
-        self._unmount()
-        self._mount()
-        self.is_full = self.was_full = self._ballast.exists()
-        self._boot.write_text(f"{uuid.uuid4()}\n")
 
     def fill(self) -> None:
         """All of the disk but FREE_BYTES is taken."""
@@ -198,6 +216,18 @@ class Machine:
             return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
         until(is_gone, f"the disk of machine {self.number} to be left by its processes")
+
+    # the clock
+
+    def turn_clock(self, seconds: int) -> None:
+        """The broker's wall clock is this much ahead of the others'."""
+        told = self._clock.with_suffix(".new")
+        told.write_text(f"{seconds:+d}\n")
+        told.replace(self._clock)  # it is read at any time
+
+    def _under_own_clock(self) -> tuple[str, ...]:
+        found_first = os.pathsep.join((str(_TURNED_CLOCK), environment()["PYTHONPATH"]))
+        return ("env", f"TURNED_CLOCK={self._clock}", f"PYTHONPATH={found_first}")
 
     # the network
 

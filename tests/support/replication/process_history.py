@@ -1,11 +1,12 @@
 """Random histories of a cluster of processes: brokers on machines of their own, a real ZooKeeper, stock clients.
 
-    python -m tests.support.replication.process_history SEED BROKERS [flushed]
+    python -m tests.support.replication.process_history SEED BROKERS [flushed] [steps=N] [operations=FILE]
 
 runs one, in a process that may make machines (`machines.run_apart`), and ends with 1 and the reason on stdout if
 something was lost or stuck. Brokers are killed with -9, stopped in order, paused, cut off from each other, from
-ZooKeeper and from all, in one direction too, slowed down, lose packets, lose the power of their disk, find it full;
-ZooKeeper is paused and killed; replicas are reassigned.
+ZooKeeper and from all, in one direction too, slowed down, lose packets, lose the power of their disk, find it full or
+failing; their clocks jump; ZooKeeper is paused and killed; replicas are reassigned. FILE gets what the clients did, for
+a checker (`porcupine`).
 
 Records come alone and in transactions (`transaction_clients`), with acks=-1 and min.insync.replicas=2, so one broker at
 a time may lose the end of its logs: until it is in sync again no other does. With `flushed` all topics have
@@ -42,9 +43,10 @@ from tests.support.zookeeper import ZooKeeper
 
 REPLICAS = 3
 PARTITIONS = 2
-STEPS = 14
+STEPS = 56  # a minute
 RECORDS_MAX = 3_000
 STEP_S_MAX = 1.5
+CLOCK_JUMPS_S = (-1_800, -30, -1, 1, 30, 1_800)
 REPAIRS = 0.5  # of the steps; else little is written between the first faults and the end
 SETTINGS = {
     "zookeeper.session.timeout.ms": "1500",
@@ -154,7 +156,9 @@ class ProcessCluster:
 class ProcessHistory:
     """One history. `trace` tells it, in seconds since its begin."""
 
-    def __init__(self, seed: int, brokers: int, *, flushed: bool = False, steps: int = STEPS) -> None:
+    def __init__(
+        self, seed: int, brokers: int, *, flushed: bool = False, steps: int = STEPS, operations: Path | None = None
+    ) -> None:
         self.trace: list[str] = []
         self._began = time.monotonic()
         self._rng = Random(f"{seed} {brokers} {flushed}")
@@ -162,6 +166,7 @@ class ProcessHistory:
         self._flushed = flushed
         self._seed = seed
         self._steps = steps
+        self._operations = operations
         self._incomplete: int | None = None  # the broker that may have lost records and is not in sync yet
         self._zookeeper_is: str = "up"
 
@@ -202,6 +207,8 @@ class ProcessHistory:
         for partition in range(PARTITIONS):
             cluster.await_whole(TOPIC, partition)
             clients.check(partition)
+        if self._operations is not None:
+            clients.save_operations(self._operations)
         transactions.check()
         for partition in range(transaction_clients.PARTITIONS):
             cluster.await_whole(MOVES, partition)
@@ -211,9 +218,11 @@ class ProcessHistory:
 
     @staticmethod
     def _none_gave_up(cluster: ProcessCluster) -> None:
-        """Nothing ends a broker but a full disk and this history."""
+        """Nothing ends a broker but its disk and this history."""
         for machine in cluster.machines:
-            assert machine.was_full or not machine.has_ended, f"{machine.broker.name} ended by itself"
+            assert machine.was_full or machine.has_failed or not machine.has_ended, (
+                f"{machine.broker.name} ended by itself"
+            )
 
     def _tell(self, what: str) -> None:
         self.trace.append(f"{time.monotonic() - self._began:.1f} {what}")
@@ -238,14 +247,18 @@ class ProcessHistory:
         if not machine.is_running or machine.has_ended:
             return
         yield "kill", machine.kill
-        if self._may_lose(cluster, number):
+        if not machine.has_failed and self._may_lose(cluster, number):
             yield "cut the power of", lambda: self._lose(number, machine.cut_power)
             yield "fill the disk of", lambda: self._lose(number, machine.fill)
+            yield "fail the disk of", lambda: self._lose(number, machine.fail_disk)
+        seconds = self._rng.choice(CLOCK_JUMPS_S)
+        yield f"turn by {seconds} s the clock of", lambda: machine.turn_clock(seconds)
         # of the links as often as of the disk
         yield from self._rng.sample(list(self._of_links(machine, other)), 2)
         if not machine.is_paused:
             yield "pause", machine.pause
-        if not machine.is_paused and not machine.is_disturbed and not machine.is_full and self._zookeeper_is == "up":
+        is_well = not (machine.is_paused or machine.is_disturbed or machine.is_full or machine.has_failed)
+        if is_well and self._zookeeper_is == "up":
             yield "restart", lambda: (machine.stop(), self._start(cluster, number))
 
     def _of_links(self, machine: Machine, other: str) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -266,7 +279,7 @@ class ProcessHistory:
             yield "ZooKeeper returns, beside", lambda: self._zookeeper_returns(cluster)
             return
         for number, machine in enumerate(cluster.machines):
-            if not machine.is_running or machine.has_ended:
+            if not machine.is_running or machine.has_ended or machine.has_failed:
                 yield f"start {number}, beside", lambda number=number: self._start(cluster, number)  # type: ignore[misc]
             if machine.is_disturbed:
                 yield f"mend {number}, beside", machine.mend
@@ -298,19 +311,22 @@ class ProcessHistory:
         action()
 
     def _may_lose(self, cluster: ProcessCluster, number: int) -> bool:
-        """Whether the end of its logs may be lost, as far as is promised. A broker whose disk was full vouches for
-        nothing either, until it has been started again."""
+        """Whether the end of its logs may be lost, as far as is promised. A broker whose disk was full or fails vouches
+        for nothing either, until it has been started again."""
         if self._flushed or self._incomplete in (None, number):
             return True
         assert self._incomplete is not None
         last = cluster.machines[self._incomplete]
-        if last.is_running and not last.was_full and cluster.is_in_sync(self._incomplete):
+        if last.is_running and not last.was_full and not last.has_failed and cluster.is_in_sync(self._incomplete):
             self._incomplete = None
         return self._incomplete is None
 
     def _start(self, cluster: ProcessCluster, number: int) -> None:
-        """Start it on links that are whole: one that reaches nobody waits to be registered."""
+        """Start it on links that are whole: one that reaches nobody waits to be registered. A disk that failed is
+        mounted again after a boot."""
         machine = cluster.machines[number]
+        if machine.has_failed:
+            machine.cut_power()
         machine.kill()
         machine.mend()
         machine.free()
@@ -323,17 +339,25 @@ class ProcessHistory:
             self._zookeeper_returns(cluster)
         for machine in cluster.machines:
             machine.mend()
-            machine.free()
             machine.resume()
+            if not machine.has_failed:
+                machine.free()
         for number, machine in enumerate(cluster.machines):
-            if machine.has_ended or not machine.is_running:
+            if machine.has_ended or machine.has_failed or not machine.is_running:
                 self._start(cluster, number)
 
 
 def main(arguments: list[str]) -> int:
     seed, brokers, *rest = arguments
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # its connection breaks whenever ZooKeeper is away
-    history = ProcessHistory(int(seed), int(brokers), flushed="flushed" in rest)
+    told = dict(word.partition("=")[::2] for word in rest)
+    history = ProcessHistory(
+        int(seed),
+        int(brokers),
+        flushed="flushed" in told,
+        steps=int(told.get("steps", STEPS)),
+        operations=Path(told["operations"]) if "operations" in told else None,
+    )
     with tempfile.TemporaryDirectory(prefix="machines-", dir="/dev/shm") as home:
         try:
             count = history.run(Path(home))

@@ -6,12 +6,20 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.replication.machines import CLIENTS, ZOOKEEPER, Machine, make_bridge, missing_requirement, run_apart
+from tests.support.replication.machines import (
+    CLIENTS,
+    ZOOKEEPER,
+    Machine,
+    make_bridge,
+    missing_requirement,
+    run_apart,
+)
 from tests.support.wait import DEADLINE_S
 
 # a datagram to an address, and one from anywhere
@@ -41,6 +49,8 @@ def main() -> None:
     make_bridge()
     with tempfile.TemporaryDirectory() as home, Machine(0, Path(home), "", {}) as one:
         power_takes_what_was_not_synced(one)
+        failed_disk_takes_no_more(one)
+        only_the_wall_clock_is_turned(one)
         links_are_cut_in_one_direction(one)
 
 
@@ -59,6 +69,33 @@ def power_takes_what_was_not_synced(machine: Machine) -> None:
     assert synced.read_bytes() == b"kept" and not unsynced.exists()
     machine.free()
     assert has_room(machine)
+
+
+def failed_disk_takes_no_more(machine: Machine) -> None:
+    with (machine.data_dir / "written").open("wb", buffering=0) as file:
+        file.write(b"one")
+        machine.fail_disk()
+        with pytest.raises(OSError):
+            os.fsync(file.fileno())
+    machine.cut_power()
+    assert (machine.data_dir / "synced").read_bytes() == b"kept"
+
+
+def only_the_wall_clock_is_turned(machine: Machine) -> None:
+    program = "import time; print(time.time(), time.monotonic())"
+
+    def told() -> list[float]:
+        """How far a process there is ahead of this one."""
+        asked = [*machine.broker.within, sys.executable, "-c", program]
+        before = time.time(), time.monotonic()
+        done = subprocess.run(asked, capture_output=True, text=True, check=True)
+        return [float(one) - ours for one, ours in zip(done.stdout.split(), before, strict=True)]
+
+    machine.turn_clock(1_800)
+    wall, monotonic = told()
+    assert 1_790 < wall < 1_800 + DEADLINE_S and 0 <= monotonic < DEADLINE_S
+    machine.turn_clock(-60)
+    assert told()[0] < 0
 
 
 def has_room(machine: Machine) -> bool:
