@@ -26,7 +26,7 @@ class _TimedWriter(Writer):
     """A writer of values that differ, with the times in ns when each was given to the client and answered."""
 
     def __init__(self, cluster: Reachable) -> None:
-        super().__init__(cluster)
+        super().__init__(cluster, debug="eos")  # why it refuses to go on is told nowhere else
         self.called: dict[bytes, int] = {}
         self.answered: dict[bytes, int] = {}
 

@@ -1,12 +1,12 @@
 """Random histories of a cluster of processes: brokers on machines of their own, a real ZooKeeper, stock clients.
 
-    python -m tests.support.replication.process_history SEED BROKERS [flushed] [steps=N] [operations=FILE]
+    python -m tests.support.replication.process_history SEED BROKERS [flushed] [steps=N] [operations=FILE] [keep=DIR]
 
 runs one, in a process that may make machines (`machines.run_apart`), and ends with 1 and the reason on stdout if
 something was lost or stuck. Brokers are killed with -9, stopped in order, paused, cut off from each other, from
 ZooKeeper and from all, in one direction too, slowed down, lose packets, lose the power of their disk, find it full or
 failing; their clocks jump; ZooKeeper is paused and killed; replicas are reassigned. FILE gets what the clients did, for
-a checker (`porcupine`).
+a checker (`porcupine`), DIR what was there when something was wrong: the disks, and what brokers and clients said.
 
 Records come alone and in transactions (`transaction_clients`), with acks=-1 and min.insync.replicas=2, so one broker at
 a time may lose the end of its logs: until it is in sync again no other does. With `flushed` all topics have
@@ -19,12 +19,14 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import shutil
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,7 +37,7 @@ from kazoo.exceptions import KazooException
 
 from tests.support.replication import transaction_clients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
-from tests.support.replication.live_cluster import compare_files, create_topic, stored_batches
+from tests.support.replication.live_cluster import LOG, compare_files, create_topic, stored_batches
 from tests.support.replication.machines import PORT, ZOOKEEPER, Machine, make_bridge
 from tests.support.replication.transaction_clients import MOVES, TransactionClients
 from tests.support.wait import DEADLINE_S, until
@@ -157,7 +159,14 @@ class ProcessHistory:
     """One history. `trace` tells it, in seconds since its begin."""
 
     def __init__(
-        self, seed: int, brokers: int, *, flushed: bool = False, steps: int = STEPS, operations: Path | None = None
+        self,
+        seed: int,
+        brokers: int,
+        *,
+        flushed: bool = False,
+        steps: int = STEPS,
+        operations: Path | None = None,
+        keep: Path | None = None,
     ) -> None:
         self.trace: list[str] = []
         self._began = time.monotonic()
@@ -167,6 +176,7 @@ class ProcessHistory:
         self._seed = seed
         self._steps = steps
         self._operations = operations
+        self._keep = keep
         self._incomplete: int | None = None  # the broker that may have lost records and is not in sync yet
         self._zookeeper_is: str = "up"
 
@@ -182,6 +192,8 @@ class ProcessHistory:
             cluster = ProcessCluster(home, self._count, zookeeper, zk, settings)
             for machine in cluster.machines:
                 stack.enter_context(machine)
+            if self._keep is not None:
+                stack.push(partial(_keep, home, self._keep))
             cluster.start(*range(self._count))
             create_topic(cluster, TOPIC, PARTITIONS, REPLICAS)
             create_topic(cluster, MOVES, transaction_clients.PARTITIONS, REPLICAS)
@@ -347,6 +359,11 @@ class ProcessHistory:
                 self._start(cluster, number)
 
 
+def _keep(home: Path, kept: Path, fault: type[BaseException] | None, *_: object) -> None:
+    if fault is not None:
+        shutil.copytree(home, kept, ignore=shutil.ignore_patterns("*.image", "ballast", "lost+found"))
+
+
 def main(arguments: list[str]) -> int:
     seed, brokers, *rest = arguments
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # its connection breaks whenever ZooKeeper is away
@@ -357,14 +374,16 @@ def main(arguments: list[str]) -> int:
         flushed="flushed" in told,
         steps=int(told.get("steps", STEPS)),
         operations=Path(told["operations"]) if "operations" in told else None,
+        keep=Path(told["keep"]) if "keep" in told else None,
     )
     with tempfile.TemporaryDirectory(prefix="machines-", dir="/dev/shm") as home:
+        LOG.addHandler(logging.FileHandler(Path(home) / "clients.txt"))
         try:
             count = history.run(Path(home))
         except (Exception, pytest.fail.Exception) as fault:
             print(f"seed {seed}, {brokers} brokers, after {'; '.join(history.trace)}: {fault!r}")
             print("".join(traceback.format_tb(fault.__traceback__)[-4:]))
-            for said in sorted(Path(home).glob("broker*.txt")):
+            for said in sorted(Path(home).glob("*.txt")):
                 print(f"--- {said.name}\n{said.read_text()[-6000:]}")
             return 1
     print(f"seed {seed}, {brokers} brokers: {count} records acknowledged; {'; '.join(history.trace)}")
