@@ -192,8 +192,12 @@ class ClusterMetadata(ABC):
         has this id."""
 
     def distrust_logs(self) -> None:
-        """Logs may lack records that they have acknowledged: at its next registrations this broker is not to vouch for
-        them."""
+        """A disk may have lost what it acknowledged, now and later: at all its next registrations this broker is not to
+        vouch for its logs."""
+        return
+
+    def admit_lost_tail(self) -> None:
+        """Logs lack committed records at the start: at its next registration this broker is not to vouch for them."""
         return
 
     def leave_isrs(self, partitions: Iterable[TopicPartition]) -> None:

@@ -189,9 +189,9 @@ class BrokerServer:
             member.assign,
             lambda: member.default_replication_factor,
         )
-        self.logs.on_offline = self._on_offline_logs
-        self.logs.on_failed_log = self._on_failed_log
+        self.logs.on_offline, self.logs.on_failed_log = self._on_offline_logs, self._on_failed_log
         self.logs.on_tail_in_doubt = self.metadata.distrust_logs
+        self.logs.on_lost_tail = self.metadata.admit_lost_tail
         await self.logs.load(
             self.metadata.cluster_id,
             self.replica_manager.config_for,

@@ -68,8 +68,8 @@ class LogManager:
     """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log, `directories` are
     in the order of log.dirs; `was_clean` says whether the last shutdown of every directory was clean. `on_log_removed`
     is called for each log that is no longer served, for any reason; `on_failed_log` for one that is read only from now
-    on, since it has failed; `on_tail_in_doubt` when logs may lack records that
-    they have acknowledged: an fsync or a disk has failed, or a start found less than was committed."""
+    on, since it has failed; `on_tail_in_doubt` when an fsync or a disk has failed, so that logs may lack records which
+    they have acknowledged; `on_lost_tail` when the start finds that they do."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class LogManager:
         self.on_log_removed: Callable[[TopicPartition], object] = lambda key: None
         self.on_failed_log: Callable[[TopicPartition], object] = lambda key: None
         self.on_tail_in_doubt: Callable[[], object] = lambda: None
+        self.on_lost_tail: Callable[[], object] = lambda: None
         self._config = config
         self._clock = clock
         self._executor = SerialExecutor(run_in_background, wake)
@@ -180,8 +181,10 @@ class LogManager:
                 self._directory_of[key] = directory
         for directory in self.online:
             directory.drop_wrong_cleaner_offsets()
-        if self.online != online or self._lacks_committed(stored):
+        if self.online != online:
             self.on_tail_in_doubt()
+        elif self._lacks_committed(stored):
+            self.on_lost_tail()
         # not before: during loading errors come from other threads, and the loading handles them
         self._files.on_io_error = self._on_io_error
         self._enter(ManagerState.LOADED)

@@ -84,6 +84,11 @@ class RegistrationFiles:
         for path in self._paths:
             self._write(path, number)
 
+    def admit_lost_tail(self) -> None:
+        """Vouch for nothing until the next registration has been recorded. Then the lists have been left, and a log
+        that has caught up since is as good as any."""
+        self.record(_NOT_WHOLE)
+
     def distrust(self) -> None:
         """Vouch for nothing in this process and in the next one: what a disk has lost may seem to be there again."""
         self.is_distrusted = True

@@ -233,6 +233,9 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         self._registration_files.is_distrusted = True
         asyncio.get_running_loop().run_in_executor(None, self._registration_files.distrust)
 
+    def admit_lost_tail(self) -> None:
+        self._registration_files.admit_lost_tail()
+
     def leave_isrs(self, partitions: Iterable[TopicPartition]) -> None:
         self._lifecycle.leave_isrs(partitions)
 

@@ -84,6 +84,7 @@ class Machine:
         self.clock = ManualClock()
         self.offline: list[tuple[str, int]] = []
         self.doubts = 0  # how often a manager has said that logs may lack records
+        self.lost_tails = 0  # how often it has found that they do
         self.jobs: list[Job] | None = None
         self.managers: list[LogManager] = []
         self.ids: dict[str, uuid.UUID] = {}
@@ -95,6 +96,7 @@ class Machine:
         self.managers.append(manager)
         manager.on_offline = lambda keys, why: self.offline.extend(keys)
         manager.on_tail_in_doubt = self._doubt
+        manager.on_lost_tail = self._miss
         if load:
             loading = manager.load(CLUSTER, lambda topic: CONFIG, self.ids.get, progress_interval_s=progress_interval_s)
             asyncio.run(loading)
@@ -103,6 +105,9 @@ class Machine:
 
     def _doubt(self) -> None:
         self.doubts += 1
+
+    def _miss(self) -> None:
+        self.lost_tails += 1
 
     def kill(self) -> None:
         """Gone without a word."""

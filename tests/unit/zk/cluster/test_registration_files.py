@@ -104,6 +104,16 @@ def test_after_the_failure_of_a_directory_nothing_is_vouched_for_until_the_next_
     assert machine.start("a", "b").vouch(node(9))
 
 
+def test_a_lost_tail_is_admitted_once(machine):
+    machine.start().record(7)
+    files = machine.start()
+    files.admit_lost_tail()
+    assert not files.vouch(node(7))
+    assert not machine.start(clean=True).vouch(node(7)), "a process that ended before it registered has left no list"
+    files.record(8)
+    assert machine.start(clean=True).vouch(node(8)), "it has left the lists, and may have come back to them"
+
+
 def test_directories_of_apache_kafka_count_after_a_clean_stop(machine):
     assert machine.start("a", clean=True).vouch(None)
     assert not machine.start("b").vouch(None)

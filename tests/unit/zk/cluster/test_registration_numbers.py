@@ -25,9 +25,13 @@ SHORT_MS = 600
 
 
 @asynccontextmanager
-async def registered(connect: str, directory: Path, broker_id: int = 1, **options: object) -> AsyncIterator[Member]:
+async def registered(
+    connect: str, directory: Path, broker_id: int = 1, *, tail_is_lost: bool = False, **options: object
+) -> AsyncIterator[Member]:
     """Without a controller."""
     async with apart(connect, directory / str(broker_id), broker_id, **options) as one:
+        if tail_is_lost:
+            one.metadata.admit_lost_tail()
         await one.metadata.register(endpoints(broker_id), None)
         yield one
 
@@ -316,6 +320,21 @@ def test_a_broker_whose_disk_has_failed_vouches_for_nothing_any_more(place, chro
             assert not record(two).intact
         async with registered(place, tmp_path, clean=[tmp_path / "1"]) as one:
             assert not record(one).intact
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_has_lost_a_tail_vouches_again_once_it_has_left_the_lists(place, tmp_path):
+    """Were it to leave them again after an orderly restart, the one member left might be a broker that has really lost
+    its tail."""
+
+    async def story():
+        async with registered(place, tmp_path):
+            pass
+        async with registered(place, tmp_path, tail_is_lost=True, clean=[tmp_path / "1"]) as one:
+            assert not record(one).intact
+        async with registered(place, tmp_path, clean=[tmp_path / "1"]) as one:
+            assert record(one).intact
 
     asyncio.run(story())
 
