@@ -33,6 +33,7 @@ class LogTransactions:
         self._segments = segments
         self._producers = producers
         producers.verifications.setting = segments.context.verification
+        producers.earlier_batches = segments.earlier_batches
         self._listed: tuple[Segment, ...] = ()
         self._with_aborted: tuple[Segment, ...] = ()
         self.last_aborted_offset = NEVER

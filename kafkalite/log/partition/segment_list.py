@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from kafkalite.common.clock import Timer
@@ -27,11 +28,15 @@ from kafkalite.log.partition.log_location import LogLocation
 from kafkalite.log.partition.retention_policy import Reason, SegmentFacts, deletable
 from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import NEVER, Segment
+from kafkalite.log.state.producer import AppendedBatch
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import DELETED, SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Background
+from kafkalite.record.batch import MAGIC, MAGIC_AT, SEQUENCE_MAX, parse_header
 
 logger = logging.getLogger(__name__)
+
+EARLIER_BYTES = 8 << 20  # five requests of a producer, each with a batch of 1 MB, are on their way at most
 
 
 class SegmentList:
@@ -124,6 +129,36 @@ class SegmentList:
                     return
         except (OSError, Malformed) as error:
             raise self.location.unreadable(error) from error
+
+    def earlier_batches(self, producer_id: int, epoch: int, before_offset: int, count: int) -> list[AppendedBatch]:
+        """The last batches of this producer and epoch before that offset, at most `count` of those within
+        EARLIER_BYTES, oldest first. Raises StorageError."""
+        found: deque[AppendedBatch] = deque(maxlen=count)
+        for batch in self.batches(self._offset_before(before_offset, EARLIER_BYTES), before_offset):
+            if batch[MAGIC_AT] != MAGIC:
+                continue
+            header = parse_header(batch)
+            if (header.producer_id, header.producer_epoch) == (producer_id, epoch) and not header.is_control:
+                last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX
+                found.append(
+                    AppendedBatch(last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+                )
+        return list(found)
+
+    def _offset_before(self, offset: int, size_bytes: int) -> int:
+        """An offset that lies about so many bytes before that one. Raises StorageError."""
+        at = self.index_of(offset)
+        try:
+            found = self.segments[at].find(offset)
+            position = self.segments[at].size_bytes if found is None else found[0]
+            while position < size_bytes and at > 0:
+                at -= 1
+                position += self.segments[at].size_bytes
+            segment = self.segments[at]
+            behind = segment.offset_behind(position - size_bytes) if position > size_bytes else None
+        except OSError as error:
+            raise self.location.unreadable(error) from error
+        return segment.base_offset if behind is None else min(behind, offset)
 
     # growth
 

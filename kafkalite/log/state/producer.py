@@ -46,9 +46,13 @@ class Producer:
     """One producer id. Invariant: `batches` are all of `epoch`, oldest first, at most five.
 
     `last_sequence` is that of the last batch, -1 without one. `txn_first_offset` is -1 without an open transaction.
+    `is_from_snapshot`: the log may have batches of this epoch before the first of `batches`, of which no one knows yet.
     """
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "txn_first_offset")
+    __slots__ = (
+        "batches", "coordinator_epoch", "epoch", "is_from_snapshot", "last_sequence", "last_timestamp_ms",
+        "txn_first_offset",
+    )  # fmt: skip
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -57,12 +61,22 @@ class Producer:
         self.coordinator_epoch = -1
         self.last_timestamp_ms = -1
         self.txn_first_offset = -1
+        self.is_from_snapshot = False
 
     def enter_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
+            self.is_from_snapshot = False
             self.batches.clear()
             self.last_sequence = -1
+
+    def find(self, first_sequence: int, offset_delta: int) -> AppendedBatch | None:
+        """The batch with these sequence numbers, if it is one of `batches`."""
+        last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.offset_delta == offset_delta:
+                return batch
+        return None
 
     def add(self, batch: AppendedBatch) -> None:
         batches = self.batches
@@ -84,6 +98,7 @@ class Producer:
         producer = cls(entry.epoch)
         if entry.last_offset >= 0:
             producer.add(AppendedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms))
+            producer.is_from_snapshot = True
         producer.last_timestamp_ms = entry.timestamp_ms
         producer.coordinator_epoch = entry.coordinator_epoch
         producer.txn_first_offset = entry.txn_first_offset

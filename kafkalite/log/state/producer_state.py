@@ -4,7 +4,9 @@ A duplicate is recognised by (epoch, first and last sequence) and answered with 
 follow the last is refused. A transactional batch opens a transaction, if its producer is verified
 (`transaction_verification`), and a marker ends it. The state is written to `<offset>.snapshot` when a segment is rolled
 and when the log closes (`producer_snapshot`); a start takes the newest snapshot and applies the batches behind it. A
-snapshot holds only the last batch of each producer.
+snapshot holds only the last batch of each producer. Those before it are looked up in the log when a batch comes that
+does not follow the last: it may be the first of several that were appended, and not answered, before a restart. Kafka
+refuses it, and librdkafka gives up for ever then.
 
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98.
 """
@@ -14,10 +16,11 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Callable, Iterable
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.state.producer import ActiveProducer, AppendedBatch, Producer
+from kafkalite.log.state.producer import BATCHES_REMEMBERED, ActiveProducer, AppendedBatch, Producer
 from kafkalite.log.state.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalite.log.state.transaction_verification import VerificationGuard, Verifications
 from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
@@ -33,6 +36,9 @@ NO_TRANSACTION = (1 << 63) - 1
 """The first unstable offset of a log in which no transaction is open."""
 
 
+EarlierBatches = Callable[[int, int, int, int], Iterable[AppendedBatch]]
+
+
 class ProducerState:
     """The producers of one partition. `snapshots` are the offsets of the existing snapshot files, ascending;
     `highest_id` is the greatest producer id that ever appended, expired or not, -1 without any.
@@ -40,14 +46,15 @@ class ProducerState:
     `ongoing` maps the first offset of every open transaction to its producer id. `unacknowledged` has the marker's
     offset and the first offset of each transaction that has ended, and whose marker the log has not acknowledged.
     `first_unstable_offset` is the lowest first offset of all these, NO_TRANSACTION without any: no read_committed
-    reader may go beyond it.
+    reader may go beyond it. `earlier_batches` reads from the log, for a producer id and its epoch, batches before an
+    offset, up to so many.
 
     Invariant: `ongoing` ascends, and `unacknowledged` by its markers.
     """
 
     __slots__ = (
-        "_directory", "_files", "_producers", "first_unstable_offset", "highest_id", "ongoing", "snapshots",
-        "unacknowledged", "verifications",
+        "_directory", "_files", "_producers", "earlier_batches", "first_unstable_offset", "highest_id", "ongoing",
+        "snapshots", "unacknowledged", "verifications",
     )  # fmt: skip
 
     def __init__(self, directory: str, snapshots: list[int], files: Files) -> None:
@@ -59,6 +66,7 @@ class ProducerState:
         self.unacknowledged: deque[tuple[int, int]] = deque()
         self.first_unstable_offset = NO_TRANSACTION
         self.verifications = Verifications()
+        self.earlier_batches: EarlierBatches = lambda *_: ()
         self.snapshots = sorted(snapshots)
 
     def __len__(self) -> int:
@@ -122,12 +130,14 @@ class ProducerState:
         is_transactional: object, guard: VerificationGuard | None,
     ) -> AppendedBatch | None:  # fmt: skip
         if epoch == producer.epoch:
-            last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
-            for batch in producer.batches:
-                if batch.last_sequence == last_sequence and batch.offset_delta == offset_delta:
-                    if is_transactional and producer.txn_first_offset < 0:
-                        self._refuse_of_ended(producer_id, first_sequence, guard)
-                    return batch
+            batch = producer.find(first_sequence, offset_delta)
+            if batch is None and producer.is_from_snapshot:
+                self._remember_earlier(producer_id, producer)
+                batch = producer.find(first_sequence, offset_delta)
+            if batch is not None:
+                if is_transactional and producer.txn_first_offset < 0:
+                    self._refuse_of_ended(producer_id, first_sequence, guard)
+                return batch
         self._check_transaction(producer, producer_id, epoch, is_transactional, guard)
         self._check_lowest_sequence(producer_id, first_sequence)
         if epoch == producer.epoch:
@@ -145,6 +155,13 @@ class ProducerState:
         if producer.txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {producer_id} is inside a transaction")
         return None
+
+    def _remember_earlier(self, producer_id: int, producer: Producer) -> None:
+        """Once after a start. Raises StorageError."""
+        batches = producer.batches
+        if missing := BATCHES_REMEMBERED - len(batches):
+            batches[:0] = self.earlier_batches(producer_id, producer.epoch, batches[0].first_offset, missing)
+        producer.is_from_snapshot = False
 
     def _refuse_of_ended(self, producer_id: int, first_sequence: int, guard: VerificationGuard | None) -> None:
         """A batch with the sequence numbers of one whose transaction has ended, for a new transaction. No producer

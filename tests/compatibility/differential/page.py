@@ -74,6 +74,8 @@ ELSEWHERE = """
   replicas than there are brokers, at most three, and a `min.insync.replicas` that these can meet. Kafka creates neither
   before there are three brokers, so that one or two serve no groups. In a cluster a warning says so, and what is set is
   waited for as in Kafka.
+* A batch that an idempotent producer sends again after a clean stop is found in the log if it is one of its last five;
+  Kafka remembers the last one alone over a stop, and refuses the others as out of order.
 * Quotas: the time of requests that repeat earlier ones counts when it is a millisecond, and whether a fetch fits is
   decided by its records, without the some hundred bytes around them. A batch that is larger than its quota allows in
   all windows together is sent when nothing else was lately; at Kafka its consumer waits for ever. A byte rate of 0

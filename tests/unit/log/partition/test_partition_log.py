@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.partition import segment_list
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.storage.file_names import FAILED_SYNC
@@ -139,6 +140,42 @@ def test_a_duplicate_is_known_after_a_restart_of_either_kind(disk: Disk, log: Lo
         assert (result.base_offset, result.duplicate) == (2, True)
         assert log.log.end_offset == 3
     assert log.log.expire_producers(T0 + 86_400_000) == 1
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 250])
+def test_so_are_all_that_were_on_their_way_to_a_clean_stop(disk: Disk, segment_bytes: int) -> None:
+    """A snapshot names the last batch of a producer only. librdkafka gives up if the first is refused, as it is by
+    Kafka."""
+    log = disk.open(segment_bytes=segment_bytes)
+    for sequence in range(9):
+        log.write("a", producer_id=7, producer_epoch=sequence > 1, base_sequence=sequence - 2 * (sequence > 1))
+        log.write("b", producer_id=8, producer_epoch=0, base_sequence=sequence)
+        log.write("c")
+    for stop in (disk.restart, disk.kill, disk.restart):
+        log = stop(log)
+        for sequence in range(2, 7):
+            result = log.write("a", producer_id=7, producer_epoch=1, base_sequence=sequence)
+            assert (result.base_offset, result.duplicate) == (3 * (sequence + 2), True)
+    too_old = code_of(lambda: log.write("a", producer_id=7, producer_epoch=1, base_sequence=1))
+    assert too_old == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log = disk.restart(log)
+    log.write("a", producer_id=7, producer_epoch=1, base_sequence=7)
+    assert log.write("a", producer_id=7, producer_epoch=1, base_sequence=3).base_offset == 15
+    assert code_of(lambda: log.write("a", producer_id=8, producer_epoch=0, base_sequence=10)) == too_old
+
+
+def test_earlier_batches_are_looked_for_near_the_end_alone(
+    disk: Disk, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_list, "EARLIER_BYTES", 10_000)
+    log.write("a", producer_id=7, producer_epoch=0, base_sequence=0)
+    log.write("x" * 20_000)
+    for sequence in (1, 2):
+        log.write("a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+    log = disk.restart(log)
+    too_old = code_of(lambda: log.write("a", producer_id=7, producer_epoch=0, base_sequence=0))
+    assert too_old == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.write("a", producer_id=7, producer_epoch=0, base_sequence=1).duplicate
 
 
 # rolling
@@ -621,7 +658,7 @@ def test_batches_for_those_who_load_state(disk: Disk) -> None:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.integers(1, 4), st.integers(0, 120)),
-        st.tuples(st.just("again"), st.just(0), st.just(0)),
+        st.tuples(st.just("again"), st.integers(1, 5), st.just(0)),
         st.tuples(st.sampled_from(["restart", "kill", "flush", "full"]), st.just(0), st.just(0)),
         st.tuples(st.sampled_from(["delete", "truncate"]), st.integers(0, 100), st.just(0)),
     ),
@@ -639,7 +676,7 @@ def test_the_log_equals_a_list(
     log = disk.open(segment_bytes=segment_bytes, index_interval_bytes=interval, file_delete_delay_ms=0)
     model: list[str] = []  # by offset
     start = sequence = 0
-    last: tuple[int, int, list[str]] | None = None
+    sent: list[tuple[int, int, list[str]]] = []  # first offset, sequence number and values of the last batches
     for i, (step, count, size) in enumerate(steps):
         if step == "write":
             values = [f"{i}.{n}." + "x" * size for n in range(count)]
@@ -647,11 +684,13 @@ def test_the_log_equals_a_list(
                 *values, timestamp=T0 + (i * 7) % 11, producer_id=1, producer_epoch=0, base_sequence=sequence
             )
             assert (result.base_offset, result.duplicate) == (len(model), False)
-            last = (len(model), sequence, values)
+            sent = [*sent[-4:], (len(model), sequence, values)]
             model += values
             sequence += count
-        elif step == "again" and last is not None:
-            base, first, values = last
+        elif step == "again" and sent:
+            base, first, values = sent[-min(count, len(sent))]
+            if base < start:  # what is deleted is forgotten, but for the last
+                base, first, values = sent[-1]
             result = log.write(*values, producer_id=1, producer_epoch=0, base_sequence=first)
             assert (result.base_offset, result.duplicate) == (base, True)
         elif step == "full":
@@ -669,10 +708,10 @@ def test_the_log_equals_a_list(
             start = max(start, min(count, len(model)))
             log.log.delete_records_before(start)
             disk.clock.advance(1)
-        elif step == "truncate" and count < len(model) and last is not None and count == last[0] and count >= start:
+        elif step == "truncate" and count < len(model) and sent and count == sent[-1][0] and count >= start:
             log.log.truncate_to(count)  # exactly the last batch
             del model[count:]
-            sequence, last = last[1], None
+            sequence = sent.pop()[1]
         assert (log.log.start_offset, log.log.end_offset) == (start, len(model))
     assert log.read_all() == model[start:]
     for offset in range(start, len(model)):
