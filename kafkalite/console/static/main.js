@@ -1,0 +1,53 @@
+/** Where everything begins: who is here, the frame, and the page that the address names. */
+
+import { session as askSession } from "./parts/api.js";
+import { h, replace } from "./parts/element.js";
+import { listenForKeys } from "./parts/keys.js";
+import { notice } from "./parts/notice.js";
+import { Router } from "./parts/router.js";
+import { Shell } from "./parts/shell.js";
+
+/** A page's module is loaded when it is first opened. @type {[RegExp, () => Promise<any>][]} */
+const ROUTES = [
+  [/^\/$/, () => import("./pages/overview.js")],
+  [/^\/topics$/, () => import("./pages/topics.js")],
+  [/^\/topics\/([^/]+)(?:\/(messages|configuration|groups|compaction|segments))?$/, () => import("./pages/topic.js")],
+  [/^\/messages$/, () => import("./pages/messages.js")],
+  [/^\/groups$/, () => import("./pages/groups.js")],
+  [/^\/group$/, () => import("./pages/group.js")], // ?group_id=: a group's name may be anything, even ".."
+  [/^\/compaction$/, () => import("./pages/compaction.js")],
+  [/^\/storage$/, () => import("./pages/storage.js")],
+  [/^\/cluster$/, () => import("./pages/cluster.js")],
+  [/^\/clients$/, () => import("./pages/clients.js")],
+  [/^\/login$/, () => import("./pages/login.js")],
+];
+
+async function begin() {
+  let session;
+  try {
+    session = await askSession();
+  } catch (error) {
+    replace(
+      document.body,
+      h(
+        "main",
+        null,
+        notice(error, () => location.reload()),
+      ),
+    );
+    return;
+  }
+  const shell = new Shell(session);
+  const router = new Router(ROUTES, shell.main, session);
+  router.shown.addEventListener("shown", () => shell.mark());
+  const toLogin = () =>
+    router.go(`/login?to=${encodeURIComponent(location.pathname + location.search)}`, { replace: true });
+  document.addEventListener("logged-out", toLogin);
+  listenForKeys((address) => router.go(address));
+  replace(document.body, shell.element);
+  const isClosed = session.login_required && !session.user;
+  if (isClosed && location.pathname !== "/login") await toLogin();
+  else await router.show();
+}
+
+begin();

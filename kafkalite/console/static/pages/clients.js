@@ -1,0 +1,155 @@
+/** Clients: connections with the software behind them, slow requests, open transactions, and quotas. */
+
+import { get } from "../parts/api.js";
+import { h, replace } from "../parts/element.js";
+import { ago, bytes, count, duration, milliseconds, time } from "../parts/format.js";
+import { icon } from "../parts/icons.js";
+import { badge, empty } from "../parts/notice.js";
+import { head } from "../parts/page.js";
+import { every } from "../parts/router.js";
+import { plainTable, Table } from "../parts/table.js";
+import { tabs } from "../parts/tabs.js";
+
+const REFRESH_MS = 5000;
+const SHOWN_APIS = 4;
+
+/** Its own address for each; the first is the page itself. */
+const SECTIONS = [
+  ["Connections", "/clients", connections],
+  ["Slow requests", "/clients?show=slow", slow],
+  ["Transactions", "/clients?show=transactions", transactions],
+  ["Quotas", "/clients?show=quotas", quotas],
+];
+
+/** @param {import("../parts/router.js").View} view */
+export default async function clients(view) {
+  const show = view.query.get("show");
+  const [, current, section] = SECTIONS.find(([, address]) => address.endsWith(`show=${show}`)) ?? SECTIONS[0];
+  view.root.append(head(view, "Clients"), tabs(SECTIONS, current, "About clients"));
+  await section(view);
+}
+
+async function connections(view) {
+  const table = new Table({
+    view,
+    label: "Connections",
+    search: "Search client ids, hosts, software, users",
+    sort: "-requests",
+    columns: CONNECTIONS,
+    load: (query, signal) => get("/api/clients", query, signal),
+    empty: () => empty("No connections are known", "Only a kafkalite broker tells who is connected to it."),
+  });
+  view.root.append(table.element);
+  await every(REFRESH_MS, () => table.refresh(), view.signal);
+}
+
+const CONNECTIONS = [
+  { title: "Client id", sort: "client_id", class: "name", cell: (row) => h("bdi", null, row.client_id ?? "–") },
+  {
+    title: "Address",
+    sort: "host",
+    cell: (row) => [
+      h("code", null, `${row.host}:${row.port}`),
+      row.is_encrypted && h("span", { title: "Encrypted", class: "muted" }, " ", icon("lock")),
+    ],
+  },
+  {
+    title: "Software",
+    sort: "software",
+    cell: (row) =>
+      row.software
+        ? [h("bdi", null, row.software), " ", h("span", { class: "muted" }, h("bdi", null, row.software_version))]
+        : "–",
+  },
+  { title: "User", wide: true, cell: (row) => h("bdi", null, row.user ?? "–") },
+  { title: "Broker", sort: "broker", number: true, wide: true, cell: (row) => row.broker },
+  { title: "Requests", sort: "requests", number: true, descending: true, cell: (row) => count(row.requests) },
+  { title: "What it asks", wide: true, cell: (row) => apis(row.apis) },
+  { title: "Connected", sort: "connected_ms", wide: true, descending: true, cell: (row) => ago(row.connected_ms) },
+  { title: "Idle", number: true, wide: true, cell: (row) => duration(row.idle_ms) },
+];
+
+function apis(counts) {
+  const sorted = Object.entries(counts ?? {}).sort((one, other) => other[1] - one[1]);
+  const said = sorted.map(([name, number]) => `${name} ${count(number)}`);
+  return h(
+    "span",
+    { class: "hint", title: said.join("\n") },
+    said.slice(0, SHOWN_APIS).join(", "),
+    sorted.length > SHOWN_APIS && " …",
+  );
+}
+
+async function slow(view) {
+  const content = h("div");
+  view.root.append(content);
+  const columns = [
+    { title: "Took", number: true, cell: (row) => h("b", null, milliseconds(row.took_ms)) },
+    { title: "Request", cell: (row) => [row.api, " ", h("span", { class: "muted" }, `v${row.version}`)] },
+    { title: "Client id", class: "name", cell: (row) => h("bdi", null, row.client_id ?? "–") },
+    { title: "Host", wide: true, cell: (row) => h("code", null, row.host) },
+    { title: "Broker", number: true, wide: true, cell: (row) => row.broker },
+    { title: "In", number: true, wide: true, cell: (row) => bytes(row.bytes_in) },
+    { title: "Out", number: true, wide: true, cell: (row) => bytes(row.bytes_out) },
+    { title: "Began", cell: (row) => time(row.began_ms) },
+  ];
+  await every(
+    REFRESH_MS,
+    async () => {
+      const { items, known } = await get("/api/requests", {}, view.signal);
+      const none = known ? "No request was slow of late." : "Only a kafkalite broker tells about its slow requests.";
+      replace(content, plainTable("Slow requests", columns, items, none));
+    },
+    view.signal,
+  );
+}
+
+async function transactions(view) {
+  const now = Date.now();
+  const table = new Table({
+    view,
+    label: "Transactions",
+    search: "Search transactional ids",
+    columns: [
+      { title: "Transactional id", class: "name", cell: (row) => h("bdi", null, row.transactional_id) },
+      { title: "State", cell: (row) => badge(row.state === "Ongoing" ? "warning" : "quiet", row.state) },
+      { title: "Open for", number: true, cell: (row) => (row.started_ms > 0 ? duration(now - row.started_ms) : "–") },
+      { title: "Timeout", number: true, wide: true, cell: (row) => duration(row.timeout_ms) },
+      { title: "Producer", number: true, wide: true, cell: (row) => `${row.producer_id} · ${row.producer_epoch}` },
+      { title: "Partitions", number: true, cell: (row) => count(row.partitions?.length ?? null) },
+      { title: "Coordinator", number: true, wide: true, cell: (row) => row.coordinator },
+    ],
+    load: (query, signal) => get("/api/transactions", { q: query.q, page: query.page }, signal),
+    empty: () => empty("No transactions", "A producer with a transactional.id appears here."),
+  });
+  view.root.append(table.element);
+  await every(REFRESH_MS, () => table.refresh(), view.signal);
+}
+
+async function quotas(view) {
+  const { items } = await get("/api/quotas", {}, view.signal);
+  const columns = [
+    {
+      title: "For",
+      class: "name",
+      cell: (row) =>
+        Object.entries(row.entity).map(([type, name]) =>
+          h("div", null, h("span", { class: "muted" }, type, " "), h("bdi", null, name ?? "default")),
+        ),
+    },
+    {
+      title: "Quota",
+      cell: (row) =>
+        Object.entries(row.quotas).map(([name, value]) =>
+          h(
+            "div",
+            null,
+            h("code", null, name),
+            " ",
+            h("b", null, /byte_rate/.test(name) ? `${bytes(value)}/s` : count(value)),
+          ),
+        ),
+    },
+  ];
+  view.root.append(plainTable("Quotas", columns, items, "No quotas: nobody is made to wait."));
+}

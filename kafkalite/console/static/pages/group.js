@@ -1,0 +1,202 @@
+/** One group: its lag over time and by partition, its members, and for whom it waits while it stands still. */
+
+import { change, get } from "../parts/api.js";
+import { formDialog } from "../parts/dialog.js";
+import { h, replace } from "../parts/element.js";
+import { ago, clock, count, plural, shortCount, topicPath } from "../parts/format.js";
+import { badge, remark } from "../parts/notice.js";
+import { action, facts, figures, head } from "../parts/page.js";
+import { Plot } from "../parts/plot.js";
+import { repeat } from "../parts/router.js";
+import { plainTable } from "../parts/table.js";
+import { toast } from "../parts/toast.js";
+import { resetOffsets } from "./group_reset.js";
+import { stateBadge } from "./groups.js";
+
+const REFRESH_MS = 3000;
+const SHOWN_PARTITIONS = 200;
+const SHOWN_ASSIGNED = 12;
+
+/** @param {import("../parts/router.js").View} view */
+export default async function groupPage(view) {
+  const id = view.query.get("group_id") ?? "";
+  const lag = new Plot("Lag", shortCount);
+  const parts = {
+    state: h("span"),
+    wait: h("div"),
+    figures: h("div"),
+    members: h("section"),
+    partitions: h("section"),
+  };
+  let group = null;
+  const load = async () => {
+    const [now, history] = await Promise.all([
+      get("/api/group", { group_id: id }, view.signal),
+      get("/api/group/lag", { group_id: id }, view.signal),
+    ]);
+    group = now;
+    draw(parts, group);
+    drawLag(lag, history);
+  };
+  await load();
+  const actions = [
+    action(view.session, "edit", "Reset offsets", async () => (await resetOffsets(group)) && load()),
+    action(view.session, "trash", "Delete", () => deleteGroup(group, view), "danger"),
+  ];
+  const before = h("a", { href: "/groups" }, "Groups");
+  view.root.append(
+    head(view, id, { before, after: parts.state, actions }),
+    parts.wait,
+    parts.figures,
+    lag.element,
+    parts.partitions,
+    parts.members,
+  );
+  repeat(REFRESH_MS, load, view.signal);
+}
+
+function draw(parts, group) {
+  replace(parts.state, stateBadge(group.state));
+  replace(parts.wait, group.rebalance && waiting(group.rebalance));
+  replace(
+    parts.figures,
+    figures([
+      ["Lag in records", count(group.lag_records), "what the group would really get"],
+      ["Lag in offsets", count(group.lag), "what others show"],
+      ["Members", count(group.members.length), group.protocol || null],
+      ["Coordinator", group.coordinator ?? "–", group.protocol_type || null],
+    ]),
+  );
+  replace(
+    parts.members,
+    h("h2", { class: "section-title" }, "Members"),
+    plainTable("Members", MEMBERS, group.members, "No members: nobody reads at the moment."),
+  );
+  const shown = group.partitions.slice(0, SHOWN_PARTITIONS);
+  const more =
+    group.partitions.length > shown.length &&
+    h(
+      "p",
+      { class: "hint" },
+      `The first ${SHOWN_PARTITIONS} of ${plural(group.partitions.length, "partition")}, largest lag first.`,
+    );
+  replace(
+    parts.partitions,
+    h("h2", { class: "section-title" }, "Partitions"),
+    plainTable("Partitions", PARTITIONS, byLag(shown), "No offsets are committed."),
+    more,
+  );
+}
+
+const byLag = (partitions) =>
+  [...partitions].sort((one, other) => (other.lag_records ?? other.lag ?? -1) - (one.lag_records ?? one.lag ?? -1));
+
+/** The sentence comes from the broker; the members follow, with the time when each was last heard of. */
+function waiting(rebalance) {
+  const members = rebalance.waits_for
+    .slice(0, 20)
+    .map((member) =>
+      h(
+        "li",
+        null,
+        h("code", null, member.member_id),
+        ` (${member.client_id} at ${member.host}), last heard of ${ago(member.last_seen_ms)}`,
+      ),
+    );
+  const until = rebalance.until_ms ? `until ${clock(rebalance.until_ms)} at the latest` : "";
+  return remark(
+    [h("b", null, rebalance.sentence || "The group rebalances"), " ", until, h("ul", null, members)],
+    "warning",
+  );
+}
+
+const MEMBERS = [
+  {
+    title: "Member",
+    class: "name",
+    cell: (member) => [
+      h("bdi", null, member.client_id),
+      " ",
+      member.instance_id && badge("accent", member.instance_id, "group.instance.id: a static member"),
+      h("p", { class: "hint" }, h("bdi", null, member.member_id)),
+    ],
+  },
+  { title: "Host", cell: (member) => h("code", null, member.host) },
+  { title: "Partitions", number: true, cell: (member) => count(member.partitions.length) },
+  { title: "Assigned", wide: true, cell: assigned },
+];
+
+function assigned(member) {
+  const byTopic = new Map();
+  for (const { topic, partition } of member.partitions) byTopic.set(topic, [...(byTopic.get(topic) ?? []), partition]);
+  return [...byTopic]
+    .slice(0, SHOWN_ASSIGNED)
+    .map(([topic, partitions]) =>
+      h("div", null, h("a", { href: topicPath(topic) }, topic), " ", h("span", { class: "muted" }, ranges(partitions))),
+    );
+}
+
+/** 0–3, 7 */
+function ranges(numbers) {
+  const parts = [];
+  for (const number of [...numbers].sort((one, other) => one - other)) {
+    const last = parts.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else parts.push([number, number]);
+  }
+  return parts.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
+}
+
+const PARTITIONS = [
+  { title: "Topic", class: "name", cell: (row) => h("a", { href: topicPath(row.topic) }, row.topic) },
+  { title: "Partition", number: true, cell: (row) => row.partition },
+  { title: "Committed", number: true, cell: (row) => committed(row) },
+  { title: "End", number: true, wide: true, cell: (row) => count(row.end_offset) },
+  { title: "Lag in records", number: true, cell: (row) => h("b", null, count(row.lag_records)) },
+  { title: "Lag in offsets", number: true, wide: true, cell: (row) => h("span", { class: "muted" }, count(row.lag)) },
+  {
+    title: "Read by",
+    wide: true,
+    cell: (row) =>
+      row.member_id
+        ? h("span", { class: "hint" }, h("bdi", null, row.member_id))
+        : h("span", { class: "muted" }, "nobody"),
+  },
+];
+
+function committed(row) {
+  if (row.committed_offset === null) return h("span", { class: "muted" }, "nothing");
+  const here = `${topicPath(row.topic, "messages")}?from=offset&partitions=${row.partition}&offset=${row.committed_offset}`;
+  const gone = row.committed_offset < row.start_offset && [
+    " ",
+    badge("warning", "deleted", `The log begins at ${row.start_offset}`),
+  ];
+  return [h("a", { href: here, title: "Show the messages from here on" }, count(row.committed_offset)), gone];
+}
+
+function drawLag(lag, history) {
+  const points = (values) => history.times_ms.map((time, index) => [time, values[index] ?? null]);
+  lag.draw([
+    { name: "records", color: 1, points: points(history.lag_records) },
+    { name: "offsets", color: 2, points: points(history.lag) },
+  ]);
+}
+
+async function deleteGroup(group, view) {
+  const done = await formDialog({
+    title: `Delete ${group.group_id}`,
+    body: [
+      remark(
+        `The committed offsets of ${plural(group.partitions.length, "partition")} are deleted. A consumer of this name then begins where auto.offset.reset tells it.`,
+        "warning",
+      ),
+      facts([["Members", count(group.members.length)]]),
+    ],
+    action: "Delete it",
+    danger: true,
+    submit: () => change("DELETE", `/api/group?group_id=${encodeURIComponent(group.group_id)}`),
+  });
+  if (!done) return;
+  toast(`${group.group_id} was deleted`);
+  view.go("/groups");
+}

@@ -1,0 +1,75 @@
+/** All consumer groups, with what each has yet to read: in records, beside the offsets that others count. */
+
+import { get } from "../parts/api.js";
+import { h } from "../parts/element.js";
+import { count, groupPath } from "../parts/format.js";
+import { badge, empty } from "../parts/notice.js";
+import { head } from "../parts/page.js";
+import { every } from "../parts/router.js";
+import { Table } from "../parts/table.js";
+
+const REFRESH_MS = 5000;
+
+const STATES = {
+  stable: "ok",
+  preparingrebalance: "warning",
+  completingrebalance: "warning",
+  dead: "error",
+  empty: "quiet",
+};
+const WORDS = { preparingrebalance: "waits for members", completingrebalance: "waits for the assignment" };
+
+/** @param {string} state as Kafka writes it */
+export function stateBadge(state) {
+  const key = state.toLowerCase().replaceAll(/[^a-z]/g, "");
+  return badge(STATES[key] ?? "quiet", WORDS[key] ?? state, state);
+}
+
+const COLUMNS = [
+  {
+    title: "Group",
+    sort: "group_id",
+    class: "name",
+    cell: (group) => h("a", { href: groupPath(group.group_id) }, h("bdi", null, group.group_id)),
+  },
+  { title: "State", sort: "state", cell: (group) => stateBadge(group.state) },
+  { title: "Members", sort: "members", number: true, descending: true, cell: (group) => count(group.members) },
+  { title: "Topics", number: true, wide: true, cell: (group) => count(group.topics) },
+  {
+    title: "Lag in records",
+    sort: "lag_records",
+    number: true,
+    descending: true,
+    help: "Records that the group would really get: without what was compacted, aborted, or is a marker",
+    cell: (group) => h("b", null, count(group.lag_records)),
+  },
+  {
+    title: "Lag in offsets",
+    sort: "lag",
+    number: true,
+    descending: true,
+    wide: true,
+    help: "The distance between offsets, which may never reach zero",
+    cell: (group) => h("span", { class: "muted" }, count(group.lag)),
+  },
+  { title: "Coordinator", number: true, wide: true, cell: (group) => group.coordinator ?? "–" },
+];
+
+/** @param {import("../parts/router.js").View} view */
+export default async function groups(view) {
+  const table = new Table({
+    view,
+    label: "Groups",
+    search: "Search groups",
+    sort: "group_id",
+    columns: COLUMNS,
+    href: (group) => groupPath(group.group_id),
+    load: (query, signal) => get("/api/groups", query, signal),
+    empty: (q) =>
+      q
+        ? empty(`No group has “${q}” in its name`)
+        : empty("No groups yet", "A group appears when a consumer with a group.id joins or commits an offset."),
+  });
+  view.root.append(head(view, "Groups"), table.element);
+  await every(REFRESH_MS, () => table.refresh(), view.signal);
+}

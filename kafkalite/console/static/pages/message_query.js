@@ -1,0 +1,221 @@
+/** The form above messages: where to begin, what to look for, and how much work that may be. It stands in the address. */
+
+import { field, select } from "../parts/dialog.js";
+import { h } from "../parts/element.js";
+import { icon } from "../parts/icons.js";
+
+const STARTS = [
+  ["end", "Newest first"],
+  ["beginning", "From the beginning"],
+  ["offset", "From an offset"],
+  ["time", "From a time"],
+  ["tail", "Live: what comes from now on"],
+];
+const MATCHES = [
+  ["contains", "contains"],
+  ["equals", "equals"],
+  ["regex", "matches"],
+  ["json", "JSON path"],
+];
+const FORMATS = ["auto", "text", "json", "hex", "avro", "protobuf"].map((name) => [name, name]);
+const FILTERS = ["key", "value", "header"];
+const PLACEHOLDERS = { key: "any key", value: "any value", header: "any header: TEXT or NAME=TEXT" };
+
+export class MessageQuery {
+  /** @param {import("../parts/router.js").View} view @param {any} topic @param {() => void} search */
+  constructor(view, topic, search) {
+    this.view = view;
+    const value = (name, otherwise = "") => view.query.get(name) ?? otherwise;
+    this.from = select("from", STARTS, value("from", "end"));
+    this.offset = h("input", {
+      name: "offset",
+      type: "number",
+      min: 0,
+      value: value("offset", "0"),
+      "aria-label": "Offset",
+    });
+    this.time = h("input", {
+      name: "time",
+      type: "datetime-local",
+      step: "0.001",
+      value: value("time"),
+      "aria-label": "Time",
+    });
+    this.partitions = h("input", {
+      name: "partitions",
+      pattern: "[0-9, ]*",
+      placeholder: `all ${topic.partitions}`,
+      value: value("partitions"),
+      inputmode: "numeric",
+    });
+    this.limit = select(
+      "limit",
+      ["20", "50", "200", "1000"].map((number) => [number, number]),
+      value("limit", "50"),
+    );
+    this.filters = FILTERS.map((name) => this.filter(name, value));
+    this.isolation = select(
+      "isolation",
+      [
+        ["read_uncommitted", "all records"],
+        ["read_committed", "committed only"],
+      ],
+      value("isolation"),
+    );
+    this.control = h("input", { type: "checkbox", checked: value("control") === "true" });
+    this.maxRecords = select(
+      "max_records",
+      [
+        ["100000", "100 thousand"],
+        ["1000000", "1 million"],
+        ["10000000", "10 million"],
+      ],
+      value("max_records"),
+    );
+    this.formats = ["key_format", "value_format"].map((name) => select(name, FORMATS, value(name, "auto")));
+    this.schema = h("textarea", {
+      name: "value_schema",
+      rows: 4,
+      spellcheck: "false",
+      placeholder: '{"type": "record", ...}',
+    });
+    this.element = this.form(search);
+    this.showStart();
+  }
+
+  form(search) {
+    const go = h("button", { type: "submit", class: "primary" }, icon("search"), "Search");
+    const more = h(
+      "details",
+      { class: "more", open: this.hasMore() },
+      h("summary", null, "More"),
+      h(
+        "div",
+        { class: "query-row" },
+        field("Isolation", this.isolation),
+        field("Look through at most", this.maxRecords),
+        field("Keys as", this.formats[0]),
+        field("Values as", this.formats[1]),
+        h("label", { class: "check" }, this.control, "Transaction markers"),
+      ),
+      field("Avro schema of values", this.schema, "JSON. Confluent's five bytes before the value are skipped"),
+    );
+    const form = h(
+      "form",
+      { class: "card message-query" },
+      h(
+        "div",
+        { class: "query-row" },
+        field("Start", this.from),
+        this.startField(),
+        field("Partitions", this.partitions),
+        field("Show", this.limit),
+      ),
+      h(
+        "div",
+        { class: "query-row filters" },
+        this.filters.map(({ element }) => element),
+        go,
+      ),
+      more,
+    );
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.keep();
+      search();
+    });
+    this.from.addEventListener("change", () => this.showStart());
+    return form;
+  }
+
+  filter(name, value) {
+    const text = h("input", {
+      type: "search",
+      name,
+      placeholder: PLACEHOLDERS[name],
+      value: value(name),
+      "aria-label": `${name} filter`,
+      "data-search": name === "value" ? true : null,
+    });
+    const match = select(
+      `${name}_match`,
+      name === "header" ? MATCHES.slice(0, 3) : MATCHES,
+      value(`${name}_match`, "contains"),
+    );
+    match.setAttribute("aria-label", `How the ${name} is compared`);
+    const element = h(
+      "div",
+      { class: "field filter" },
+      h("span", { class: "filter-name" }, name[0].toUpperCase() + name.slice(1)),
+      h("div", { class: "joined" }, match, text),
+    );
+    return { name, text, match, element };
+  }
+
+  startField() {
+    this.offsetField = field("Offset", this.offset);
+    this.timeField = field("Time", this.time);
+    return [this.offsetField, this.timeField];
+  }
+
+  showStart() {
+    this.offsetField.hidden = this.from.value !== "offset";
+    this.timeField.hidden = this.from.value !== "time";
+  }
+
+  hasMore() {
+    const names = ["isolation", "control", "max_records", "key_format", "value_format"];
+    return names.some((name) => this.view.query.has(name));
+  }
+
+  get isTail() {
+    return this.from.value === "tail";
+  }
+
+  /** What the API is asked; a filter's kind only with its text. */
+  parameters() {
+    const asked = {
+      from: this.from.value,
+      partitions: this.partitions.value.replaceAll(" ", ""),
+      limit: this.isTail ? "" : this.limit.value,
+      isolation: this.isolation.value,
+      max_records: this.maxRecords.value,
+      control: this.control.checked ? "true" : "",
+      key_format: this.formats[0].value,
+      value_format: this.formats[1].value,
+      value_schema: this.schema.value,
+    };
+    if (this.from.value === "offset") asked.offset = this.offset.value;
+    if (this.from.value === "time") {
+      const time = new Date(this.time.value).getTime();
+      if (Number.isNaN(time)) throw new Error("Choose the time from which on messages are shown");
+      asked.time_ms = time;
+    }
+    for (const { name, text, match } of this.filters) {
+      if (text.value) Object.assign(asked, { [name]: text.value, [`${name}_match`]: match.value });
+    }
+    return asked;
+  }
+
+  /** Into the address, without what is as usual. */
+  keep() {
+    const usual = {
+      from: "end",
+      limit: "50",
+      isolation: "read_uncommitted",
+      max_records: "100000",
+      key_format: "auto",
+      value_format: "auto",
+    };
+    const said = { ...this.parameters(), time: this.from.value === "time" ? this.time.value : "" };
+    delete said.time_ms;
+    delete said.value_schema; // may be long, and an address should not be
+    for (const { name, text, match } of this.filters) {
+      said[name] = text.value;
+      said[`${name}_match`] = text.value && match.value !== "contains" ? match.value : "";
+    }
+    const optional = { offset: "", ...said };
+    for (const [name, value] of Object.entries(usual)) if (optional[name] === value) optional[name] = "";
+    this.view.update(optional);
+  }
+}

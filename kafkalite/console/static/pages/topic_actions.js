@@ -1,0 +1,116 @@
+/** What can be done to a topic: each action says beforehand what is lost, and a deletion asks for the name. */
+
+import { change, get } from "../parts/api.js";
+import { field, formDialog } from "../parts/dialog.js";
+import { h } from "../parts/element.js";
+import { bytes, count, plural, topicPath } from "../parts/format.js";
+import { remark } from "../parts/notice.js";
+import { action } from "../parts/page.js";
+import { toast } from "../parts/toast.js";
+import { produce } from "./produce.js";
+
+/** @param {import("../parts/router.js").View} view @param {any} topic */
+export function topicActions(view, topic) {
+  const { session } = view;
+  return [
+    action(session, "plus", "Produce", () => produce(topic), ""),
+    action(session, "topics", "Add partitions", () => addPartitions(topic, view)),
+    action(session, "stop", "Empty", () => emptyTopic(topic, view)),
+    action(session, "trash", "Delete", () => deleteTopic(topic, view), "danger"),
+  ];
+}
+
+const api = (topic) => `/api/topics/${encodeURIComponent(topic.name)}`;
+
+async function addPartitions(topic, view) {
+  const input = h("input", {
+    name: "count",
+    type: "number",
+    min: topic.partitions + 1,
+    max: 100_000,
+    value: topic.partitions + 1,
+    required: true,
+  });
+  const help = `It has ${plural(topic.partitions, "partition")} now`;
+  const warning =
+    "Records with the same key may go to another partition from then on, and partitions cannot be taken away again.";
+  const done = await formDialog({
+    title: `Add partitions to ${topic.name}`,
+    body: [remark(warning, "warning"), field("Partitions in all", input, help)],
+    action: "Add",
+    submit: (data) => change("POST", `${api(topic)}/partitions`, { count: Number(data.get("count")) }),
+  });
+  if (!done) return;
+  toast(`${topic.name} has ${plural(done.count, "partition")} now`);
+  view.go(topicPath(topic.name));
+}
+
+async function emptyTopic(topic, view) {
+  const now = await latest(topic);
+  const done = await formDialog({
+    title: `Empty ${topic.name}`,
+    body: [
+      remark(
+        loss(
+          now,
+          "are deleted in all partitions. The topic, its configuration and its offsets stay: the next record gets the next offset.",
+        ),
+        "warning",
+      ),
+      nameAgain(topic),
+    ],
+    action: "Empty it",
+    danger: true,
+    submit: (data) =>
+      named(data, topic) && change("POST", `${api(topic)}/empty`, { partitions: null, before_offset: null }),
+  });
+  if (!done) return;
+  toast(`${topic.name} is empty`);
+  view.go(topicPath(topic.name));
+}
+
+async function deleteTopic(topic, view) {
+  const [now, { items: groups }] = await Promise.all([latest(topic), get(`${api(topic)}/groups`)]);
+  const readers =
+    groups.length &&
+    h(
+      "p",
+      null,
+      `${plural(groups.length, "group reads", "groups read")} it: ${groups
+        .slice(0, 8)
+        .map((group) => group.group_id)
+        .join(", ")}`,
+    );
+  const done = await formDialog({
+    title: `Delete ${topic.name}`,
+    body: [
+      remark([loss(now, "are deleted, and the topic with them. This cannot be undone."), readers], "warning"),
+      nameAgain(topic),
+    ],
+    action: "Delete it",
+    danger: true,
+    submit: (data) => named(data, topic) && change("DELETE", api(topic)),
+  });
+  if (!done) return;
+  toast(`${topic.name} was deleted`);
+  view.go("/topics");
+}
+
+/** The counts as they are at this moment, not as the page has them. */
+const latest = (topic) => get(api(topic));
+
+function loss(topic, rest) {
+  const records =
+    topic.records === null ? `up to ${plural(topic.offset_span, "record")}` : plural(topic.records, "record");
+  return `${records} (${bytes(topic.size_bytes)}, ${count(topic.partitions)} partitions) ${rest}`;
+}
+
+function nameAgain(topic) {
+  const input = h("input", { name: "name", autocomplete: "off", required: true, spellcheck: "false" });
+  return field("Write the topic's name to go on", input, topic.name);
+}
+
+function named(data, topic) {
+  if (data.get("name") !== topic.name) throw new Error(`That is not “${topic.name}”: nothing was changed.`);
+  return true;
+}

@@ -1,0 +1,150 @@
+/** Configuration of a topic: every value, where it comes from, and a dialog to change it or to take it back. */
+
+import { change, get } from "../parts/api.js";
+import { field, formDialog, select } from "../parts/dialog.js";
+import { h, replace } from "../parts/element.js";
+import { bytes, duration } from "../parts/format.js";
+import { icon } from "../parts/icons.js";
+import { badge } from "../parts/notice.js";
+import { plainTable } from "../parts/table.js";
+import { toast } from "../parts/toast.js";
+
+/** @param {import("../parts/router.js").View} view @param {any} topic */
+export default async function configuration(view, topic) {
+  const path = `/api/topics/${encodeURIComponent(topic.name)}/config`;
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search settings",
+    "aria-label": "Search settings",
+    "data-search": true,
+    value: view.query.get("q") ?? "",
+  });
+  const own = h("input", { type: "checkbox", checked: view.query.get("changed") === "true" });
+  const shown = h("div");
+  let items = [];
+  const draw = () => {
+    view.update({ q: search.value, changed: own.checked ? "true" : "" });
+    const wanted = search.value.toLowerCase();
+    const found = items.filter(
+      (item) =>
+        (!own.checked || !item.is_default) && `${item.name} ${item.documentation ?? ""}`.toLowerCase().includes(wanted),
+    );
+    replace(shown, plainTable("Configuration", columns(edit, view.session), found, "No setting like that."));
+  };
+  const load = async () => {
+    ({ items } = await get(path, {}, view.signal));
+    draw();
+  };
+  const edit = async (item) => {
+    if (await editSetting(path, item)) {
+      toast(`${item.name} of ${topic.name} was changed`);
+      await load();
+    }
+  };
+  search.addEventListener("input", draw);
+  own.addEventListener("change", draw);
+  const bar = h(
+    "div",
+    { class: "toolbar bare" },
+    h("div", { class: "search" }, icon("search"), search, h("kbd", { "aria-hidden": "true" }, "/")),
+    h("label", { class: "check" }, own, "Only what differs from the default"),
+  );
+  view.root.append(bar, shown);
+  await load();
+}
+
+function columns(edit, session) {
+  return [
+    {
+      title: "Setting",
+      class: "name",
+      cell: (item) => [h("code", null, item.name), item.documentation && h("p", { class: "hint" }, item.documentation)],
+    },
+    { title: "Value", class: "value", cell: shownValue },
+    { title: "From", cell: (item) => source(item) },
+    { title: "Change", hidden: true, cell: (item) => editButton(item, edit, session) },
+  ];
+}
+
+function shownValue(item) {
+  if (item.is_sensitive) return h("span", { class: "muted" }, "hidden");
+  if (item.value === null || item.value === "") return h("span", { class: "muted" }, "empty");
+  return [h("code", null, item.value), " ", h("span", { class: "hint" }, meaning(item.name, item.value))];
+}
+
+/** The same in words: 604800000 is a week. */
+function meaning(name, value) {
+  const number = Number(value);
+  if (!/^-?\d+$/.test(value)) return "";
+  const isLarge = Math.abs(number) >= 9e15;
+  if (name.endsWith(".ms") && number >= 1000) return isLarge ? "never" : duration(number);
+  if (name.endsWith(".bytes") && number >= 1024) return isLarge ? "no limit" : bytes(number);
+  return number === -1 ? "no limit" : "";
+}
+
+function source(item) {
+  const said = (item.synonyms ?? []).map((one) => `${one.source}: ${one.value ?? "empty"}`).join("\n");
+  return badge(item.source === "topic" ? "accent" : "quiet", item.source, said || null);
+}
+
+function editButton(item, edit, session) {
+  const reason = item.is_read_only
+    ? "This setting is read-only"
+    : session.write
+      ? null
+      : "This console is read-only: it was started without console.write=true";
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      "aria-label": `Change ${item.name}`,
+      disabled: reason !== null,
+      title: reason,
+      on: { click: () => edit(item) },
+    },
+    icon("edit"),
+  );
+}
+
+async function editSetting(path, item) {
+  const isChoice = String(item.type).toLowerCase() === "boolean";
+  const value = item.value ?? "";
+  const control = isChoice
+    ? select(
+        "value",
+        [
+          ["true", "true"],
+          ["false", "false"],
+        ],
+        value,
+      )
+    : h("input", { name: "value", value: item.is_sensitive ? "" : value, autocomplete: "off", spellcheck: "false" });
+  const isOwn = item.source === "topic";
+  const below = (item.synonyms ?? []).find((one) => one.source !== "topic");
+  const reset =
+    isOwn &&
+    h(
+      "label",
+      { class: "check" },
+      h("input", { type: "checkbox", name: "reset" }),
+      `Take back: ${below ? `${below.value ?? "empty"} (${below.source})` : "the default"} is valid then`,
+    );
+  const submit = async (data) => {
+    const body = data.get("reset")
+      ? { set: {}, reset: [item.name] }
+      : { set: { [item.name]: data.get("value") }, reset: [] };
+    await change("PATCH", path, { ...body, validate_only: true });
+    return change("PATCH", path, { ...body, validate_only: false });
+  };
+  return formDialog({
+    title: item.name,
+    action: "Save",
+    submit,
+    body: [
+      item.documentation && h("p", { class: "hint" }, item.documentation),
+      field("Value", control, item.type && String(item.type).toLowerCase()),
+      reset,
+    ],
+  });
+}

@@ -1,0 +1,88 @@
+/**
+ * Keys, values and headers of records on the page, whatever they hold.
+ *
+ * Control characters and those that turn the direction of writing are shown as signs. JSON is indented token by token:
+ * numbers keep every digit, and no depth or length can exhaust the stack.
+ */
+
+import { h } from "./element.js";
+
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\uffff]/g;
+const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+const COLOURED_TOKENS = 4000;
+const INDENT_DEPTH = 40;
+
+/** @param {string} text */
+export const visible = (text) => text.replace(HIDDEN, sign);
+
+function sign(character) {
+  const code = character.charCodeAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  if (code === 0x7f) return "\u2421";
+  return `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+/** One line of it, for a table. @param {string} text @param {number} limit */
+export function line(text, limit = 240) {
+  const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
+  return visible(cut.replace(/\s+/g, " "));
+}
+
+/** JSON with indentation and colours; a text that is too long is indented without colours. @param {string} text */
+export function json(text) {
+  const pre = h("pre", { class: "content", tabindex: 0 });
+  const pieces = [];
+  const ended = indent(text, (piece, kind) => pieces.length <= COLOURED_TOKENS && pieces.push([piece, kind]));
+  if (pieces.length > COLOURED_TOKENS) {
+    const plain = [];
+    indent(text, (piece) => plain.push(piece));
+    pre.append(visible(plain.join("")));
+  } else {
+    pre.append(...pieces.map(([piece, kind]) => (kind ? h("span", { class: `json-${kind}` }, visible(piece)) : piece)));
+  }
+  return ended ? pre : plain(text);
+}
+
+/** @param {string} text */
+export const plain = (text) => h("pre", { class: "content", tabindex: 0 }, visible(text));
+
+function indent(text, give) {
+  let depth = 0;
+  let before = "";
+  const newline = () => give(`\n${"  ".repeat(Math.min(depth, INDENT_DEPTH))}`, "");
+  const tokens = text.match(TOKENS) ?? [];
+  for (let index = 0; index < tokens.length; index += 1) {
+    const token = tokens[index];
+    const opens = token === "{" || token === "[";
+    const closes = token === "}" || token === "]";
+    if (closes) {
+      depth -= 1;
+      if (before !== "{" && before !== "[") newline();
+    } else if (before === "{" || before === "[" || before === ",") {
+      newline();
+    }
+    give(token === ":" ? ": " : token, kindOf(token, tokens[index + 1]));
+    if (opens) depth += 1;
+    before = token;
+  }
+  return depth === 0;
+}
+
+function kindOf(token, next) {
+  if (token.length === 1 && "{}[],:".includes(token)) return "";
+  if (token.startsWith('"')) return next === ":" ? "name" : "text";
+  return /^(true|false|null)$/.test(token) ? "word" : "number";
+}
+
+/** Sixteen bytes a line: position, bytes, and the letters among them. @param {Uint8Array} bytes */
+export function hex(bytes) {
+  const lines = [];
+  for (let at = 0; at < bytes.length; at += 16) {
+    const row = [...bytes.subarray(at, at + 16)];
+    const numbers = row.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const letters = row.map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·")).join("");
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${numbers.padEnd(47)}  ${letters}`);
+  }
+  return h("pre", { class: "content", tabindex: 0 }, lines.join("\n"));
+}

@@ -1,0 +1,45 @@
+/** What most pages have: a head with actions, figures, and actions that a read-only console explains. */
+
+import { h } from "./element.js";
+import { icon } from "./icons.js";
+
+const READ_ONLY = "This console is read-only: it was started without console.write=true";
+
+/** @param {import("./router.js").View} view @param {string} title @param {{ before?: any, after?: any, actions?: any }} [more] */
+export function head(view, title, { before, after, actions } = {}) {
+  view.title(title);
+  const name = h("div", null, before && h("div", { class: "crumb" }, before), h("h1", null, title));
+  return h("div", { class: "page-head" }, name, after, actions && h("div", { class: "actions" }, actions));
+}
+
+/**
+ * A button that changes something; disabled, with the reason, while the console may not.
+ *
+ * @param {any} session @param {string} name icon @param {string} text @param {() => any} click @param {string} [kind]
+ */
+export function action(session, name, text, click, kind = "") {
+  const allowed = session.write;
+  const hint = allowed ? null : READ_ONLY;
+  return h("button", { type: "button", class: kind, disabled: !allowed, title: hint, on: { click } }, icon(name), text);
+}
+
+/** @param {[string, any, any?, string?][]} items name, value, a word about it, and `error` or `warning` */
+export function figures(items) {
+  const shown = items.map(([name, value, note, kind]) =>
+    h(
+      "div",
+      { class: `figure ${kind ?? ""}` },
+      h("dt", null, name),
+      h("dd", null, value, note && h("div", { class: "note" }, note)),
+    ),
+  );
+  return h("dl", { class: "figures" }, shown);
+}
+
+/** Names and values, one below the other. @param {[string, any][]} items */
+export function facts(items) {
+  const shown = items
+    .filter(([, value]) => value !== null && value !== undefined)
+    .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]);
+  return h("dl", { class: "facts" }, shown);
+}
