@@ -81,6 +81,7 @@ HANDLERS: Mapping[str, str] = {
     "DescribeTransactions": "transaction_admin.describe_transactions",
     "ListTransactions": "transaction_admin.list_transactions",
     "RunCleaner": "cleaner.run_cleaner",
+    "BrokerReport": "broker_report.broker_report",
 }
 """Module and function in `kafkalite.api.handlers`."""
 

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kafkalite.cleaner.manager.status import CleaningState
-from kafkalite.cli.command_config import add_command_config, security_of
-from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest

@@ -1,4 +1,5 @@
-"""--command-config of the commands that ask brokers: client properties for TLS and SASL, as Kafka's tools take them."""
+"""Options of the commands that ask brokers: their addresses, and --command-config, client properties for TLS and SASL
+as Kafka's tools take them."""
 
 from __future__ import annotations
 
@@ -7,6 +8,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity
+
+_DEFAULT_ADDRESS = "localhost:9092"
+
+
+def add_bootstrap_server(command: argparse._ActionsContainer, *flags: str) -> None:
+    """The option for the brokers to ask, `bootstrap_server` under each of these names."""
+    command.add_argument(
+        *flags,
+        dest="bootstrap_server",
+        default=_DEFAULT_ADDRESS,
+        metavar="HOST:PORT",
+        help=f"a running broker, or several with commas; of a cluster all are asked (default: {_DEFAULT_ADDRESS})",
+    )
 
 
 def add_command_config(command: argparse.ArgumentParser) -> None:

@@ -29,6 +29,7 @@ _COMMANDS = {
     "doctor": "how clients connect to a broker, and what of it is open to the world",
     "user": "users that log in by SCRAM: add, list, remove",
     "cleaner": "see and steer log compaction: status, run",
+    "console": "topics, messages, groups and the brokers in the browser",
     "config": "print server.properties with every setting, its meaning and default",
 }
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.version:
-            print(f"kafkalite {_version()}")
+            print(f"kafkalite {version()}")
             return 0
         if options.command is None:
             parser.print_help(sys.stderr)
@@ -74,10 +75,11 @@ def _module(command: str) -> Any:
     return importlib.import_module(f"kafkalite.cli.{command}_command")
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
+def version() -> str:
+    """Of the installed package."""
+    from importlib import metadata
 
     try:
-        return version("kafkalite")
-    except PackageNotFoundError:
+        return metadata.version("kafkalite")
+    except metadata.PackageNotFoundError:
         return "(not installed)"

@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from kafkalite.cli.command_config import add_command_config, security_of
-from kafkalite.cli.describe_log_dirs import add_bootstrap_server
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.cli.topic_description import add_describe_options, run_describe
 from kafkalite.client import topic_changes

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from kafkalite.cli.command_config import add_command_config, security_of
-from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
+from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import COUNTING, COUNTS, COUNTS_OF_SEGMENTS, PartitionRecordCounts
@@ -262,7 +262,7 @@ def table(description: Description, *, segments: bool) -> Iterator[str]:
 def _place_row(one: PartitionCounts) -> Sequence[str]:
     if one.place is None:
         return ("",) * len(_PLACE_COLUMNS)
-    leader, replicas, isr = one.place
+    leader, replicas, isr, _ = one.place
     fault = "under-replicated" if len(isr) < len(replicas) else ""
     return (str(leader), *[",".join(map(str, brokers)) for brokers in (replicas, isr, one.elr)], fault)
 
@@ -290,7 +290,7 @@ def _place(one: PartitionCounts) -> dict[str, object]:
     """Of a partition with several replicas."""
     if one.place is None or not one.has_replicas:
         return {}
-    leader, replicas, isr = one.place
+    leader, replicas, isr, _ = one.place
     return {
         "leader": leader,
         "replicas": list(replicas),

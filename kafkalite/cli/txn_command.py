@@ -12,8 +12,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from kafkalite.cli.command_config import add_command_config, security_of
-from kafkalite.cli.describe_log_dirs import add_bootstrap_server
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient

@@ -28,12 +28,13 @@ class ClientSecurity:
         self.login = login
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> ClientSecurity:
-        """The security that a client's properties ask for. Raises ConfigError."""
+    def of(cls, properties: Mapping[str, str], login: Login | None = None) -> ClientSecurity:
+        """The security that a client's properties ask for, with `login` in place of theirs. Raises ConfigError."""
         protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
         if protocol not in PROTOCOLS:
             raise ConfigError(f"security.protocol={protocol[:40]} is not one of {', '.join(PROTOCOLS)}")
-        login = _login(properties) if protocol.startswith("SASL_") else None
+        if login is None and protocol.startswith("SASL_"):
+            login = _login(properties)
         if not protocol.endswith("SSL"):
             return cls(None, login)
 

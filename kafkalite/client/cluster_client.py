@@ -31,6 +31,7 @@ class PartitionPlace(NamedTuple):
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...] = ()
+    leader_epoch: int = -1
 
 
 class ClusterClient:
@@ -43,17 +44,33 @@ class ClusterClient:
         self._undo = contextlib.ExitStack()
         self._clients: dict[int, BlockingClient] = {}
         self.first = self._undo.enter_context(_first_of(addresses, timeout_s, security))
+        self.controller_id = NO_LEADER
+        self.cluster_id: str | None = None
+        self.brokers: dict[int, str] = {}
+        self.racks: dict[int, str | None] = {}
+        self.places: dict[TopicPartition, PartitionPlace] = {}
+        self.internal: frozenset[str] = frozenset()
         try:
-            request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-            metadata = self.first.ask(request, _METADATA_VERSION)
+            self.refresh()
         except BaseException:
             self._undo.close()
             raise
-        self.controller_id: int = metadata.controller_id
+
+    def refresh(self) -> None:
+        """Ask again for brokers, topics and leaders. Raises Unanswered."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        metadata = self.first.ask(request, _METADATA_VERSION)
+        self.controller_id = metadata.controller_id
+        self.cluster_id = metadata.cluster_id
         self.brokers = {broker.node_id: _address(broker.host, broker.port) for broker in metadata.brokers}
-        self.places: dict[TopicPartition, PartitionPlace] = {
+        for broker_id, known in list(self._clients.items()):
+            if known.is_lost or known.address != self.brokers.get(broker_id):
+                del self._clients[broker_id]
+        self.racks = {broker.node_id: broker.rack for broker in metadata.brokers}
+        self.internal = frozenset(topic.name or "" for topic in metadata.topics if topic.is_internal)
+        self.places = {
             (topic.name or "", one.partition_index): PartitionPlace(
-                one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes)
+                one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes), one.leader_epoch
             )
             for topic in metadata.topics
             for one in topic.partitions

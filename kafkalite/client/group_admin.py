@@ -40,6 +40,7 @@ _FETCH_VERSION = 6
 _COMMIT_VERSION = 7
 _DELETE_VERSION = 1
 _LIST_OFFSETS_VERSION = 4
+_DESCRIBED_AT_ONCE = 100
 _GONE = "Dead"
 
 
@@ -99,22 +100,29 @@ class GroupAdmin:
             raise ConfigError(f"there is no group {group_id} in {self._cluster.address}")
         if described.error_code:
             raise Unanswered(f"group {group_id} cannot be described: {name_of_error(described.error_code)}")
-        is_consumers = described.protocol_type == CONSUMERS
-        members = (
-            Member(
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                each.client_host,
-                assigned_partitions(each.member_assignment) if is_consumers else frozenset(),
-            )
-            for each in described.members
-        )
-        return Group(group_id, coordinator, described.group_state, described.protocol_data, tuple(members))
+        return _group(described, coordinator)
 
-    def offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """All that the group has committed."""
-        _, answer = self._ask(group_id, OffsetFetchRequest(group_id=group_id, topics=None), _FETCH_VERSION)
+    def describe_many(self, listed: Iterable[ListedGroup]) -> dict[str, Group]:
+        """Groups as their coordinators list them, many in one request; without those that cannot be described now."""
+        by_coordinator: dict[int, list[str]] = {}
+        for one in listed:
+            by_coordinator.setdefault(one.coordinator, []).append(one.group_id)
+        found = {}
+        for coordinator, names in by_coordinator.items():
+            for at in range(0, len(names), _DESCRIBED_AT_ONCE):
+                request = DescribeGroupsRequest(groups=names[at : at + _DESCRIBED_AT_ONCE])
+                for each in self._cluster.client(coordinator).ask(request, _DESCRIBE_VERSION).groups:
+                    if not each.error_code:
+                        found[each.group_id] = _group(each, coordinator)
+        return found
+
+    def offsets(self, group_id: str, coordinator: int | None = None) -> dict[TopicPartition, int]:
+        """All that the group has committed, asked of its `coordinator` if that is known."""
+        request = OffsetFetchRequest(group_id=group_id, topics=None)
+        if coordinator is None:
+            _, answer = self._ask(group_id, request, _FETCH_VERSION)
+        else:
+            answer = self._cluster.client(coordinator).ask(request, _FETCH_VERSION)
         if answer.error_code:
             raise Unanswered(f"the offsets of {group_id} cannot be read: {name_of_error(answer.error_code)}")
         found = {}
@@ -148,9 +156,11 @@ class GroupAdmin:
         if result.error_code:
             raise Unanswered(f"group {group_id} is not deleted: {name_of_error(result.error_code)}")
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """The offset of the first record at or after this timestamp, or EARLIEST, or LATEST; without the partitions
-        that have none, are not there, or are led by nobody."""
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int, *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record at or after this timestamp, or EARLIEST, or LATEST (of what is `committed`:
+        the last stable offset); without the partitions that have none, are not there, or are led by nobody."""
         by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
         for topic, index in sorted(partitions):
             place = self._cluster.places.get((topic, index))
@@ -160,7 +170,7 @@ class GroupAdmin:
                 topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(one)
         found = {}
         for leader, topics in by_leader.items():
-            request = ListOffsetsRequest(topics=list(topics.values()))
+            request = ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()))
             answer = self._cluster.client(leader).ask(request, _LIST_OFFSETS_VERSION)
             for told in answer.topics:
                 for each in told.partitions:
@@ -186,6 +196,21 @@ class GroupAdmin:
         if isinstance(answer, _Refusal):
             raise Unanswered(f"group {group_id} has no coordinator now: {name_of_error(answer.error_code)}")
         return coordinator, answer
+
+
+def _group(described: DescribedGroup, coordinator: int) -> Group:
+    is_consumers = described.protocol_type == CONSUMERS
+    members = (
+        Member(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            assigned_partitions(each.member_assignment) if is_consumers else frozenset(),
+        )
+        for each in described.members
+    )
+    return Group(described.group_id, coordinator, described.group_state, described.protocol_data, tuple(members))
 
 
 class _Refusal(NamedTuple):

@@ -48,6 +48,7 @@ def create_topics(
     replicas: int = BROKERS_DEFAULT,
     configs: Mapping[str, str] | None = None,
     if_not_exists: bool = False,
+    validate_only: bool = False,
 ) -> Refusals:
     """Raises Unanswered."""
     settings = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
@@ -55,7 +56,7 @@ def create_topics(
         CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
         for name in names
     ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000))
+    request = CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
     answer = cluster.controller().ask(request, _CREATE_VERSION, timeout_s + _GRACE_S)
     passed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
     return _refusals("is not created", answer.topics, passed)
@@ -79,12 +80,20 @@ def add_partitions(cluster: ClusterClient, name: str, count: int, timeout_s: flo
     return _refusals("gets no more partitions", answer.results)
 
 
-def alter_configs(cluster: ClusterClient, name: str, configs: Mapping[str, str], removed: Iterable[str]) -> Refusals:
+def alter_configs(
+    cluster: ClusterClient,
+    name: str,
+    configs: Mapping[str, str],
+    removed: Iterable[str],
+    *,
+    validate_only: bool = False,
+) -> Refusals:
     """Sets some settings of a topic, and gives others back to the broker. Raises Unanswered."""
     changes = [IncrementalAlterableConfig(name=key, config_operation=_SET, value=configs[key]) for key in configs]
     changes += [IncrementalAlterableConfig(name=key, config_operation=_DELETE, value=None) for key in removed]
     resource = IncrementalAlterConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=changes)
-    answer = cluster.controller().ask(IncrementalAlterConfigsRequest(resources=[resource]), _ALTER_CONFIGS_VERSION)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    answer = cluster.controller().ask(request, _ALTER_CONFIGS_VERSION)
     return [
         f"topic {one.resource_name} keeps its settings: {one.error_message or name_of_error(one.error_code)}"
         for one in answer.responses

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+TOLD_AFTER_MS = 5_000  # of waiting
+
 Records = list[tuple[bytes, bytes | None]]
 AppendDone = Callable[[ErrorCode], None]
 
@@ -47,9 +49,10 @@ class AppendRecords(Protocol):
 
 
 class EffectPerformer:
-    """The timers of all groups, and the queue of effects to perform."""
+    """The timers of all groups, and the queue of effects to perform. A group that waits for members for long is
+    told in the log, once for each rebalance."""
 
-    __slots__ = ("_append", "_clock", "_is_performing", "_queue", "timers")
+    __slots__ = ("_append", "_clock", "_is_performing", "_queue", "_waits", "timers")
 
     def __init__(self, clock: Clock, append: AppendRecords) -> None:
         self.timers: dict[tuple[Group, GroupTimer], Timer] = {}
@@ -57,6 +60,7 @@ class EffectPerformer:
         self._append = append
         self._queue: deque[tuple[Group, Effect]] = deque()
         self._is_performing = False
+        self._waits: dict[Group, Timer] = {}  # until the log tells of a rebalance
 
     def perform(self, group: Group, effects: Sequence[Effect]) -> None:
         """Perform the effects in their order, after those that are queued."""
@@ -75,7 +79,14 @@ class EffectPerformer:
         return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def _perform_one(self, group: Group, effect: Effect) -> None:
-        from kafkalite.coordinator.group.effects import AnswerJoin, AnswerSync, Append, CancelTimer, SetTimer
+        from kafkalite.coordinator.group.effects import (
+            AnswerJoin,
+            AnswerSync,
+            Append,
+            CancelTimer,
+            GroupTimer,
+            SetTimer,
+        )
 
         if isinstance(effect, AnswerJoin):  # noqa: SIM114 - the same words about other types
             effect.waiter.answer(effect.result)
@@ -88,8 +99,28 @@ class EffectPerformer:
             delay_ms = effect.deadline_ms - self._clock.monotonic_ms()
             on_timer = partial(self._on_timer, group, effect.timer)
             self.timers[group, effect.timer] = self._clock.call_later(delay_ms, on_timer)
+            if effect.timer is not GroupTimer.SESSION and group not in self._waits and delay_ms > TOLD_AFTER_MS:
+                self._waits[group] = self._clock.call_later(TOLD_AFTER_MS, partial(self._tell, group))
         elif isinstance(effect, CancelTimer):
             self._cancel_timer(group, effect.timer)
+
+    def _tell(self, group: Group) -> None:
+        del self._waits[group]
+        now = self.now()
+        waiting = group.waiting(now.monotonic_ms)
+        if waiting is not None and group.state_since_ms is not None:
+            waited_ms = now.wall_ms - group.state_since_ms
+            if waited_ms >= TOLD_AFTER_MS:
+                logger.info("%s", waiting.sentence(group.group_id, waited_ms))
+            else:  # an earlier rebalance has ended meanwhile
+                self._waits[group] = self._clock.call_later(TOLD_AFTER_MS - waited_ms, partial(self._tell, group))
+
+    def close(self) -> None:
+        """Cancel all timers."""
+        for timer in (*self.timers.values(), *self._waits.values()):
+            timer.cancel()
+        self.timers.clear()
+        self._waits.clear()
 
     def _on_append(self, group: Group, append: Append, error: ErrorCode) -> None:
         if error:

@@ -137,6 +137,7 @@ class GroupCoordinator:
 
     def close(self) -> None:
         self.store.close()
+        self._performer.close()
 
     def _validate_join(self, request: JoinRequest) -> ErrorCode:
         config = self._config

@@ -53,6 +53,7 @@ class SocketServer:
         self._listeners = tuple(listeners)
         self._handler = handler
         self._intercept: Callable[[Handler], Handler] = _as_it_is
+        self._watch: Callable[[Handler], Handler] = _as_it_is
         self._limits = limits
         self._clock = clock
         self._processor_count = processors
@@ -74,10 +75,15 @@ class SocketServer:
         self._intercept = intercept
         self._apply_handler()
 
+    def watch(self, watch: Callable[[Handler], Handler] | None) -> None:
+        """Give requests to what `watch` makes of the handler, which looks on and changes nothing; None ends it."""
+        self._watch = watch or _as_it_is
+        self._apply_handler()
+
     @property
     def handler(self) -> Handler:
         """The handler of now."""
-        return self._intercept(self._handler)
+        return self._watch(self._intercept(self._handler))
 
     def clients(self) -> Iterator[ClientConnection]:
         """Every client with an open connection."""

@@ -18,6 +18,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     acls,
     api_versions,
+    broker_report,
     cleaner,
     client_quotas,
     configs,
@@ -103,7 +104,10 @@ _ROWS = (
     Api(66, "ListTransactions", transaction_admin.ListTransactionsRequest, transaction_admin.ListTransactionsResponse, 0, 1),
 )
 
-_OWN_ROWS = (Api(cleaner.RUN_CLEANER_KEY, "RunCleaner", cleaner.RunCleanerRequest, cleaner.RunCleanerResponse, 0, 0),)
+_OWN_ROWS = (
+    Api(cleaner.RUN_CLEANER_KEY, "RunCleaner", cleaner.RunCleanerRequest, cleaner.RunCleanerResponse, 0, 0),
+    Api(broker_report.BROKER_REPORT_KEY, "BrokerReport", broker_report.BrokerReportRequest, broker_report.BrokerReportResponse, 0, 0),
+)
 # fmt: on
 
 APIS: Mapping[int, Api] = MappingProxyType({row.key: row for row in _ROWS})

@@ -20,6 +20,7 @@ from kafkalite.api.request.access import Access
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
+from kafkalite.api.request.report_sources import ReportSources
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
 from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock
@@ -295,6 +296,7 @@ class BrokerServer:
             producer_ids=self._coordinators.producer_ids,
             cleaner=CleanerAccess(lambda: self.cleaner),
             error_log=RateLimitedLogger(self.clock, logger.error),
+            reports=ReportSources(self.clock, lambda: self.server),
             access=self._follow_acls(admission_epoch),
         )
 
@@ -311,12 +313,8 @@ class BrokerServer:
         config, tasks = self.config, PeriodicTasks(self.clock)
         self._closing.callback(self._retention.stop)
         self._closing.callback(tasks.stop)
-        tasks.add(
-            "retention",
-            config.log_retention_check_interval_ms,
-            self._retention.start,
-            first_after_ms=_FIRST_RETENTION_CHECK_MS,
-        )
+        retention_ms = config.log_retention_check_interval_ms
+        tasks.add("retention", retention_ms, self._retention.start, first_after_ms=_FIRST_RETENTION_CHECK_MS)
         if self._security.has_tls:
             tasks.add("certificates", FILE_CHECK_MS, self._security.refresh)
         if self._roles is not None:

@@ -11,6 +11,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     acls,
+    broker_report,
     cleaner,
     client_quotas,
     configs,
@@ -418,4 +419,5 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         {(O.ALTER, CLUSTER): C31},
     ),
     "run the cleaner": (lambda n: cleaner.RunCleanerRequest(), 0, {(O.ALTER, CLUSTER): C31}),
+    "report": (lambda n: broker_report.BrokerReportRequest(kind="cluster"), 0, {(O.DESCRIBE, CLUSTER): C31}),
 }

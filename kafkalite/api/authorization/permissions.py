@@ -128,5 +128,6 @@ PERMISSIONS: Mapping[str, tuple[Rule, ...]] = {
     "DescribeTransactions": (Special("transactions.describe_transactions", "DESCRIBE TransactionalId; DESCRIBE Topic to see it"),),
     "ListTransactions": (Special("transactions.list_transactions", "DESCRIBE TransactionalId of each"),),
     "RunCleaner": cluster(Op.ALTER),
+    "BrokerReport": cluster(Op.DESCRIBE),
 }
 # fmt: on

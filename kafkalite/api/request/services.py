@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
     from kafkalite.api.request.follower_fetches import FollowerFetches
+    from kafkalite.api.request.report_sources import ReportSources
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.common.clock import Clock
     from kafkalite.common.throttled_log import RateLimitedLogger
@@ -76,13 +77,14 @@ class CleanerAccess:
 class Services:
     """The parts of the broker that handlers use. `topic_admin` creates, changes and deletes topics, `partition_admin`
     elects leaders and reassigns replicas. `legacy_offsets` are the offsets in ZooKeeper (None without ZooKeeper).
-    `access` is None without an authorizer. `error_log` logs errors that clients may cause repeatedly."""
+    `reports` is what the console asks about. `access` is None without an authorizer. `error_log` logs
+    errors that clients may cause repeatedly."""
 
     __slots__ = (
         "access", "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log",
         "fetch_sessions", "follower_fetches", "groups", "legacy_offsets", "logs", "markers", "metadata",
-        "offsets_topic", "partition_admin", "produce_admission", "producer_ids", "replica_manager", "runtime",
-        "topic_admin", "transaction_topic", "transactions",
+        "offsets_topic", "partition_admin", "produce_admission", "producer_ids", "replica_manager", "reports",
+        "runtime", "topic_admin", "transaction_topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +112,7 @@ class Services:
         producer_ids: ProducerIdManager,
         cleaner: CleanerAccess,
         error_log: RateLimitedLogger,
+        reports: ReportSources,
         access: Access | None = None,
     ) -> None:
         self.runtime = runtime
@@ -134,6 +137,7 @@ class Services:
         self.producer_ids = producer_ids
         self.cleaner = cleaner
         self.error_log = error_log
+        self.reports = reports
         self.access = access
 
     @property

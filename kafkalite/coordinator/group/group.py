@@ -42,6 +42,7 @@ from kafkalite.coordinator.group.membership import (
 from kafkalite.coordinator.group.offset_store import ExpirationCondition, OffsetStore
 from kafkalite.coordinator.group.rebalance import Rebalance
 from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from kafkalite.coordinator.group.waiting import Waiting
 from kafkalite.protocol.records.group_records import GroupMetadataValue
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ class Group:
     @property
     def protocol_name(self) -> str | None:
         return self._rebalance.protocol_name
+
+    @property
+    def state_since_ms(self) -> int | None:
+        """None if that is not known."""
+        return self._rebalance.state_since_ms
+
+    def waiting(self, now_ms: int) -> Waiting | None:
+        """For whom its rebalance waits; None if it does not."""
+        return self._rebalance.waiting(now_ms)
 
     # --- requests of members
 

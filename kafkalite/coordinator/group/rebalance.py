@@ -41,6 +41,7 @@ from kafkalite.coordinator.group.membership import JoinResult, SyncResult
 from kafkalite.coordinator.group.record_codec import group_key, group_value
 from kafkalite.coordinator.group.session_deadlines import SessionDeadlines
 from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kafkalite.coordinator.group.waiting import JOIN, SYNC, Waiting
 from kafkalite.protocol.records.group_records import NO_TIMESTAMP, GroupMetadataValue
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Rebalance:
         "_pending_sync",
         "barrier",
         "commit_error",
+        "deadline_ms",
         "generation_id",
         "heartbeat_result",
         "members",
@@ -78,6 +80,7 @@ class Rebalance:
         self.state_since_ms: int | None = wall_ms
         self.members = Members()
         self.barrier = JoinBarrier(initial_delay_ms)
+        self.deadline_ms: int | None = None  # of the phase that it is in, while it waits
         self.sessions = SessionDeadlines()
         self._group_id = group_id
         self._pending_sync: set[str] = set()  # Invariant: ids of members that have not synced in this generation yet
@@ -105,6 +108,24 @@ class Rebalance:
         self.state = state
         self.heartbeat_result = HEARTBEAT_ERROR[state], ()  # made once per state: a heartbeat almost never has effects
         self.commit_error = COMMIT_ERROR[state]
+
+    def waiting(self, now_ms: int) -> Waiting | None:
+        """For whom the group waits; None if it does not."""
+        if self.state is PREPARING:
+            ids = (*(one for one in self.members.by_id if one not in self.barrier.waiters), *self.members.pending)
+        elif self.state is COMPLETING:
+            ids = tuple(sorted(self._pending_sync))
+        else:
+            return None
+        names = tuple(self._name(member_id) for member_id in ids)
+        left_ms = None if self.deadline_ms is None else self.deadline_ms - now_ms
+        return Waiting(JOIN if self.state is PREPARING else SYNC, ids, names, left_ms)
+
+    def _name(self, member_id: str) -> str:
+        member = self.members.by_id.get(member_id)
+        if member is None or not member.client_id:
+            return member_id
+        return f"{member.instance_id or member.client_id} at {member.client_host.removeprefix('/')}"
 
     # --- the join phase
 
@@ -136,6 +157,7 @@ class Rebalance:
         if deadline_ms is None:
             self._complete_join(now)
         else:
+            self.deadline_ms = deadline_ms
             self._effects.add(SetTimer(GroupTimer.JOIN, deadline_ms))
 
     def _complete_join(self, now: Moment) -> None:
@@ -146,7 +168,8 @@ class Rebalance:
         members = self.members
         if members and not members.elect_leader(self.barrier.waiters):
             # only static members, and none has joined: wait until one joins or their sessions end
-            self._effects.add(SetTimer(GroupTimer.JOIN, now.monotonic_ms + members.rebalance_timeout_ms))
+            self.deadline_ms = now.monotonic_ms + members.rebalance_timeout_ms
+            self._effects.add(SetTimer(GroupTimer.JOIN, self.deadline_ms))
             return
         self._effects.add(CancelTimer(GroupTimer.JOIN))
         self._pending_sync = set(members.by_id)
@@ -164,7 +187,8 @@ class Rebalance:
             member.is_new = False
             self.answer_join(member, self.join_result(member))
             self.renew_session(member, now.monotonic_ms)
-        self._effects.add(SetTimer(GroupTimer.SYNC, now.monotonic_ms + members.rebalance_timeout_ms))
+        self.deadline_ms = now.monotonic_ms + members.rebalance_timeout_ms
+        self._effects.add(SetTimer(GroupTimer.SYNC, self.deadline_ms))
 
     # --- the sync phase
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cli import cleaner_command, describe_log_dirs
+from kafkalite.cli import cleaner_command
 from kafkalite.cli.main import main
+from kafkalite.client import log_dirs
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header, response_frame
@@ -230,7 +231,7 @@ def test_who_loses_patience_hears_that_it_goes_on(say: Callable[..., Said], monk
 
 
 def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe_log_dirs, "_PARTITIONS_MAX", 2)
+    monkeypatch.setattr(log_dirs, "_PARTITIONS_MAX", 2)
     asked: list[list[int]] = []
 
     class Client:

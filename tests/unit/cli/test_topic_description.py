@@ -12,9 +12,10 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from kafkalite.cli import describe_log_dirs, topic_description
+from kafkalite.cli import topic_description
 from kafkalite.cli.main import main
 from kafkalite.cli.topic_description import Description, PartitionCounts, RecordCounts, objects, table
+from kafkalite.client import log_dirs
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
 from kafkalite.client.cluster_client import PartitionPlace
 from kafkalite.common.errors import ConfigError
@@ -301,7 +302,7 @@ def test_a_failed_directory_and_a_refusal_are_told(say: Any) -> None:
 
 
 def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe_log_dirs, "_PARTITIONS_MAX", 2)
+    monkeypatch.setattr(log_dirs, "_PARTITIONS_MAX", 2)
 
     class Client:
         address = "here"

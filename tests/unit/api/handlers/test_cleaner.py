@@ -18,6 +18,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.protocol.messages.broker_report import BROKER_REPORT_KEY
 from kafkalite.protocol.messages.cleaner import RUN_CLEANER_KEY, CleanerPass, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
@@ -73,7 +74,7 @@ def test_nobody_is_told_of_it(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         listed = {one.api_key for one in (await asker.ask(ApiVersionsRequest(), 2)).api_keys}
         assert listed == set(APIS) and RUN_CLEANER_KEY not in listed
-        assert set(SERVED) - set(APIS) == {RUN_CLEANER_KEY} and max(APIS) < 100
+        assert set(SERVED) - set(APIS) == {RUN_CLEANER_KEY, BROKER_REPORT_KEY} and max(APIS) < 100
 
     tell(story)
 

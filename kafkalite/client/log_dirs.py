@@ -1,11 +1,11 @@
-"""DescribeLogDirs as the commands send it: which partitions a broker has, and kafkalite's tagged fields of each.
+"""DescribeLogDirs as commands and the console send it: the partitions of a broker, and kafkalite's tagged
+fields of each.
 
 Source: KIP-113, KIP-827; `protocol/messages/log_dirs`.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,19 +20,7 @@ from kafkalite.protocol.messages.log_dirs import (
 )
 
 _VERSION = 4
-_DEFAULT_ADDRESS = "localhost:9092"
 _PARTITIONS_MAX = 200  # in one request: the broker takes 0.07 ms for each, and serves nobody else meanwhile
-
-
-def add_bootstrap_server(command: argparse._ActionsContainer, *flags: str) -> None:
-    """The option for the brokers to ask, `bootstrap_server` under each of these names."""
-    command.add_argument(
-        *flags,
-        dest="bootstrap_server",
-        default=_DEFAULT_ADDRESS,
-        metavar="HOST:PORT",
-        help=f"a running broker, or several with commas; of a cluster all are asked (default: {_DEFAULT_ADDRESS})",
-    )
 
 
 def list_partitions(

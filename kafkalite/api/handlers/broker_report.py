@@ -1,0 +1,316 @@
+"""BrokerReport: the broker's part of the console. Everything is read where it lies; nothing is counted for it before.
+
+Reports over many partitions are made some at a time with a turn of the loop between, files are read in threads.
+Source: none in Apache Kafka, whose consoles read JMX.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.api.request.consumable_records import CountPlan
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_watch import FETCH, PRODUCE
+from kafkalite.api.request.services import Services
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.protocol.apis import SERVED
+from kafkalite.protocol.messages.broker_report import BrokerReportRequest, BrokerReportResponse
+
+if TYPE_CHECKING:
+    from kafkalite.coordinator.group.group import Group
+    from kafkalite.log.segment.record_counts import SegmentCounts
+    from kafkalite.log.segment.segment import Segment
+    from kafkalite.network.client_connection import ClientConnection
+
+PLACES_MAX = 2_000
+SEGMENTS_MAX = 20_000
+CONNECTIONS_MAX = 5_000
+GROUPS_MAX = 500
+ARGUMENTS_CHARS_MAX = 1 << 20
+_PER_TURN = 200
+
+Json = dict[str, Any]
+
+
+async def broker_report(
+    services: Services, request: BrokerReportRequest, context: RequestContext
+) -> BrokerReportResponse:
+    """The report of one kind. What is wrong with a request is told in a sentence."""
+    try:
+        report = REPORTS.get(request.kind)
+        if report is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no report {request.kind[:40]!r}")
+        content = await report(services, _arguments(request.arguments))
+    except KafkaError as fault:
+        return BrokerReportResponse(error_code=fault.code, error_message=fault.message)
+    except StorageError as fault:
+        return BrokerReportResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(fault))
+    return BrokerReportResponse(content=json.dumps(content).encode())
+
+
+def _arguments(text: str) -> Json:
+    try:
+        found = json.loads(text) if len(text) <= ARGUMENTS_CHARS_MAX else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the arguments are no JSON object")
+    return found
+
+
+# broker
+
+
+async def _broker(services: Services, arguments: Json) -> Json:
+    """The numbers of this broker: gauges, counters, and latencies since the last report."""
+    sources = services.reports
+    sources.watch.go_on()
+    processors = sources.network().processors
+    size_bytes = under_replicated = records_in = 0
+    for at, (key, log) in enumerate(list(services.logs.logs.items())):
+        size_bytes += log.size_bytes
+        partition = services.replica_manager.partition(*key)
+        if partition is not None:
+            records_in += log.end_offset
+            under_replicated += _is_under_replicated(services, *key)
+        if at % _PER_TURN == _PER_TURN - 1:
+            await asyncio.sleep(0)
+    counts = sources.watch.counts
+    totals = services.cleaner.get().totals() if services.config.log_cleaner_enable else None
+    return {
+        "version": sources.version(),
+        "uptime_ms": services.runtime.clock.monotonic_ms() - sources.started_ms,
+        "connections": sources.network().connection_count,
+        "requests": sum(one.requests for one in processors),
+        "bytes_in": sum(one.bytes_in for one in processors),
+        "bytes_out": sum(one.bytes_out for one in processors),
+        "records_in": records_in,
+        "produce_requests": counts.get(PRODUCE, 0),
+        "fetch_requests": counts.get(FETCH, 0),
+        "under_replicated": under_replicated,
+        "disk_used_bytes": size_bytes,
+        "cleaner_bytes": None if totals is None else totals.bytes_read,
+        "cleaner_problem": None if totals is None else services.cleaner.get().problem,
+        **_quantiles(services, "produce", PRODUCE),
+        **_quantiles(services, "fetch", FETCH),
+    }
+
+
+def _is_under_replicated(services: Services, topic: str, index: int) -> bool:
+    record = services.metadata.topics.get(topic)
+    state = record.partitions.get(index) if record is not None else None
+    return state is not None and len(state.isr) < len(state.replicas)
+
+
+def _quantiles(services: Services, name: str, api_key: int) -> Json:
+    found = services.reports.watch.quantiles_ms(api_key)
+    middle, high = (None, None) if found is None else found
+    return {f"{name}_p50_ms": middle, f"{name}_p99_ms": high}
+
+
+# records
+
+
+async def _records(services: Services, arguments: Json) -> Json:
+    """The records that a consumer at each place would still get; null where that is not known."""
+    places = arguments.get("places")
+    if not isinstance(places, list) or len(places) > PLACES_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"places must be a list of at most {PLACES_MAX}")
+    committed_only = bool(arguments.get("committed_only", True))
+    found: list[int | None] = []
+    for at, place in enumerate(places):
+        found.append(await _records_at(services, place, committed_only))
+        if at % _PER_TURN == _PER_TURN - 1:
+            await asyncio.sleep(0)
+    return {"records": found}
+
+
+async def _records_at(services: Services, place: Any, committed_only: bool) -> int | None:
+    try:
+        topic, index, offset = place
+        partition = services.replica_manager.partition(topic, index)
+        offset = int(offset)
+    except (TypeError, ValueError):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a place must be [topic, partition, offset]") from None
+    if partition is None or partition.is_offline:
+        return None
+    try:
+        plan = CountPlan(partition, offset, committed_only=committed_only)
+    except OSError:
+        return None
+    if not plan.bytes_to_read:
+        return plan.count()
+    return await services.runtime.loop.run_in_executor(services.runtime.readers, plan.count)
+
+
+# segments
+
+
+async def _segments(services: Services, arguments: Json) -> Json:
+    topic, index = arguments.get("topic"), arguments.get("partition")
+    if not isinstance(topic, str) or not isinstance(index, int):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "topic and partition are needed")
+    partition = services.replica_manager.partition(topic, index)
+    if partition is None or partition.is_offline:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic[:249]}-{index} is not led here")
+    log = partition.log
+    counts = {one.base_offset: one for one in log.counts().segments}
+    segments = log.segments[-SEGMENTS_MAX:]
+    row = (
+        next(iter(services.cleaner.get().rows([(topic, index)])), None) if services.config.log_cleaner_enable else None
+    )
+    first_dirty = None if row is None else row.first_dirty_offset
+    ends = [*(one.base_offset for one in segments[1:]), log.end_offset]
+    described = partial(_described, segments, ends, counts, first_dirty)
+    items = await services.runtime.loop.run_in_executor(services.runtime.readers, described)
+    return {"start_offset": log.start_offset, "end_offset": log.end_offset, "items": items}
+
+
+def _described(
+    segments: Sequence[Segment], ends: list[int], counts: Mapping[int, SegmentCounts], first_dirty: int | None
+) -> list[Json]:
+    """In a thread: the times are read from files."""
+    items = []
+    for segment, end in zip(segments, ends, strict=True):
+        known = counts.get(segment.base_offset)
+        try:
+            first_ms, last_ms = segment.first_timestamp_ms(), segment.largest_timestamp_ms()
+        except OSError:
+            first_ms = last_ms = -1
+        items.append(
+            {
+                "base_offset": segment.base_offset,
+                "next_offset": end,
+                "size_bytes": segment.size_bytes,
+                "first_timestamp_ms": first_ms if first_ms >= 0 else None,
+                "last_timestamp_ms": last_ms if last_ms >= 0 and segment.size_bytes else None,
+                "records": None if known is None else known.live_records,
+                "is_active": segment is segments[-1],
+                "is_dirty": None if first_dirty is None else end > first_dirty,
+            }
+        )
+    return items
+
+
+# connections and requests
+
+
+async def _connections(services: Services, arguments: Json) -> Json:
+    sources = services.reports
+    sources.watch.go_on()
+    now_ms = services.runtime.clock.monotonic_ms()
+    items: list[Json] = []
+    clients = set()
+    for processor in sources.network().processors:
+        for connection in list(processor.connections):
+            client = connection.client
+            clients.add(client)
+            if len(items) < CONNECTIONS_MAX:
+                items.append(_connection(client, sources.watch.by_client.get(client), now_ms - connection.active_ms))
+    sources.watch.clients_now(clients)
+    return {"items": items, "total": len(clients)}
+
+
+def _connection(client: ClientConnection, counts: Mapping[int, int] | None, idle_ms: int) -> Json:
+    apis = {_name(key): count for key, count in (counts or {}).items()}
+    return {
+        "client_id": None,
+        "host": client.host,
+        "port": client.port,
+        "listener": client.listener_name,
+        "software": client.client_software_name,
+        "software_version": client.client_software_version,
+        "user": client.principal,
+        "is_encrypted": None,
+        "connected_ms": None,
+        "requests": sum(apis.values()) if apis else None,
+        "apis": apis or None,
+        "idle_ms": max(0, idle_ms),
+    }
+
+
+def _name(api_key: int) -> str:
+    return SERVED[api_key].name if api_key in SERVED else str(api_key)
+
+
+async def _slow_requests(services: Services, arguments: Json) -> Json:
+    watch = services.reports.watch
+    watch.go_on()
+    items = [
+        {
+            "api": _name(one.api_key),
+            "version": one.version,
+            "client_id": None,
+            "host": one.client.host,
+            "software": one.client.client_software_name,
+            "began_ms": one.began_ms,
+            "took_ms": one.took_ms,
+            "bytes_in": one.bytes_in,
+            "bytes_out": None,
+        }
+        for one in watch.slow
+    ]
+    return {"items": items}
+
+
+# groups
+
+
+async def _rebalances(services: Services, arguments: Json) -> Json:
+    """The groups that wait for members now, or the one that is named."""
+    wanted = arguments.get("group_id")
+    now = services.runtime.clock.monotonic_ms()
+    wall_ms = services.runtime.clock.wall_ms()
+    found: list[Json] = []
+    for group in services.groups.store:
+        if wanted is not None and group.group_id != wanted:
+            continue
+        waiting = group.waiting(now)
+        if waiting is not None and len(found) < GROUPS_MAX:
+            since_ms = group.state_since_ms or wall_ms
+            found.append(
+                {
+                    "group_id": group.group_id,
+                    "phase": waiting.phase,
+                    "since_ms": since_ms,
+                    "waited_ms": max(0, wall_ms - since_ms),
+                    "until_ms": None if waiting.left_ms is None else wall_ms + waiting.left_ms,
+                    "waits_for": _members(group, waiting.member_ids),
+                    "sentence": waiting.sentence(group.group_id, wall_ms - since_ms),
+                }
+            )
+    return {"groups": found}
+
+
+def _members(group: Group, member_ids: Iterable[str]) -> list[Json]:
+    found = []
+    for member_id in member_ids:
+        member = group.members.by_id.get(member_id)
+        client_id, host = ("", "") if member is None else (member.client_id, member.client_host.removeprefix("/"))
+        found.append({"member_id": member_id, "client_id": client_id, "host": host, "last_seen_ms": None})
+    return found
+
+
+async def _cluster(services: Services, arguments: Json) -> Json:
+    connect = services.config.zookeeper_connect
+    return {
+        "broker_epoch": None,
+        "controller_epoch": None,
+        "zookeeper": {"connect": connect, "state": None} if connect else None,
+    }
+
+
+Report = Callable[[Services, Json], Awaitable[Json]]
+REPORTS: Mapping[str, Report] = {
+    "broker": _broker,
+    "records": _records,
+    "segments": _segments,
+    "connections": _connections,
+    "slow_requests": _slow_requests,
+    "rebalances": _rebalances,
+    "cluster": _cluster,
+}

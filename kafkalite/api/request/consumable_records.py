@@ -1,0 +1,161 @@
+"""How many records a consumer at an offset would still get, exactly: a plan made by the log's owner, carried out by any
+thread.
+
+Whole segments are counted already. Of the segment that holds the offset, and of the one that holds the limit, the
+smaller side is read, headers only. Records of aborted transactions, which consumers of committed records skip, are
+found by the headers between the first and the last of them. What would take too long is not counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.common.errors import Malformed
+from kafkalite.log.segment.record_counting import count
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
+from kafkalite.record.compression import UNPACKED_BYTES_MAX
+from kafkalite.record.message_set import HEAD_BYTES, entry_header
+from kafkalite.record.record import read_records
+
+if TYPE_CHECKING:
+    from kafkalite.common.region import OpenFile
+    from kafkalite.log.index.transaction_index import AbortedTxn
+    from kafkalite.log.segment.segment import Segment
+    from kafkalite.replication.partition import Partition
+
+SCANNED_BYTES_MAX = 512 << 20  # of one plan; headers of small batches take a second for 200 MiB
+_READ_BYTES = 1 << 16
+
+
+class _Piece(NamedTuple):
+    """Bytes to read: the data records in [position, end) with offsets in [from_offset, limit) count by `sign`."""
+
+    file: OpenFile
+    position: int
+    end: int
+    from_offset: int
+    limit: int
+    sign: int
+
+
+class CountPlan:
+    """The part of the count that is known, and the pieces that are still to be read."""
+
+    def __init__(self, partition: Partition, offset: int, *, committed_only: bool) -> None:
+        """Belongs to the log's owner. Raises OSError, StorageError."""
+        log = partition.log
+        self._known = 0
+        self._pieces: list[_Piece] = []
+        self._aborted: list[AbortedTxn] = []
+        self._aborted_pieces: list[_Piece] = []
+        start = max(offset, log.start_offset)
+        limit = partition.last_stable_offset if committed_only else partition.high_watermark
+        if start >= limit:
+            return
+        log.counts()  # brings the count of the active segment up to date, and has unknown ones counted
+        segments = log.segments
+        for at, segment in enumerate(segments):
+            end_offset = segments[at + 1].base_offset if at + 1 < len(segments) else log.end_offset
+            if end_offset > start and segment.base_offset < limit and segment.size_bytes:
+                self._plan(segment, end_offset, start, limit)
+        if committed_only:
+            self._plan_aborted(partition, segments, start, limit)
+
+    @property
+    def bytes_to_read(self) -> int:
+        return sum(piece.end - piece.position for piece in (*self._pieces, *self._aborted_pieces))
+
+    def _plan(self, segment: Segment, end_offset: int, start: int, limit: int) -> None:
+        """Count a segment whole, and take off the smaller sides, unless reading what is wanted is less."""
+        first = segment.find(start) if segment.base_offset < start else (0, 0)
+        if first is None:
+            return
+        behind = segment.find(limit) if end_offset > limit else None
+        position, last = first[0], segment.size_bytes
+        file = segment.open_file()
+        wanted_end = last if behind is None else behind[0] + behind[1]
+        if segment.tally.uncounted_bytes or wanted_end - position < position + first[1] + last - wanted_end:
+            self._pieces.append(_Piece(file, position, wanted_end, start, limit, 1))
+            return
+        self._known += segment.tally.counted.records
+        if segment.base_offset < start:
+            self._pieces.append(_Piece(file, 0, position + first[1], -1, start, -1))
+        if behind is not None:
+            self._pieces.append(_Piece(file, behind[0], last, limit, end_offset, -1))
+
+    def _plan_aborted(self, partition: Partition, segments: Sequence[Segment], start: int, limit: int) -> None:
+        self._aborted = partition.aborted_transactions(start, limit)
+        if not self._aborted:
+            return
+        first = max(start, min(one.first_offset for one in self._aborted))
+        last = min(limit, max(one.last_offset for one in self._aborted) + 1)
+        for at, segment in enumerate(segments):
+            end_offset = segments[at + 1].base_offset if at + 1 < len(segments) else last
+            if end_offset <= first or segment.base_offset >= last or not segment.size_bytes:
+                continue
+            found = segment.find(first) if segment.base_offset < first else (0, 0)
+            behind = segment.find(last)
+            if found is not None:
+                end = segment.size_bytes if behind is None else behind[0] + behind[1]
+                self._aborted_pieces.append(_Piece(segment.open_file(), found[0], end, start, limit, -1))
+
+    def count(self) -> int | None:
+        """The number; None if too much is to be read, or something cannot be. Only reads files."""
+        if self.bytes_to_read > SCANNED_BYTES_MAX:
+            return None
+        try:
+            found = self._known + sum(piece.sign * _records_in(piece) for piece in self._pieces)
+            return found - sum(self._aborted_in(piece) for piece in self._aborted_pieces)
+        except (OSError, Malformed):
+            return None
+
+    def _aborted_in(self, piece: _Piece) -> int:
+        found = 0
+        position, data, base = piece.position, b"", 0
+        while position < piece.end:
+            at = position - base
+            if at < 0 or at + HEADER_BYTES > len(data):
+                data, base, at = os.pread(piece.file.fd, _READ_BYTES, position), position, 0
+            header = _header(data, at)
+            if any(_is_of(one, header) for one in self._aborted):
+                found += _between(piece, position, header)
+            position += header.size_bytes
+        return found
+
+
+def _header(data: bytes, at: int) -> BatchHeader:
+    """Raises Malformed."""
+    if len(data) - at > HEAD_BYTES and data[at + 16] < MAGIC:
+        return entry_header(data, at)
+    header = parse_header(data, at)
+    if header.batch_length <= 0:
+        raise Malformed("no batch")
+    return header
+
+
+def _is_of(aborted: AbortedTxn, header: BatchHeader) -> bool:
+    return (
+        header.is_transactional
+        and not header.is_control
+        and header.producer_id == aborted.producer_id
+        and aborted.first_offset <= header.base_offset <= aborted.last_offset
+    )
+
+
+def _between(piece: _Piece, position: int, header: BatchHeader) -> int:
+    """The records of a batch that lie in the piece's offsets."""
+    if header.base_offset >= piece.from_offset and header.last_offset < piece.limit:
+        return header.record_count
+    batch = os.pread(piece.file.fd, header.size_bytes, position)
+    records = read_records(batch, UNPACKED_BYTES_MAX, UNPACKED_BYTES_MAX)
+    return sum(piece.from_offset <= one.offset < piece.limit for one in records)
+
+
+def _records_in(piece: _Piece) -> int:
+    fd = piece.file.fd
+    below_limit = count(fd, piece.position, piece.end, piece.limit).records
+    return below_limit - (
+        count(fd, piece.position, piece.end, piece.from_offset).records if piece.from_offset > 0 else 0
+    )

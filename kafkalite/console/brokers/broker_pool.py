@@ -1,0 +1,123 @@
+"""Connections to a cluster for one user: borrowed by a request, given back after it, renewed when one was lost.
+
+A `ClusterClient` serves one thread at a time. Each that is borrowed knows the topics and leaders of now, or of a moment
+ago.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.broker_reports import is_kafkalite
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.console.brokers.groups import GroupsCache
+from kafkalite.console.brokers.inventory import InventoryCache
+from kafkalite.console.request.errors import too_many
+
+if TYPE_CHECKING:
+    from kafkalite.client.client_security import ClientSecurity
+
+CLIENTS_MAX = 24
+_IDLE_MAX = 6
+_METADATA_AGE_S = 0.25
+_ASK_S = 15.0
+
+
+class BrokerPool:
+    """`bootstrap` and `security` as for a ClusterClient."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        security: ClientSecurity | None,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.inventory = InventoryCache(self.borrow, monotonic_s)
+        self.groups = GroupsCache(self, monotonic_s)
+        self._is_kafkalite: bool | None = None
+        self._changed_s = float("-inf")
+        self._security = security
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._idle: list[tuple[ClusterClient, float]] = []
+        self._borrowed = 0
+        self._closed = False
+
+    @contextlib.contextmanager
+    def borrow(self, *, fresh: bool = False) -> Iterator[ClusterClient]:
+        """A client for the time of the block. With `fresh` its metadata are asked for now. Raises Unanswered, ApiError
+        if too many are in use."""
+        client, asked_s = self._take(fresh)
+        try:
+            yield client
+        finally:
+            self._give_back(client, asked_s)
+
+    def check(self) -> None:
+        """Raises Unanswered if the cluster cannot be reached, or does not let us in."""
+        with self.borrow():
+            pass
+
+    def gives_reports(self, cluster: ClusterClient) -> bool:
+        """Whether these are brokers of kafkalite whose reports the user may see. Raises Unanswered."""
+        if self._is_kafkalite is None:
+            self._is_kafkalite = is_kafkalite(cluster.first)
+        return bool(self._is_kafkalite)
+
+    def changed(self) -> None:
+        """Topics or groups have changed: nothing that is kept is true any more."""
+        self._changed_s = self._monotonic_s()
+        self.inventory.forget()
+        self.groups.forget()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle, self._closed = self._idle, [], True
+        for client, _ in idle:
+            client.__exit__(None, None, None)
+
+    def _take(self, fresh: bool) -> tuple[ClusterClient, float]:
+        with self._lock:
+            if self._borrowed >= CLIENTS_MAX:
+                raise too_many(f"{CLIENTS_MAX} requests are under way; try again in a moment")
+            self._borrowed += 1
+            client, asked_s = self._idle.pop() if self._idle else (None, 0.0)
+        try:
+            now_s = self._monotonic_s()
+            is_old = fresh or now_s - asked_s > _METADATA_AGE_S or asked_s <= self._changed_s
+            if client is not None and is_old:
+                client = self._renewed(client)
+                asked_s = now_s
+            if client is None:
+                client, asked_s = ClusterClient(self.bootstrap, _ASK_S, self._security), now_s
+        except BaseException:
+            with self._lock:
+                self._borrowed -= 1
+            raise
+        return client, asked_s
+
+    @staticmethod
+    def _renewed(client: ClusterClient) -> ClusterClient | None:
+        """None if its connection was lost meanwhile."""
+        try:
+            client.refresh()
+        except Unanswered:
+            client.__exit__(None, None, None)
+            return None
+        return client
+
+    def _give_back(self, client: ClusterClient, asked_s: float) -> None:
+        """One that was lost is not kept; those to other brokers are renewed by the client itself."""
+        with self._lock:
+            self._borrowed -= 1
+            if not client.first.is_lost and not self._closed and len(self._idle) < _IDLE_MAX:
+                self._idle.append((client, asked_s))
+                return
+        client.__exit__(None, None, None)

@@ -1,0 +1,152 @@
+"""Groups with their members, offsets and lag, as rows of the API.
+
+Members are asked for many groups at a time, offsets for one. The rows of all groups are kept for some seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.group_admin import CONSUMERS, EARLIEST, LATEST, Group, GroupAdmin, ListedGroup, Member
+from kafkalite.common.names import TopicPartition
+from kafkalite.console.brokers.reports import KnowsBrokers, record_counts
+from kafkalite.console.request.listing import Row
+
+if TYPE_CHECKING:
+    from kafkalite.client.cluster_client import ClusterClient
+
+AGE_S = 3.0
+_GROUPS_MAX = 5_000  # of which members and offsets are asked for
+_ASK_S = 10.0
+
+Offsets = dict[TopicPartition, int]
+
+
+class GroupsCache:
+    """The rows of all groups of a user's cluster, made by the one that asks when they are too old."""
+
+    def __init__(self, pool: KnowsBrokers, monotonic_s: Callable[[], float]) -> None:
+        self._pool = pool
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._rows: list[Row] = []
+        self._made_s = float("-inf")
+
+    def get(self, cluster: ClusterClient) -> list[Row]:
+        """Raises Unanswered."""
+        with self._lock:
+            if self._monotonic_s() - self._made_s > AGE_S:
+                self._rows = group_rows(cluster, self._pool)
+                self._made_s = self._monotonic_s()
+            return self._rows
+
+    def forget(self) -> None:
+        self._made_s = float("-inf")
+
+
+def group_rows(cluster: ClusterClient, pool: KnowsBrokers) -> list[Row]:
+    """A row for each group that the user may see."""
+    admin = GroupAdmin(cluster, _ASK_S)
+    listed = admin.list_groups()
+    described = admin.describe_many(listed[:_GROUPS_MAX])
+    offsets = {one.group_id: _offsets(admin, one) for one in listed[:_GROUPS_MAX]}
+    keys = {key for each in offsets.values() for key in each}
+    ends = admin.list_offsets(keys, LATEST)
+    counts = record_counts(cluster, pool, [(key, offset) for each in offsets.values() for key, offset in each.items()])
+    return [_row(one, described.get(one.group_id), offsets.get(one.group_id, {}), ends, counts) for one in listed]
+
+
+def _offsets(admin: GroupAdmin, group: ListedGroup) -> Offsets:
+    try:
+        return admin.offsets(group.group_id, group.coordinator)
+    except Unanswered:  # it may be listed and not read, or it moves
+        return {}
+
+
+def _row(
+    one: ListedGroup,
+    group: Group | None,
+    offsets: Offsets,
+    ends: Mapping[TopicPartition, int],
+    counts: Mapping[tuple[TopicPartition, int], int],
+) -> Row:
+    lags = [max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends]
+    exact = [counts.get((key, offset)) for key, offset in offsets.items() if key in ends]
+    topics = {key[0] for key in offsets}
+    if group is not None:
+        topics |= {key[0] for member in group.members for key in member.partitions}
+    return {
+        "group_id": one.group_id,
+        "state": one.state,
+        "protocol_type": one.protocol_type or CONSUMERS,
+        "coordinator": one.coordinator,
+        "members": 0 if group is None else len(group.members),
+        "topics": sorted(topics),
+        "lag": sum(lags) if lags else None,
+        "lag_records": sum_known(exact) if exact else None,
+    }
+
+
+def sum_known(numbers: Iterable[int | None]) -> int | None:
+    """None if one of them is not known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> Row:
+    """Raises ConfigError for a group that is not there, Unanswered."""
+    admin = GroupAdmin(cluster, _ASK_S)
+    group = admin.describe(group_id)
+    offsets = admin.offsets(group_id)
+    owners: dict[TopicPartition, Member] = {key: member for member in group.members for key in member.partitions}
+    keys = sorted({*offsets, *owners})
+    ends, starts = admin.list_offsets(keys, LATEST), admin.list_offsets(keys, EARLIEST)
+    stable = admin.list_offsets(keys, LATEST, committed=True)
+    counts = record_counts(cluster, pool, [(key, offset) for key, offset in offsets.items()])
+    rows: list[Row] = []
+    for key in keys:
+        offset, end = offsets.get(key), ends.get(key)
+        owner = owners.get(key)
+        rows.append(
+            {
+                "topic": key[0],
+                "partition": key[1],
+                "member_id": None if owner is None else owner.member_id,
+                "committed_offset": offset,
+                "start_offset": starts.get(key),
+                "end_offset": end,
+                "last_stable_offset": stable.get(key),
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "lag_records": None if offset is None else counts.get((key, offset)),
+                "metadata": None,
+            }
+        )
+    committed = [row for row in rows if row["committed_offset"] is not None]
+    return {
+        "group_id": group_id,
+        "state": group.state,
+        "protocol_type": CONSUMERS,
+        "protocol": group.protocol,
+        "coordinator": group.coordinator,
+        "members": [_member(member) for member in group.members],
+        "lag": sum_known(row["lag"] for row in committed) if committed else None,
+        "lag_records": sum_known(row["lag_records"] for row in committed) if committed else None,
+        "partitions": rows,
+    }
+
+
+def _member(member: Member) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host.removeprefix("/"),
+        "partitions": [{"topic": topic, "partition": index} for topic, index in sorted(member.partitions)],
+    }

@@ -1,0 +1,222 @@
+"""All partitions with their sizes, offsets, exact counts and state of compaction, and all log directories.
+
+It takes a request for every 200 partitions, so it is kept for some seconds for each user, and made anew in a thread
+while somebody looks. An Apache Kafka tells no counts: its offsets come from ListOffsets.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client import log_dirs
+from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
+from kafkalite.common.names import TopicPartition
+from kafkalite.protocol.messages.log_dirs import (
+    CLEANER_IS_OFF,
+    COUNTING,
+    COUNTS,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    LogCleaning,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kafkalite.client.cluster_client import ClusterClient
+
+    Borrowed = AbstractContextManager[ClusterClient]
+
+logger = logging.getLogger(__name__)
+
+AGE_S = 10.0
+_COUNTING_AGE_S = 0.5
+_FIRST_WAIT_S = 0.1
+_ASK_S = 10.0
+_VERSION = 4
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """Of the leader's log. None is not known. `live_records` are data records at or past the start of the log."""
+
+    broker: int | None = None
+    directory: str | None = None
+    size_bytes: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    live_records: int | None = None
+    control_records: int | None = None
+    segments: int | None = None
+    is_counting: bool = False
+    cleaning: LogCleaning | None = None
+
+
+@dataclass(slots=True)
+class Directory:
+    """A log directory of a broker. `error` names the fault of one that has failed."""
+
+    broker: int
+    path: str
+    error: str | None
+    total_bytes: int | None
+    free_bytes: int | None
+    used_bytes: int
+    partitions: int
+
+
+@dataclass(slots=True)
+class Inventory:
+    """`made_s` is when it was asked for. `is_kafkalite`: the brokers count records."""
+
+    made_s: float
+    partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
+    directories: list[Directory] = field(default_factory=list)
+    is_kafkalite: bool = False
+    cleaner_is_off: bool = False
+    complaints: list[str] = field(default_factory=list)
+    rates: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_counting(self) -> bool:
+        return any(one.is_counting for one in self.partitions.values())
+
+
+class InventoryCache:
+    """The last inventory of a user's cluster. One thread makes the next one while others read the last."""
+
+    def __init__(self, borrow: Callable[[], Borrowed], monotonic_s: Callable[[], float]) -> None:
+        self._borrow = borrow
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._made = threading.Event()
+        self._last: Inventory | None = None
+        self._is_making = False
+
+    def get(self, wait_s: float = _FIRST_WAIT_S) -> Inventory | None:
+        """The last one, perhaps some seconds old; None if there is none within `wait_s`."""
+        last = self._last
+        age_s = _COUNTING_AGE_S if last is not None and last.is_counting else AGE_S
+        if last is None or self._monotonic_s() - last.made_s > age_s:
+            self._begin()
+        if last is None:
+            self._made.wait(wait_s)
+        return self._last
+
+    def forget(self) -> None:
+        """Something has changed: the next reader starts a new one."""
+        last = self._last
+        if last is not None:
+            last.made_s = float("-inf")
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._is_making:
+                return
+            self._is_making = True
+        threading.Thread(target=self._make, name="inventory", daemon=True).start()
+
+    def _make(self) -> None:
+        try:
+            with self._borrow() as cluster:
+                made = take_inventory(cluster, self._monotonic_s())
+            _add_rates(made, self._last)
+            self._last = made
+        except Exception as fault:
+            logger.warning("the sizes of topics are not known now: %s", fault)
+        finally:
+            self._is_making = False
+            self._made.set()
+
+
+def take_inventory(cluster: ClusterClient, now_s: float) -> Inventory:
+    """Raises Unanswered if no broker answers."""
+    made = Inventory(now_s)
+    for broker_id, led in sorted(cluster.led_by(()).items()):
+        client = cluster.client(broker_id)
+        try:
+            _add_directories(made, broker_id, client, led)
+            _add_counts(made, broker_id, client, sorted(led))
+        except Unanswered as fault:
+            if client.is_lost:
+                raise
+            made.complaints.append(f"broker {broker_id}: {fault}")
+    for broker_id in sorted(set(cluster.brokers) - set(cluster.led_by(()))):
+        try:
+            _add_directories(made, broker_id, cluster.client(broker_id), set())
+        except Unanswered as fault:
+            made.complaints.append(f"broker {broker_id}: {fault}")
+    _add_offsets(made, cluster)
+    return made
+
+
+def _add_directories(made: Inventory, broker_id: int, client: BlockingClient, led: set[TopicPartition]) -> None:
+    response = client.ask(DescribeLogDirsRequest(topics=None), _VERSION)
+    if response.error_code:
+        raise Unanswered(f"does not tell its log directories (error {response.error_code})")
+    for result in response.results:
+        used = count = 0
+        for topic in result.topics:
+            for one in topic.partitions:
+                used += one.partition_size
+                count += 1
+                if (topic.name, one.partition_index) in led and not one.is_future_key:
+                    made.partitions[topic.name, one.partition_index] = PartitionFacts(
+                        broker_id, result.log_dir, one.partition_size
+                    )
+        error = None if not result.error_code else f"the disk has failed (error {result.error_code})"
+        total, free = (None if each < 0 else each for each in (result.total_bytes, result.usable_bytes))
+        made.directories.append(Directory(broker_id, result.log_dir, error, total, free, used, count))
+
+
+def _add_counts(made: Inventory, broker_id: int, client: BlockingClient, keys: list[TopicPartition]) -> None:
+    for response, partitions in log_dirs.describe(client, keys, count_records=COUNTS, describe_cleaning=True):
+        if not response.counts_records:
+            return  # an Apache Kafka
+        made.is_kafkalite = True
+        made.cleaner_is_off = made.cleaner_is_off or response.cleaning == CLEANER_IS_OFF
+        for key, one in partitions:
+            if one.counts is not None and not one.is_future_key:
+                _add_count(made.partitions.setdefault(key, PartitionFacts(broker_id)), one)
+
+
+def _add_count(facts: PartitionFacts, one: DescribeLogDirsPartition) -> None:
+    counts: Any = one.counts
+    facts.size_bytes = one.partition_size
+    facts.start_offset, facts.end_offset = counts.start_offset, counts.end_offset
+    facts.live_records = None if counts.live_records < 0 else counts.live_records
+    facts.control_records = None if counts.control_records < 0 else counts.control_records
+    facts.segments = counts.segment_count
+    facts.is_counting = COUNTING in (counts.live_records, counts.control_records)
+    facts.cleaning = one.cleaning
+
+
+def _add_offsets(made: Inventory, cluster: ClusterClient) -> None:
+    """Of the partitions whose leaders did not tell them."""
+    missing = [key for key in cluster.places if (facts := made.partitions.get(key)) is None or facts.end_offset is None]
+    if not missing:
+        return
+    admin = GroupAdmin(cluster, _ASK_S)
+    starts, ends = admin.list_offsets(missing, EARLIEST), admin.list_offsets(missing, LATEST)
+    for key in missing:
+        if key in ends:
+            facts = made.partitions.setdefault(key, PartitionFacts(cluster.places[key].leader))
+            facts.start_offset, facts.end_offset = starts.get(key), ends[key]
+
+
+def _add_rates(made: Inventory, last: Inventory | None) -> None:
+    """How fast topics grow, in bytes a second. Deleted segments count as no growth."""
+    if last is None or made.made_s <= last.made_s or last.made_s < 0:
+        return
+    grown: dict[str, int] = {}
+    for key, facts in made.partitions.items():
+        before = last.partitions.get(key)
+        if before is not None and facts.size_bytes is not None and before.size_bytes is not None:
+            grown[key[0]] = grown.get(key[0], 0) + max(0, facts.size_bytes - before.size_bytes)
+    seconds = made.made_s - last.made_s
+    made.rates = {topic: round(size / seconds, 1) for topic, size in grown.items()}

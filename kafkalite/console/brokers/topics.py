@@ -1,0 +1,179 @@
+"""Topics and partitions as rows of the API: places from the metadata, sizes and counts from the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+
+from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, PartitionPlace
+from kafkalite.common.names import TopicPartition
+from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
+from kafkalite.console.request.errors import ApiError, not_found
+from kafkalite.console.request.listing import Row
+from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+Places = dict[int, PartitionPlace]
+
+TOPIC_RESOURCE = 2
+_CONFIGS_VERSION = 3
+_WITH_IDS_VERSION = 12
+_SOURCES = {
+    1: "topic",
+    2: "broker (dynamic)",
+    3: "cluster (dynamic)",
+    4: "broker (static)",
+    5: "default",
+}
+_TYPES = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
+_AT_ONCE = 500  # topics in one DescribeConfigs
+
+
+def places_by_topic(cluster: ClusterClient) -> dict[str, Places]:
+    """The partitions of every topic, by index."""
+    ordered = sorted(cluster.places.items())
+    return {
+        topic: {key[1]: place for key, place in places} for topic, places in groupby(ordered, lambda one: one[0][0])
+    }
+
+
+def places_of(cluster: ClusterClient, topic: str) -> Places:
+    """Raises ApiError for a topic that is not there, or that the user may not see."""
+    found = _found(cluster, topic)
+    if not found:
+        cluster.refresh()  # it may have been created a moment ago
+        found = _found(cluster, topic)
+    if not found:
+        raise not_found(f"there is no topic {topic[:249]!r}")
+    return dict(sorted(found.items()))
+
+
+def _found(cluster: ClusterClient, topic: str) -> Places:
+    return {key[1]: place for key, place in cluster.places.items() if key[0] == topic}
+
+
+def require_partition(places: Places, topic: str, partition: int) -> PartitionPlace:
+    if partition not in places:
+        raise not_found(f"{topic} has the partitions 0 to {max(places)}; there is no {partition}")
+    return places[partition]
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """None if one of them is not known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def facts_of(inventory: Inventory | None, topic: str, places: Places) -> dict[int, PartitionFacts]:
+    known: Mapping[TopicPartition, PartitionFacts] = {} if inventory is None else inventory.partitions
+    return {index: known.get((topic, index)) or PartitionFacts() for index in places}
+
+
+def _span(facts: PartitionFacts) -> int | None:
+    if facts.end_offset is None or facts.start_offset is None:
+        return None
+    return facts.end_offset - facts.start_offset
+
+
+def topic_row(cluster: ClusterClient, topic: str, places: Places, inventory: Inventory | None) -> Row:
+    """One row of the list of topics; its settings are added for those that are shown."""
+    facts = facts_of(inventory, topic, places)
+    return {
+        "name": topic,
+        "is_internal": topic in cluster.internal,
+        "partitions": len(places),
+        "replicas": max(len(place.replicas) for place in places.values()),
+        "offset_span": _sum(_span(one) for one in facts.values()),
+        "records": _sum(one.live_records for one in facts.values()),
+        "records_pending": inventory is None or any(one.is_counting for one in facts.values()),
+        "size_bytes": _sum(one.size_bytes for one in facts.values()),
+        "bytes_per_s": None if inventory is None else inventory.rates.get(topic),
+        "cleanup_policy": None,
+        "retention_ms": None,
+        "under_replicated": sum(len(place.isr) < len(place.replicas) for place in places.values()),
+        "offline": sum(place.leader == NO_LEADER for place in places.values()),
+    }
+
+
+def partition_row(index: int, place: PartitionPlace, facts: PartitionFacts) -> Row:
+    """One row of a topic's partitions; the last stable offset is added for those that are shown."""
+    cleaning = facts.cleaning
+    return {
+        "partition": index,
+        "leader": None if place.leader == NO_LEADER else place.leader,
+        "leader_epoch": place.leader_epoch,
+        "replicas": list(place.replicas),
+        "isr": list(place.isr),
+        "offline": [replica for replica in place.replicas if replica not in place.isr],
+        "start_offset": facts.start_offset,
+        "end_offset": facts.end_offset,
+        "last_stable_offset": None,
+        "offset_span": _span(facts),
+        "records": facts.live_records,
+        "records_uncommitted": facts.live_records,
+        "size_bytes": facts.size_bytes,
+        "segments": facts.segments,
+        "dirty_ratio": None if cleaning is None else cleaning.dirty_ratio_ppm / 1e6,
+        "last_cleaned_ms": None if cleaning is None or cleaning.last_run_ms < 0 else cleaning.last_run_ms,
+        "why_not_cleaned": None if cleaning is None else cleaning.why_not,
+        "is_under_replicated": len(place.isr) < len(place.replicas),
+    }
+
+
+def topic_id(cluster: ClusterClient, topic: str) -> str | None:
+    """None of a broker that has no ids."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    try:
+        answer = cluster.first.ask(request, _WITH_IDS_VERSION)
+    except Unanswered:
+        return None
+    found = answer.topics[0].topic_id if answer.topics else None
+    return None if found is None or not found.int else str(found)
+
+
+def settings_of(cluster: ClusterClient, topics: list[str], names: list[str]) -> dict[str, dict[str, str | None]]:
+    """Some settings of some topics, by name; without the topics whose settings the user may not see."""
+    found: dict[str, dict[str, str | None]] = {}
+    for at in range(0, len(topics), _AT_ONCE):
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=names)
+            for topic in topics[at : at + _AT_ONCE]
+        ]
+        answer = cluster.first.ask(DescribeConfigsRequest(resources=resources), _CONFIGS_VERSION)
+        for result in answer.results:
+            if not result.error_code:
+                found[result.resource_name] = {one.name: one.value for one in result.configs}
+    return found
+
+
+def config_rows(cluster: ClusterClient, topic: str) -> list[Row]:
+    """Every setting of a topic with the sources of its value. Raises ApiError."""
+    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    result = cluster.first.ask(request, _CONFIGS_VERSION).results[0]
+    if result.error_code:
+        text = result.error_message or name_of_error(result.error_code)
+        status, name = (403, "NOT_PERMITTED") if "AUTHORIZ" in name_of_error(result.error_code) else (409, "REFUSED")
+        raise ApiError(status, name, f"the settings of {topic} cannot be read: {text}")
+    return [
+        {
+            "name": one.name,
+            "value": None if one.is_sensitive else one.value,
+            "source": _SOURCES.get(one.config_source, "default"),
+            "is_default": one.config_source == 5,
+            "is_read_only": one.read_only,
+            "is_sensitive": one.is_sensitive,
+            "type": _TYPES[one.config_type] if 0 <= one.config_type < len(_TYPES) else "unknown",
+            "documentation": one.documentation,
+            "synonyms": [
+                {"name": each.name, "value": each.value, "source": _SOURCES.get(each.source, "default")}
+                for each in one.synonyms
+            ],
+        }
+        for one in sorted(result.configs, key=lambda each: each.name)
+    ]

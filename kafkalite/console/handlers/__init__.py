@@ -1,0 +1,1 @@
+"""Handlers of the console's API, a module per family of addresses."""

@@ -1,0 +1,273 @@
+"""The brokers themselves: compaction, storage, who leads what, connections, requests, transactions, quotas."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.transaction_admin import TransactionAdmin, partitions_of
+from kafkalite.common.errors import ConfigError
+from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
+from kafkalite.console.brokers.reports import report, reports
+from kafkalite.console.brokers.topics import places_by_topic, places_of, require_partition, settings_of
+from kafkalite.console.calls.route import Call
+from kafkalite.console.request.listing import Row, paged
+from kafkalite.protocol.messages.cleaner import CleanerPass
+from kafkalite.protocol.messages.client_quotas import DescribeClientQuotasRequest
+
+_LARGEST = 50
+_INVENTORY_WAIT_S = 3.0
+_QUOTAS_VERSION = 1
+_COMPACTION_SORTABLE = ("topic", "partition", "dirty_ratio", "dirty_bytes", "last_cleaned_ms", "size_bytes", "state")
+_CLIENTS_SORTABLE = ("client_id", "host", "software", "requests", "connected_ms", "broker", "user", "idle_ms")
+_TRANSACTIONS_SORTABLE = ("transactional_id", "state", "producer_id", "started_ms", "coordinator")
+
+
+def _inventory(call: Call) -> Inventory | None:
+    return call.pool.inventory.get(_INVENTORY_WAIT_S)
+
+
+# compaction
+
+
+def compaction(call: Call) -> Row:
+    """Every partition that is compacted, as the cleaner of its leader sees it."""
+    inventory = _inventory(call)
+    rows = [
+        _cleaning_row(key[0], key[1], facts)
+        for key, facts in (inventory.partitions.items() if inventory is not None else ())
+        if facts.cleaning is not None and call.query["topic"] in (None, key[0])
+    ]
+    page = paged(rows, call.query, sortable=_COMPACTION_SORTABLE, searched=("topic",))
+    shown = sorted({row["topic"] for row in page["items"]})
+    settings = settings_of(call.cluster, shown, ["min.cleanable.dirty.ratio"]) if shown else {}
+    for row in page["items"]:
+        text = settings.get(row["topic"], {}).get("min.cleanable.dirty.ratio")
+        row["min_dirty_ratio"] = None if text is None else float(text)
+    page["cleaner_is_off"] = None if inventory is None else inventory.cleaner_is_off
+    return page
+
+
+def _cleaning_row(topic: str, index: int, facts: PartitionFacts) -> Row:
+    one = facts.cleaning
+    assert one is not None
+    return {
+        "topic": topic,
+        "partition": index,
+        "broker": facts.broker,
+        "size_bytes": facts.size_bytes,
+        "clean_bytes": one.clean_bytes,
+        "dirty_bytes": one.dirty_bytes,
+        "uncleanable_bytes": one.uncleanable_bytes,
+        "dirty_ratio": one.dirty_ratio_ppm / 1e6,
+        "min_dirty_ratio": None,
+        "state": one.state,
+        "runs": one.runs,
+        "last_cleaned_ms": None if one.last_run_ms < 0 else one.last_run_ms,
+        "last_pass": None if one.last is None else _pass(one.last),
+        "why_not": one.why_not,
+        "error": one.error,
+    }
+
+
+def _pass(done: CleanerPass) -> Row:
+    names = ("bytes_read", "bytes_kept", "records_read", "records_kept", "tombstones_dropped", "aborted_dropped")
+    return {**{name: getattr(done, name) for name in names}, "duration_ms": done.total_ms}
+
+
+# storage
+
+
+def storage(call: Call) -> Row:
+    inventory = _inventory(call)
+    if inventory is None:
+        return {"directories": [], "largest": []}
+    largest = sorted(inventory.partitions.items(), key=lambda one: -(one[1].size_bytes or 0))[:_LARGEST]
+    return {
+        "directories": [
+            {
+                "broker": one.broker,
+                "path": one.path,
+                "error": one.error,
+                "total_bytes": one.total_bytes,
+                "free_bytes": one.free_bytes,
+                "used_bytes": one.used_bytes,
+                "partitions": one.partitions,
+            }
+            for one in inventory.directories
+        ],
+        "largest": [
+            {
+                "topic": topic,
+                "partition": index,
+                "broker": facts.broker,
+                "directory": facts.directory,
+                "size_bytes": facts.size_bytes,
+                "segments": facts.segments,
+            }
+            for (topic, index), facts in largest
+        ],
+    }
+
+
+def segments(call: Call) -> Row:
+    topic, index = call.path["topic"], call.query["partition"]
+    require_partition(places_of(call.cluster, topic), topic, index)
+    leader = call.cluster.leader_of((topic, index))
+    told = report(call.cluster, call.pool, leader, "segments", topic=topic, partition=index)
+    if told is None:
+        told = {"start_offset": None, "end_offset": None, "items": None}
+    return {"partition": index, "broker": leader, **told}
+
+
+def producers(call: Call) -> Row:
+    topic, index = call.path["topic"], call.query["partition"]
+    require_partition(places_of(call.cluster, topic), topic, index)
+    found = TransactionAdmin(call.cluster, call.timeout_s).producers((topic, index))
+    return {
+        "items": [
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "last_sequence": one.last_sequence,
+                "last_timestamp_ms": one.last_timestamp,
+                "coordinator_epoch": one.coordinator_epoch,
+                "transaction_start_offset": None if one.current_txn_start_offset < 0 else one.current_txn_start_offset,
+            }
+            for one in found
+        ]
+    }
+
+
+# cluster
+
+
+def broker_rows(call: Call) -> list[Row]:
+    cluster = call.cluster
+    rows = []
+    for broker_id, address in sorted(cluster.brokers.items()):
+        host, _, port = address.rpartition(":")
+        rows.append(
+            {
+                "id": broker_id,
+                "host": host,
+                "port": int(port),
+                "rack": cluster.racks.get(broker_id),
+                "is_controller": broker_id == cluster.controller_id,
+            }
+        )
+    return rows
+
+
+def cluster_map(call: Call) -> Row:
+    cluster = call.cluster
+    rows = [
+        {
+            "name": topic,
+            "partitions": [
+                {
+                    "partition": index,
+                    "leader": None if place.leader < 0 else place.leader,
+                    "leader_epoch": place.leader_epoch,
+                    "replicas": list(place.replicas),
+                    "isr": list(place.isr),
+                    "is_under_replicated": len(place.isr) < len(place.replicas),
+                }
+                for index, place in places.items()
+            ],
+        }
+        for topic, places in places_by_topic(cluster).items()
+        if call.query["internal"] or topic not in cluster.internal
+    ]
+    page = paged(rows, call.query, sortable=("name",), searched=("name",))
+    told = reports(cluster, call.pool, "cluster")
+    of_controller = told.get(cluster.controller_id) or next(iter(told.values()), None) or {}
+    brokers = [{**row, "epoch": (told.get(row["id"]) or {}).get("broker_epoch")} for row in broker_rows(call)]
+    return {
+        "cluster_id": cluster.cluster_id,
+        "kind": "kafkalite" if call.pool.gives_reports(cluster) else "kafka",
+        "controller_id": cluster.controller_id if cluster.controller_id >= 0 else None,
+        "controller_epoch": of_controller.get("controller_epoch"),
+        "zookeeper": of_controller.get("zookeeper"),
+        "brokers": brokers,
+        "topics": page.pop("items"),
+        **page,
+    }
+
+
+# clients
+
+
+def clients(call: Call) -> Row:
+    told = _of_brokers(call, "connections")
+    rows = [{"broker": broker_id, **row} for broker_id, one in told.items() for row in one["items"]]
+    page = paged(rows, call.query, sortable=_CLIENTS_SORTABLE, searched=("client_id", "host", "software", "user"))
+    return {**page, "known": bool(told)}
+
+
+def slow_requests(call: Call) -> Row:
+    told = reports(call.cluster, call.pool, "slow_requests")
+    rows = [{"broker": broker_id, **row} for broker_id, one in told.items() for row in one["items"]]
+    rows.sort(key=lambda row: -row["took_ms"])
+    return {"known": bool(told), "items": rows[:500]}
+
+
+def _of_brokers(call: Call, kind: str) -> dict[int, Any]:
+    wanted = call.query["broker"]
+    return {
+        broker_id: one
+        for broker_id, one in reports(call.cluster, call.pool, kind).items()
+        if wanted in (None, broker_id)
+    }
+
+
+# transactions and quotas
+
+
+def transactions(call: Call) -> Row:
+    """Details are asked for the transactions of the page only."""
+    admin = TransactionAdmin(call.cluster, call.timeout_s)
+    rows: list[Row] = [
+        {
+            "transactional_id": one.transactional_id,
+            "state": one.state,
+            "producer_id": one.producer_id,
+            "producer_epoch": None,
+            "coordinator": one.coordinator,
+            "started_ms": None,
+            "timeout_ms": None,
+            "partitions": None,
+        }
+        for one in admin.list_transactions()
+    ]
+    page = paged(rows, call.query, sortable=_TRANSACTIONS_SORTABLE, searched=("transactional_id",))
+    for row in page["items"]:
+        with contextlib.suppress(ConfigError, Unanswered):
+            described = admin.describe(row["transactional_id"])
+            if described is None:
+                continue
+            one = described[1]
+            row.update(
+                producer_epoch=one.producer_epoch,
+                started_ms=None if one.transaction_start_time_ms < 0 else one.transaction_start_time_ms,
+                timeout_ms=one.transaction_timeout_ms,
+                partitions=[{"topic": topic, "partition": index} for topic, index in sorted(partitions_of(one))],
+            )
+    return page
+
+
+def quotas(call: Call) -> Row:
+    request = DescribeClientQuotasRequest(components=[], strict=False)
+    answer = call.cluster.first.ask(request, _QUOTAS_VERSION)
+    if answer.error_code:
+        return {"items": []}
+    return {"items": [_quota_row(one.entity, one.values) for one in answer.entries or ()]}
+
+
+def _quota_row(entity: Iterable[Any], values: Iterable[Any]) -> Row:
+    return {
+        "entity": {one.entity_type: one.entity_name for one in entity},
+        "quotas": {one.key: one.value for one in values},
+    }

@@ -1,0 +1,163 @@
+"""/api/topics/NAME/messages and /export: searches, whole records, files, and a record to be written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafkalite.console.brokers.topics import places_of, require_partition
+from kafkalite.console.calls.route import Call, Download, Event
+from kafkalite.console.messages import export, producing
+from kafkalite.console.messages.filters import MATCHES, filters_of
+from kafkalite.console.messages.payload import FORMATS
+from kafkalite.console.messages.record_view import View
+from kafkalite.console.messages.scanned_record import PartitionScan, ScannedRecord
+from kafkalite.console.messages.schemas import format_of
+from kafkalite.console.messages.search import BEGINNING, END, PLACES, TAIL, Search, Wanted
+from kafkalite.console.request.errors import ApiError, invalid, not_found
+from kafkalite.console.request.listing import Row
+from kafkalite.console.request.parameters import OFFSET_MAX, Parameter
+from kafkalite.record.batch import NewRecord
+
+LIMIT_MAX = 1000
+WHOLE_BYTES_MAX = 20 << 20
+_UNCOMMITTED = "read_uncommitted"
+
+FORMAT_PARAMETERS = (
+    Parameter("key_format", default="auto", one_of=FORMATS),
+    Parameter("value_format", default="auto", one_of=FORMATS),
+    Parameter("key_schema", doc="Avro: a schema as JSON. Protobuf: base64 of a FileDescriptorSet"),
+    Parameter("value_schema"),
+    Parameter("key_message", text_max=500, doc="Protobuf: the full name of the message"),
+    Parameter("value_message", text_max=500),
+)
+_FILTER_PARAMETERS = tuple(
+    parameter
+    for side in ("key", "value", "header")
+    for parameter in (
+        Parameter(side, text_max=4096, doc="only records that match"),
+        Parameter(f"{side}_match", default="contains", one_of=MATCHES),
+    )
+)
+BOUND_PARAMETERS = (
+    Parameter("offset", "integer", 0, at_least=0),
+    Parameter("time_ms", "integer", 0, at_least=0),
+    Parameter("offsets", doc="PARTITION:OFFSET with commas between: places of some partitions", text_max=32 << 10),
+    Parameter("partitions", "array", items="integer", at_least=0),
+    Parameter("isolation", default=_UNCOMMITTED, one_of=(_UNCOMMITTED, "read_committed")),
+    Parameter("control", "boolean", False, doc="show the markers of transactions"),
+    Parameter("max_records", "integer", 100_000, at_least=1, at_most=10_000_000, doc="how many may be looked at"),
+    Parameter("max_bytes", "integer", 256 << 20, at_least=1, at_most=64 << 30),
+    Parameter("max_ms", "integer", 60_000, at_least=1, at_most=600_000),
+    *_FILTER_PARAMETERS,
+    *FORMAT_PARAMETERS,
+)
+SEARCH_PARAMETERS = (
+    Parameter("from", default=END, one_of=PLACES),
+    Parameter("limit", "integer", 50, at_least=1, at_most=LIMIT_MAX),
+    *BOUND_PARAMETERS,
+)
+EXPORT_PARAMETERS = (
+    Parameter("format", default="jsonl", one_of=("jsonl", "parquet")),
+    Parameter("from", default=BEGINNING, one_of=tuple(place for place in PLACES if place not in (END, TAIL))),
+    Parameter("limit", "integer", 10_000, at_least=1, at_most=export.EXPORTED_MAX),
+    *BOUND_PARAMETERS,
+)
+
+
+def view_of(query: Mapping[str, Any]) -> View:
+    """Raises ApiError for a schema that is none."""
+    key, value = (
+        format_of(query[f"{side}_format"], query[f"{side}_schema"], query[f"{side}_message"], side)
+        for side in ("key", "value")
+    )
+    return View(key, value)
+
+
+def _wanted(call: Call, view: View) -> Wanted:
+    topic, query = call.path["topic"], call.query
+    places = places_of(call.cluster, topic)
+    partitions = sorted(set(places if query["partitions"] is None else query["partitions"]))
+    for index in partitions:
+        require_partition(places, topic, index)
+    offsets = _offsets(query["offsets"])
+    if offsets and query["partitions"] is None:
+        partitions = [index for index in partitions if index in offsets]
+    return Wanted(
+        topic,
+        partitions,
+        query["from"],
+        query["offset"],
+        query["time_ms"],
+        offsets,
+        None if query["from"] == TAIL else query["limit"],
+        query["isolation"] != _UNCOMMITTED,
+        query["control"],
+        filters_of(query, view.key, view.value),
+        query["max_records"],
+        query["max_bytes"],
+        query["max_ms"] / 1000,
+    )
+
+
+def _offsets(text: str | None) -> dict[int, int]:
+    found = {}
+    for word in (text or "").split(","):
+        if not word.strip():
+            continue
+        index, colon, offset = word.strip().partition(":")
+        if not colon or not all(each.isascii() and each.isdigit() and len(each) < 20 for each in (index, offset)):
+            raise invalid(f"offsets: {word[:40]!r} must be PARTITION:OFFSET, such as 0:1200")
+        found[int(index)] = min(int(offset), OFFSET_MAX)
+    return found
+
+
+def search_messages(call: Call) -> Iterator[Event]:
+    view = view_of(call.query)
+    return Search(call.cluster, _wanted(call, view), view).events()
+
+
+def export_messages(call: Call) -> Download:
+    topic, query = call.path["topic"], call.query
+    records = Search(call.cluster, _wanted(call, View()), View()).records()
+    if query["format"] == "parquet":
+        data = export.parquet(records)
+        return Download(f"{topic}.parquet", "application/vnd.apache.parquet", iter((data,)))
+    return Download(f"{topic}.jsonl", "application/jsonl", export.json_lines(records))
+
+
+def read_message(call: Call) -> Row | Download:
+    """One record, not cut; with `part` the bytes of its key or value."""
+    topic, index, offset = call.path["topic"], call.path["partition"], call.path["offset"]
+    require_partition(places_of(call.cluster, topic), topic, index)
+    one = _record_at(PartitionScan(call.cluster, topic, index, committed_only=False), offset)
+    if one is None:
+        raise not_found(f"{topic}-{index} has no record at offset {offset}")
+    part = call.query["part"]
+    if part is not None:
+        data = one.key if part == "key" else one.value
+        if data is None:
+            raise not_found(f"the {part} of the record at offset {offset} is null")
+        return Download(f"{topic}-{index}-{offset}.{part}", "application/octet-stream", iter((data,)))
+    if len(one.key or b"") + len(one.value or b"") > WHOLE_BYTES_MAX:
+        raise ApiError(413, "TOO_LARGE", f"more than {WHOLE_BYTES_MAX >> 20} MiB; download it with part=value")
+    return view_of(call.query)._replace(limit=None).of(one)
+
+
+def _record_at(scan: PartitionScan, offset: int) -> ScannedRecord | None:
+    found = scan.read(offset, min(offset + 1, OFFSET_MAX))
+    return found[0] if found and found[0].offset == offset else None
+
+
+def produce_message(call: Call) -> Row:
+    topic, body = call.path["topic"], call.body
+    places = places_of(call.cluster, topic)
+    key = producing.bytes_of(body["key"], body["key_encoding"], "key")
+    value = producing.bytes_of(body["value"], body["value_encoding"], "value")
+    index = producing.partition_for(key, list(places)) if body["partition"] is None else body["partition"]
+    require_partition(places, topic, index)
+    now_ms = int(time.time() * 1000) if body["timestamp_ms"] is None else body["timestamp_ms"]
+    record = NewRecord(key, value, producing.headers_of(body["headers"] or []), now_ms)
+    offset = producing.produce(call.cluster, topic, index, record, body["compression"], call.timeout_s)
+    return {"ok": True, "partition": index, "offset": offset, "timestamp_ms": now_ms}

@@ -1,0 +1,211 @@
+"""/api/topics: the list, one topic with its partitions and settings, and every change to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.client import topic_changes
+from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.compaction import compact
+from kafkalite.client.group_admin import LATEST, GroupAdmin
+from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals
+from kafkalite.common.names import TopicPartition
+from kafkalite.console.brokers.reports import record_counts
+from kafkalite.console.brokers.topics import (
+    config_rows,
+    facts_of,
+    partition_row,
+    places_by_topic,
+    places_of,
+    require_partition,
+    settings_of,
+    topic_id,
+    topic_row,
+)
+from kafkalite.console.calls.route import Call
+from kafkalite.console.request.errors import invalid, refused
+from kafkalite.console.request.listing import Row, paged
+from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+
+_SHOWN_SETTINGS = ["cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas"]
+_DELETE_RECORDS_VERSION = 1
+_END = -1
+_SORTABLE = (
+    "name",
+    "partitions",
+    "replicas",
+    "records",
+    "size_bytes",
+    "bytes_per_s",
+    "under_replicated",
+    "offset_span",
+)
+_PARTITIONS_SORTABLE = ("partition", "leader", "start_offset", "end_offset", "records", "size_bytes", "dirty_ratio")
+
+
+def list_topics(call: Call) -> Row:
+    """Settings are asked for the topics of the page only."""
+    inventory = call.pool.inventory.get()
+    rows = [
+        topic_row(call.cluster, topic, places, inventory)
+        for topic, places in places_by_topic(call.cluster).items()
+        if call.query["internal"] or topic not in call.cluster.internal
+    ]
+    page = paged(rows, call.query, sortable=_SORTABLE, searched=("name",))
+    settings = settings_of(call.cluster, [row["name"] for row in page["items"]], _SHOWN_SETTINGS)
+    for row in page["items"]:
+        _add_settings(row, settings.get(row["name"], {}))
+    return page
+
+
+def _add_settings(row: Row, settings: dict[str, str | None]) -> None:
+    row["cleanup_policy"] = settings.get("cleanup.policy")
+    row["retention_ms"] = _integer(settings.get("retention.ms"))
+
+
+def _integer(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def describe_topic(call: Call) -> Row:
+    topic = call.path["topic"]
+    places = places_of(call.cluster, topic)
+    inventory = call.pool.inventory.get(2.0)
+    row = topic_row(call.cluster, topic, places, inventory)
+    settings = settings_of(call.cluster, [topic], _SHOWN_SETTINGS).get(topic, {})
+    _add_settings(row, settings)
+    committed = _committed(call, topic, list(places))
+    return {
+        **row,
+        "topic_id": topic_id(call.cluster, topic),
+        "records": sum(committed.values()) if len(committed) == len(places) else row["records"],
+        "records_uncommitted": row["records"],
+        "retention_bytes": _integer(settings.get("retention.bytes")),
+        "min_insync_replicas": _integer(settings.get("min.insync.replicas")),
+        "first_timestamp_ms": None,
+        "last_timestamp_ms": None,
+    }
+
+
+def _committed(call: Call, topic: str, partitions: list[int]) -> dict[int, int]:
+    """How many records a consumer of committed records gets from each of these partitions."""
+    asked = [((topic, index), 0) for index in partitions]
+    return {key[1]: count for (key, _), count in record_counts(call.cluster, call.pool, asked).items()}
+
+
+def list_partitions(call: Call) -> Row:
+    topic = call.path["topic"]
+    places = places_of(call.cluster, topic)
+    facts = facts_of(call.pool.inventory.get(2.0), topic, places)
+    rows = [partition_row(index, place, facts[index]) for index, place in places.items()]
+    page = paged(rows, call.query, sortable=_PARTITIONS_SORTABLE, searched=("partition",))
+    shown = [(topic, row["partition"]) for row in page["items"]]
+    stable = GroupAdmin(call.cluster, call.timeout_s).list_offsets(shown, LATEST, committed=True)
+    committed = _committed(call, topic, [index for _, index in shown])
+    for row in page["items"]:
+        row["last_stable_offset"] = stable.get((topic, row["partition"]))
+        row["records"] = committed.get(row["partition"], row["records"])
+    return page
+
+
+def read_config(call: Call) -> Row:
+    places_of(call.cluster, call.path["topic"])
+    return {"items": config_rows(call.cluster, call.path["topic"])}
+
+
+# changes
+
+
+def _done(call: Call, refusals: Refusals, **more: Any) -> Row:
+    call.pool.changed()
+    if refusals:
+        raise refused("; ".join(refusals))
+    return {"ok": True, **more}
+
+
+def create_topic(call: Call) -> Row:
+    body = call.body
+    refusals = topic_changes.create_topics(
+        call.cluster,
+        [body["name"]],
+        call.timeout_s,
+        partitions=BROKERS_DEFAULT if body["partitions"] is None else body["partitions"],
+        replicas=BROKERS_DEFAULT if body["replicas"] is None else body["replicas"],
+        configs=_texts(body["configs"]),
+        validate_only=body["validate_only"],
+    )
+    return _done(call, refusals, name=body["name"])
+
+
+def _texts(settings: dict[str, Any] | None) -> dict[str, str]:
+    found = settings or {}
+    if wrong := [name for name, value in found.items() if not isinstance(value, str)]:
+        raise invalid(f"the value of {wrong[0][:80]!r} must be a string, as in server.properties")
+    for text in (*found, *found.values()):
+        if not text.isprintable():
+            raise invalid(f"{text[:80]!r} has characters that no setting has")
+    return found
+
+
+def delete_topic(call: Call) -> Row:
+    places_of(call.cluster, call.path["topic"])
+    return _done(call, topic_changes.delete_topics(call.cluster, [call.path["topic"]], call.timeout_s))
+
+
+def add_partitions(call: Call) -> Row:
+    topic, count = call.path["topic"], call.body["count"]
+    places_of(call.cluster, topic)
+    return _done(call, topic_changes.add_partitions(call.cluster, topic, count, call.timeout_s), count=count)
+
+
+def alter_config(call: Call) -> Row:
+    topic = call.path["topic"]
+    places_of(call.cluster, topic)
+    changed, reset = _texts(call.body["set"]), call.body["reset"] or []
+    if not changed and not reset:
+        raise invalid("nothing to change: set and reset are both empty")
+    refusals = topic_changes.alter_configs(
+        call.cluster, topic, changed, reset, validate_only=call.body["validate_only"]
+    )
+    return _done(call, refusals)
+
+
+def empty_topic(call: Call) -> Row:
+    """Up to `before_offset`, or up to the end. Each leader deletes of what it leads."""
+    topic, before = call.path["topic"], call.body["before_offset"]
+    places = places_of(call.cluster, topic)
+    wanted = sorted(set(places if call.body["partitions"] is None else call.body["partitions"]))
+    by_leader: dict[int, list[DeleteRecordsPartition]] = {}
+    for index in wanted:
+        require_partition(places, topic, index)
+        one = DeleteRecordsPartition(partition_index=index, offset=_END if before is None else before)
+        by_leader.setdefault(call.cluster.leader_of((topic, index)), []).append(one)
+    low: dict[str, int] = {}
+    refusals: list[str] = []
+    for leader, partitions in by_leader.items():
+        topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=int(call.timeout_s * 1000))
+        answer = call.cluster.client(leader).ask(request, _DELETE_RECORDS_VERSION, call.timeout_s + 5)
+        for one in answer.topics[0].partitions:
+            if one.error_code:
+                refusals.append(f"{topic}-{one.partition_index} keeps its records: {name_of_error(one.error_code)}")
+            else:
+                low[str(one.partition_index)] = one.low_watermark
+    return _done(call, refusals, low_watermarks=low)
+
+
+def compact_topic(call: Call) -> Row:
+    """Each leader compacts what it leads, from now on; nobody waits for the end."""
+    topic = call.path["topic"]
+    places = places_of(call.cluster, topic)
+    wanted = sorted(set(places if call.body["partitions"] is None else call.body["partitions"]))
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for index in wanted:
+        require_partition(places, topic, index)
+        by_leader.setdefault(call.cluster.leader_of((topic, index)), []).append((topic, index))
+    messages: dict[int, str | None] = {}
+    for leader, keys in by_leader.items():
+        answer = compact(call.cluster.client(leader), topic, [index for _, index in keys], call.body["roll"])
+        messages.update(answer)
+    items = [{"partition": index, "message": message} for index, message in sorted(messages.items())]
+    return _done(call, [], partitions=items)

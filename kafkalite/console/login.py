@@ -1,0 +1,174 @@
+"""/api/session, /api/login, /api/logout: who uses the console, and the token that every change has to bring.
+
+Where the brokers want SASL, the user's name and password are theirs: they are tried on a connection, and the session's
+connections log in by them. Nothing of a password is kept but in the memory of the session.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.client_security import ClientSecurity
+from kafkalite.common.errors import ConfigError
+from kafkalite.console.brokers.broker_pool import BrokerPool
+from kafkalite.console.calls.sessions import COOKIE, Session, Sessions
+from kafkalite.console.messages.schemas import available
+from kafkalite.console.openapi import CSRF_HEADER
+from kafkalite.console.request.errors import WRITE_SETTING, ApiError, invalid, of_client, too_many
+from kafkalite.console.request.listing import Row
+from kafkalite.console.request.parameters import Parameter, read_body, refuse_constant
+from kafkalite.security.sasl.client_exchange import MECHANISMS, login_of
+from kafkalite.security.sasl.jaas import LoginModule
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_FIELDS = (
+    Parameter("user", required=True, where="body", text_max=500),
+    Parameter("password", required=True, where="body", text_max=1000),
+)
+_BODY_BYTES_MAX = 16 << 10
+_FAILURES_MAX, _FAILURES_S = 10, 60.0  # of all users: a console has few
+_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass(slots=True)
+class Login:
+    """`properties` are those of a Kafka client, with which sessions connect; with SASL in security.protocol each
+    session needs a login of its own."""
+
+    bootstrap: str
+    properties: Mapping[str, str]
+    sessions: Sessions
+    may_write: bool
+    monotonic_s: Callable[[], float] = time.monotonic
+    _failures: deque[float] = field(default_factory=deque)
+
+    @property
+    def is_required(self) -> bool:
+        return self.sessions.shared is None
+
+    @property
+    def mechanisms(self) -> list[str]:
+        named = self.properties.get("sasl.mechanism", "").strip().upper()
+        if not self.is_required:
+            return []
+        return [named] if named in MECHANISMS else list(reversed(MECHANISMS))
+
+    async def session(self, request: Request) -> Response:
+        """Tells the session of the cookie, or begins one."""
+        found = self.sessions.find(request.cookies.get(COOKIE))
+        session = found or self.sessions.begin()
+        return await self._told(session, is_new=found is None)
+
+    async def log_in(self, request: Request) -> Response:
+        """Checks name and password with a broker. Raises ApiError."""
+        self._check_origin(request)
+        if not self.is_required:
+            raise invalid("the brokers want no login")
+        fields = read_body(_FIELDS, await _small_body(request))
+        now_s = self.monotonic_s()
+        while self._failures and now_s - self._failures[0] > _FAILURES_S:
+            self._failures.popleft()
+        if len(self._failures) >= _FAILURES_MAX:
+            raise too_many("too many logins have failed; try again in a minute")
+        try:
+            pool = await run_in_threadpool(self._connected, fields["user"], fields["password"])
+        except ApiError as fault:
+            if fault.status == 401:
+                self._failures.append(now_s)
+            raise
+        if (former := self.sessions.find(request.cookies.get(COOKIE))) is not None:
+            self.sessions.end(former)
+        return await self._told(self.sessions.begin(pool, fields["user"]), is_new=True)
+
+    async def log_out(self, request: Request) -> Response:
+        session = self.sessions.find(request.cookies.get(COOKIE))
+        if session is not None:
+            self.check_token(request, session)
+            self.sessions.end(session)
+        answer = JSONResponse({"ok": True})
+        answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        return answer
+
+    def check_token(self, request: Request, session: Session) -> None:
+        """Raises ApiError for a change that does not come from our own pages."""
+        self._check_origin(request)
+        if not session.key or not session.is_token(request.headers.get(CSRF_HEADER, "")):
+            text = f"a change needs the cookie and the header {CSRF_HEADER}, both from /api/session"
+            raise ApiError(403, "CSRF", text)
+
+    @staticmethod
+    def _check_origin(request: Request) -> None:
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise ApiError(403, "CSRF", "a page of another site has sent this")
+
+    def _connected(self, user: str, password: str) -> BrokerPool:
+        """Raises ApiError."""
+        if not user or not password:
+            raise ApiError(401, "BAD_LOGIN", "a name and a password are needed")
+        refusal = "no mechanism of the brokers takes a password"
+        for mechanism in self.mechanisms:
+            try:
+                login = login_of(mechanism, LoginModule(_MODULE, {"username": user, "password": password}))
+                pool = BrokerPool(self.bootstrap, ClientSecurity.of(self.properties, login))
+                pool.check()
+                return pool
+            except ValueError as fault:
+                raise ApiError(401, "BAD_LOGIN", f"this name or password {fault}") from None
+            except (Unanswered, ConfigError) as fault:
+                refusal = str(fault)
+                if "does not take the SASL mechanism" in refusal:
+                    continue
+                if "does not let us in" in refusal:
+                    raise ApiError(401, "BAD_LOGIN", "the brokers do not know this name and password") from None
+                raise of_client(fault) from None
+        raise ApiError(401, "BAD_LOGIN", refusal)
+
+    async def _told(self, session: Session, *, is_new: bool) -> Response:
+        answer = JSONResponse(await run_in_threadpool(self._describe, session))
+        answer.headers["cache-control"] = "no-store"
+        if is_new:
+            answer.set_cookie(COOKIE, session.key, path="/", httponly=True, samesite="strict")
+        return answer
+
+    def _describe(self, session: Session) -> Row:
+        row: dict[str, Any] = {
+            "user": session.user,
+            "login_required": self.is_required,
+            "mechanisms": self.mechanisms,
+            "write": self.may_write,
+            "write_setting": WRITE_SETTING,
+            "csrf_token": session.csrf_token,
+            "cluster_id": None,
+            "kind": None,
+            "version": None,
+            "bootstrap": self.bootstrap,
+            "can_compact": False,
+            "formats": available(),
+        }
+        if session.pool is None:
+            return row
+        with session.pool.borrow() as cluster:
+            gives = session.pool.gives_reports(cluster)
+            row.update(cluster_id=cluster.cluster_id, kind="kafkalite" if gives else "kafka", can_compact=gives)
+        return row
+
+
+async def _small_body(request: Request) -> Any:
+    body = await request.body()
+    if len(body) > _BODY_BYTES_MAX or request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise invalid("a login is JSON, with Content-Type: application/json")
+    try:
+        return json.loads(body, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        raise invalid("the body is no JSON") from None

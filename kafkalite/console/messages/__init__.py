@@ -1,0 +1,1 @@
+"""Records of topics: read, searched, decoded, written."""

@@ -1,0 +1,98 @@
+"""Records as a file: JSON lines, written while they are read, or Parquet, which is put together first."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from kafkalite.console.messages.scanned_record import ScannedRecord
+from kafkalite.console.messages.schemas import available
+from kafkalite.console.request.errors import ApiError
+
+EXPORTED_MAX = 1_000_000
+PARQUET_BYTES_MAX = 512 << 20
+_LINES_PER_PIECE = 200
+_ROWS_PER_GROUP = 20_000
+
+
+def json_lines(records: Iterator[ScannedRecord]) -> Iterator[bytes]:
+    """A JSON object a line. Bytes that are no UTF-8 stand as base64 in `key_base64`, `value_base64`."""
+    lines: list[str] = []
+    for one in records:
+        lines.append(json.dumps(_as_json(one), ensure_ascii=False) + "\n")
+        if len(lines) >= _LINES_PER_PIECE:
+            yield "".join(lines).encode()
+            lines.clear()
+    yield "".join(lines).encode()
+
+
+def _as_json(one: ScannedRecord) -> dict[str, Any]:
+    return {
+        "partition": one.partition,
+        "offset": one.offset,
+        "timestamp_ms": one.timestamp,
+        **_text("key", one.key),
+        **_text("value", one.value),
+        "headers": [{"name": name, **_text("value", value)} for name, value in one.headers],
+    }
+
+
+def _text(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def parquet(records: Iterator[ScannedRecord]) -> bytes:
+    """Keys and values as binary columns. Raises ApiError if it is too much for the memory, or pyarrow is missing."""
+    if not available()["parquet"]:
+        raise ApiError(409, "REFUSED", "Parquet needs the package pyarrow: pip install kafkalite[arrow]")
+    pyarrow: Any = importlib.import_module("pyarrow")
+    writer_module: Any = importlib.import_module("pyarrow.parquet")
+    header = pyarrow.struct([("name", pyarrow.string()), ("value", pyarrow.binary())])
+    schema = pyarrow.schema(
+        [
+            ("partition", pyarrow.int32()),
+            ("offset", pyarrow.int64()),
+            ("timestamp", pyarrow.timestamp("ms", "UTC")),
+            ("key", pyarrow.binary()),
+            ("value", pyarrow.binary()),
+            ("headers", pyarrow.list_(header)),
+        ]
+    )
+    out = io.BytesIO()
+    with writer_module.ParquetWriter(out, schema, compression="zstd") as writer:
+        for rows in _groups(records):
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+            if out.tell() > PARQUET_BYTES_MAX:
+                raise ApiError(413, "TOO_LARGE", f"more than {PARQUET_BYTES_MAX >> 20} MiB; export it as JSON lines")
+    return out.getvalue()
+
+
+def _groups(records: Iterator[ScannedRecord]) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for one in records:
+        headers = [{"name": name, "value": value} for name, value in one.headers]
+        rows.append(
+            {
+                "partition": one.partition,
+                "offset": one.offset,
+                "timestamp": one.timestamp,
+                "key": one.key,
+                "value": one.value,
+                "headers": headers,
+            }
+        )
+        size += len(one.value or b"")
+        if len(rows) >= _ROWS_PER_GROUP or size > PARQUET_BYTES_MAX // 8:
+            yield rows
+            rows, size = [], 0
+    yield rows

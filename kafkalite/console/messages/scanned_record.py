@@ -1,0 +1,189 @@
+"""Records as a scan of a partition finds them: with their batch, and with how their transaction has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.common.errors import Malformed
+from kafkalite.console.messages.fetching import COMMITTED, UNCOMMITTED, Fetched, OutOfRange, fetch
+from kafkalite.inspection.files.record_rows import sequence_at
+from kafkalite.record.batch import MAGIC, BatchHeader
+from kafkalite.record.message_set import entry_header, read_inner, resolve
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records
+from kafkalite.record.transaction_marker import read_marker
+
+if TYPE_CHECKING:
+    from kafkalite.client.cluster_client import ClusterClient
+
+OPEN, ENDED_COMMITTED, ENDED_ABORTED = "open", "committed", "aborted"
+_LOOKED_AHEAD_BYTES_MAX = 64 << 20
+
+
+class ScannedRecord(NamedTuple):
+    """`state` is how the record's transaction has ended, None outside of transactions or where it is unknown. `marker`
+    is "commit" or "abort" for the record that ends one. `fault`: the batch could not be read, and the record stands for
+    all of it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    sequence: int
+    batch: BatchHeader
+    state: str | None
+    marker: str | None = None
+    fault: str | None = None
+
+
+class Markers:
+    """The ends of transactions above the last stable offset, where no response tells of aborted ones: found by a look
+    ahead, once, over a bounded number of bytes."""
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[int, int, str]] | None = None  # (offset, producer id, state), ascending
+        self._is_whole = True
+
+    def look(self, cluster: ClusterClient, topic: str, partition: int, start: int, end: int) -> None:
+        if self._ends is not None:
+            return
+        self._ends, offset, left = [], start, _LOOKED_AHEAD_BYTES_MAX
+        while offset < end and left > 0:
+            fetched = fetch(cluster, topic, partition, offset, isolation=UNCOMMITTED)
+            if not fetched.batches:
+                break
+            left -= fetched.size_bytes
+            for header, batch in fetched.batches:
+                if header.is_control and (state := _state_of_marker(batch)) is not None:
+                    self._ends.append((header.base_offset, header.producer_id, state))
+                offset = header.last_offset + 1
+        self._is_whole = offset >= end
+
+    def state_of(self, header: BatchHeader) -> str | None:
+        """OPEN if nothing ends it within what was looked at."""
+        for offset, producer_id, state in self._ends or ():
+            if producer_id == header.producer_id and offset > header.base_offset:
+                return state
+        return OPEN if self._is_whole else None
+
+
+class PartitionScan:
+    """Reads one partition, a piece at a time. `position` is the offset that is read next, `size_bytes` how much was
+    read. `committed_only` leaves out open and aborted transactions, as consumers of committed records do."""
+
+    def __init__(self, cluster: ClusterClient, topic: str, partition: int, *, committed_only: bool) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.size_bytes = 0
+        self.position = 0
+        self._cluster = cluster
+        self._committed_only = committed_only
+        self._markers = Markers()
+
+    def read(self, offset: int, end: int, *, max_wait_ms: int = 0) -> list[ScannedRecord]:
+        """The records of one response from `offset` on, those of markers too, below `end`; `position` moves on. An
+        empty list may only mean that a piece held none. Raises Unanswered, ConfigError."""
+        self.position = offset
+        fetched, is_behind_stable = self._fetch(offset, max_wait_ms)
+        if fetched is None:
+            self.position = end
+            return []
+        found: list[ScannedRecord] = []
+        aborted = _Aborted(fetched.aborted)
+        for header, batch in fetched.batches:
+            if header.base_offset >= end and header.magic >= MAGIC:
+                self.position = end
+                break
+            self.position = max(self.position, header.last_offset + 1)
+            state = self._state(header, aborted, is_behind_stable)
+            is_hidden = self._committed_only and state in (OPEN, ENDED_ABORTED)
+            if not is_hidden:
+                found += [one for one in self._records(header, batch, state) if offset <= one.offset < end]
+            aborted.passed(header, batch)
+        if not fetched.batches and max_wait_ms == 0:
+            self.position = end  # nothing is left below it, such as after compaction at the end
+        return found
+
+    def _fetch(self, offset: int, max_wait_ms: int) -> tuple[Fetched | None, bool]:
+        """With whether it lies behind the last stable offset; None where the log has no such offset."""
+        is_behind_stable = False
+        try:
+            fetched = fetch(
+                self._cluster, self.topic, self.partition, offset, isolation=COMMITTED, max_wait_ms=max_wait_ms
+            )
+            at_stable_end = not fetched.batches and offset >= fetched.last_stable_offset
+            if at_stable_end and not self._committed_only and offset < fetched.high_watermark:
+                end = fetched.high_watermark
+                self._markers.look(self._cluster, self.topic, self.partition, offset, end)
+                fetched = fetch(self._cluster, self.topic, self.partition, offset, isolation=UNCOMMITTED)
+                is_behind_stable = True
+        except OutOfRange:
+            return None, False
+        self.size_bytes += fetched.size_bytes
+        return fetched, is_behind_stable
+
+    def _state(self, header: BatchHeader, aborted: _Aborted, behind_stable: bool) -> str | None:
+        if not header.is_transactional or header.is_control:
+            return None
+        if behind_stable:
+            return self._markers.state_of(header)
+        return ENDED_ABORTED if aborted.has(header) else ENDED_COMMITTED
+
+    def _records(self, header: BatchHeader, batch: memoryview, state: str | None) -> Iterator[ScannedRecord]:
+        try:
+            records = _records_of(header, batch)
+        except Malformed as fault:
+            text = str(fault)
+            yield ScannedRecord(
+                self.partition, header.base_offset, header.max_timestamp, None, None, (), -1, header, state, None, text
+            )
+            return
+        marker = _marker_of(header, batch)
+        base = header.base_offset
+        for one in records:
+            sequence = sequence_at(header.base_sequence, one.offset - base)
+            yield ScannedRecord(
+                self.partition, one.offset, one.timestamp, one.key, one.value, one.headers, sequence, header, state,
+                marker,
+            )  # fmt: skip
+
+
+class _Aborted:
+    """The producers whose transaction at the place of the scan is aborted, as a consumer follows them."""
+
+    def __init__(self, aborted: list[tuple[int, int]]) -> None:
+        self._waiting = aborted
+        self._producers: set[int] = set()
+
+    def has(self, header: BatchHeader) -> bool:
+        while self._waiting and self._waiting[0][0] <= header.last_offset:
+            self._producers.add(self._waiting.pop(0)[1])
+        return header.producer_id in self._producers
+
+    def passed(self, header: BatchHeader, batch: memoryview) -> None:
+        if header.is_control and _state_of_marker(batch) == ENDED_ABORTED:
+            self._producers.discard(header.producer_id)
+
+
+def _records_of(header: BatchHeader, batch: memoryview) -> list[Record]:
+    if header.magic >= MAGIC:
+        return read_records(batch, RECORDS_BYTES_MAX, RECORDS_MAX)
+    return resolve(entry_header(batch), read_inner(batch, RECORDS_BYTES_MAX, RECORDS_MAX))
+
+
+def _state_of_marker(batch: memoryview) -> str | None:
+    try:
+        marker = read_marker(batch)
+    except Malformed:
+        return None
+    if marker is None:
+        return None
+    return ENDED_COMMITTED if marker.commit else ENDED_ABORTED
+
+
+def _marker_of(header: BatchHeader, batch: memoryview) -> str | None:
+    if not header.is_control:
+        return None
+    return "abort" if _state_of_marker(batch) == ENDED_ABORTED else "commit"

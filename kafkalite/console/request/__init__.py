@@ -1,0 +1,1 @@
+"""HTTP of the console below its handlers: errors, parameters, lists, sessions, routes as values."""

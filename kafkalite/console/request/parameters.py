@@ -1,0 +1,161 @@
+"""Parameters of queries and fields of bodies: declared once, checked by it, described by it in the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalite.console.request.errors import invalid
+
+OFFSET_MAX = (1 << 63) - 1
+_TEXT_MAX = 32 << 10
+_TRUE, _FALSE = ("true", "1"), ("false", "0")
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`kind`: string, integer, boolean, object, array. A required one has no default. `items` is the kind of what an
+    array holds. In a query an array is its items with commas between them. `where`: query, path or body."""
+
+    name: str
+    kind: str = "string"
+    default: Any = None
+    required: bool = False
+    at_least: int | None = None
+    at_most: int | None = None
+    one_of: tuple[str, ...] = ()
+    items: str = "string"
+    where: str = "query"
+    text_max: int = _TEXT_MAX
+    doc: str = ""
+
+    def of_text(self, text: str) -> Any:
+        """The value of a query's text. Raises ApiError."""
+        if self.kind == "array":
+            words = [word.strip() for word in text.split(",") if word.strip()]
+            return [self._item(_number(word) if self.items == "integer" else word) for word in words]
+        if self.kind == "integer":
+            return self.of_json(_number(text))
+        if self.kind == "boolean":
+            if text.lower() not in _TRUE + _FALSE:
+                raise self._wrong(text, "must be true or false")
+            return text.lower() in _TRUE
+        return self.of_json(text)
+
+    def of_json(self, value: Any) -> Any:
+        """The value of a body's field. Raises ApiError."""
+        if value is None and not self.required:
+            return self.default
+        kinds: Mapping[str, type] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
+        if type(value) is float and value.is_integer() and self.kind == "integer":
+            value = int(value)
+        if type(value) not in (kinds[self.kind],):
+            raise self._wrong(value, f"must be of the type {self.kind}")
+        if self.kind == "array":
+            return [self._item(one) for one in value]
+        if self.kind == "string" and len(value) > self.text_max:
+            raise self._wrong(value, f"has more than {self.text_max} characters")
+        if self.kind == "string":
+            _check_text(self.name, value)
+        if self.one_of and value not in self.one_of:
+            raise self._wrong(value, f"must be one of {', '.join(self.one_of)}")
+        if self.kind == "integer":
+            self._check_bounds(value)
+        return value
+
+    def _item(self, value: Any) -> Any:
+        kinds: Mapping[str, type] = {"string": str, "integer": int, "object": dict}
+        if type(value) not in (kinds[self.items],):
+            raise self._wrong(value, f"must hold values of the type {self.items}")
+        if self.items == "integer":
+            self._check_bounds(value)
+        if self.items == "string":
+            _check_text(self.name, value)
+        return value
+
+    def _check_bounds(self, value: int) -> None:
+        low = -OFFSET_MAX - 1 if self.at_least is None else self.at_least
+        high = OFFSET_MAX if self.at_most is None else self.at_most
+        if not low <= value <= high:
+            raise self._wrong(value, f"must be from {low} to {high}")
+
+    def _wrong(self, value: object, why: str) -> Exception:
+        return invalid(f"{self.name}={str(value)[:_SHOWN]!r} {why}")
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        found: dict[str, Any] = {"type": self.kind}
+        bounds: dict[str, Any] = {}
+        if self.at_least is not None:
+            bounds["minimum"] = self.at_least
+        if self.at_most is not None:
+            bounds["maximum"] = self.at_most
+        if self.kind == "array":
+            found["items"] = {"type": self.items, **bounds}
+        else:
+            found.update(bounds)
+        if self.one_of:
+            found["enum"] = list(self.one_of)
+        if self.default is not None:
+            found["default"] = self.default
+        if not self.required and self.where == "body":
+            found["type"] = [self.kind, "null"]
+            if self.one_of:
+                found["enum"] = [*self.one_of, None]
+        return found
+
+
+def _number(text: str) -> int:
+    word = text.strip()
+    digits = word.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
+        raise invalid(f"{word[:_SHOWN]!r} must be a whole number")
+    return int(word)
+
+
+def _check_text(name: str, value: str) -> None:
+    """JSON can spell halves of characters, which no broker can be sent."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise invalid(f"{name} is not valid Unicode") from None
+
+
+def read_query(declared: Sequence[Parameter], given: Mapping[str, str]) -> dict[str, Any]:
+    """The values of all declared parameters; others are refused, since a mistyped filter would find everything."""
+    names = {one.name for one in declared if one.where == "query"}
+    if unknown := sorted(set(given) - names):
+        raise invalid(f"there is no parameter {unknown[0][:_SHOWN]!r} here; there are: {', '.join(sorted(names))}")
+    found: dict[str, Any] = {}
+    for one in declared:
+        if one.where != "query":
+            continue
+        if one.name in given and given[one.name] != "":
+            found[one.name] = one.of_text(given[one.name])
+        elif one.required:
+            raise invalid(f"the parameter {one.name} is missing")
+        else:
+            found[one.name] = one.default
+    return found
+
+
+def read_body(declared: Sequence[Parameter], given: Any) -> dict[str, Any]:
+    """The same for the fields of a body."""
+    fields = [one for one in declared if one.where == "body"]
+    if type(given) is not dict:
+        raise invalid("the body must be a JSON object")
+    if unknown := sorted(set(given) - {one.name for one in fields}):
+        raise invalid(f"there is no field {unknown[0][:_SHOWN]!r} here")
+    found: dict[str, Any] = {}
+    for one in fields:
+        if one.name not in given and one.required:
+            raise invalid(f"the field {one.name} is missing")
+        found[one.name] = one.of_json(given.get(one.name))
+    return found
+
+
+def refuse_constant(name: str) -> float:
+    """For `json.loads`: NaN and infinities are no JSON."""
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,97 @@
+"""THE TABLE of the API: every address with its method, parameters and handler. It routes requests, checks them, and is
+described to programs at /api/openapi.json."""
+
+# ruff: noqa: E501
+# The table is wide, so that one address stays one line.
+
+from __future__ import annotations
+
+from kafkalite.console.calls.route import Route
+from kafkalite.console.handlers import cluster, groups, messages, overview, topics
+from kafkalite.console.request.listing import LIST_PARAMETERS
+from kafkalite.console.request.parameters import Parameter
+from kafkalite.record.compression import CODEC_NAMES
+
+_TOPIC = Parameter("topic", required=True, where="path", text_max=249)
+_GROUP = Parameter("group_id", required=True, text_max=32_767)
+_MINUTES = Parameter("minutes", "integer", 60, at_least=1, at_most=60)
+_PARTITION = Parameter("partition", "integer", 0, at_least=0, at_most=1 << 30)
+
+
+def _field(name: str, kind: str = "string", default: object = None, **more: object) -> Parameter:
+    return Parameter(name, kind, default, where="body", **more)  # type: ignore[arg-type]
+
+
+_PARTITIONS = _field("partitions", "array", items="integer", at_least=0, doc="all if null")
+_MESSAGE_PATH = (
+    _TOPIC,
+    Parameter("partition", "integer", required=True, where="path", at_least=0, at_most=1 << 30),
+    Parameter("offset", "integer", required=True, where="path", at_least=0),
+)
+_NEW_TOPIC = (
+    _field("name", required=True, text_max=500),
+    _field("partitions", "integer", at_least=1, at_most=100_000, doc="the broker's default if null"),
+    _field("replicas", "integer", at_least=1, at_most=32_767, doc="the broker's default if null"),
+    _field("configs", "object"),
+    _field("validate_only", "boolean", False),
+)
+_NEW_MESSAGE = (
+    _field("partition", "integer", at_least=0, doc="by the key if null"),
+    _field("key", text_max=16 << 20),
+    _field("value", text_max=16 << 20, doc="null is a tombstone"),
+    _field("key_encoding", default="text", one_of=("text", "base64")),
+    _field("value_encoding", default="text", one_of=("text", "base64")),
+    _field("headers", "array", items="object"),
+    _field("timestamp_ms", "integer", at_least=0),
+    _field("compression", default="none", one_of=CODEC_NAMES),
+)
+_RESET = (
+    _field("group_id", required=True, text_max=32_767),
+    _field("topics", "array"),
+    _field("partitions", "array", items="object", doc="{topic, partition}"),
+    _field("to", required=True, one_of=groups.RESETS),
+    _field("offset", "integer", at_least=0),
+    _field("time_ms", "integer", at_least=0),
+    _field("shift", "integer"),
+    _field("preview", "boolean", True, doc="only say where it would go on"),
+)
+_INTERNAL = Parameter("internal", "boolean", False, doc="topics of the broker itself, too")
+_ONE_TOPIC = Parameter("topic", text_max=249)
+_ONE_BROKER = Parameter("broker", "integer", at_least=0, at_most=(1 << 31) - 1)
+
+# fmt: off
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/overview", overview.overview, "The cluster in numbers, its brokers, and what is wrong"),
+    Route("GET", "/api/problems", overview.problems, "What is wrong right now"),
+    Route("GET", "/api/history", overview.history, "Rates of the last hour", (_ONE_BROKER, _MINUTES)),
+    Route("GET", "/api/topics", topics.list_topics, "Topics", (_INTERNAL, *LIST_PARAMETERS)),
+    Route("POST", "/api/topics", topics.create_topic, "Create a topic", _NEW_TOPIC),
+    Route("GET", "/api/topics/{topic}", topics.describe_topic, "One topic", (_TOPIC,)),
+    Route("DELETE", "/api/topics/{topic}", topics.delete_topic, "Delete a topic with all that is in it", (_TOPIC,)),
+    Route("GET", "/api/topics/{topic}/partitions", topics.list_partitions, "Its partitions", (_TOPIC, *LIST_PARAMETERS)),
+    Route("POST", "/api/topics/{topic}/partitions", topics.add_partitions, "Add partitions", (_TOPIC, _field("count", "integer", required=True, at_least=1, at_most=100_000, doc="of all afterwards"))),
+    Route("GET", "/api/topics/{topic}/config", topics.read_config, "Its settings, with where each value comes from", (_TOPIC,)),
+    Route("PATCH", "/api/topics/{topic}/config", topics.alter_config, "Change settings", (_TOPIC, _field("set", "object"), _field("reset", "array"), _field("validate_only", "boolean", False))),
+    Route("POST", "/api/topics/{topic}/empty", topics.empty_topic, "Delete records", (_TOPIC, _PARTITIONS, _field("before_offset", "integer", at_least=0, doc="up to the end if null"))),
+    Route("POST", "/api/topics/{topic}/compact", topics.compact_topic, "Compact it now", (_TOPIC, _PARTITIONS, _field("roll", "boolean", True, doc="seal active segments first"))),
+    Route("GET", "/api/topics/{topic}/groups", groups.groups_of_topic, "The groups that read it", (_TOPIC,)),
+    Route("GET", "/api/topics/{topic}/segments", cluster.segments, "The segments of a partition", (_TOPIC, _PARTITION)),
+    Route("GET", "/api/topics/{topic}/producers", cluster.producers, "The producers of a partition", (_TOPIC, _PARTITION)),
+    Route("GET", "/api/topics/{topic}/messages", messages.search_messages, "Search records; a stream of events", (_TOPIC, *messages.SEARCH_PARAMETERS), streams=True),
+    Route("POST", "/api/topics/{topic}/messages", messages.produce_message, "Produce a record", (_TOPIC, *_NEW_MESSAGE)),
+    Route("GET", "/api/topics/{topic}/messages/{partition}/{offset}", messages.read_message, "One whole record", (*_MESSAGE_PATH, Parameter("part", one_of=("key", "value"), doc="only its bytes"), *messages.FORMAT_PARAMETERS), downloads=True),
+    Route("GET", "/api/topics/{topic}/export", messages.export_messages, "Records as a file", (_TOPIC, *messages.EXPORT_PARAMETERS), downloads=True),
+    Route("GET", "/api/groups", groups.list_groups, "Groups", LIST_PARAMETERS),
+    Route("GET", "/api/group", groups.describe_group, "One group", (_GROUP,)),
+    Route("DELETE", "/api/group", groups.delete_group, "Delete a group without members", (_GROUP,)),
+    Route("GET", "/api/group/lag", groups.lag_history, "Its lag over time", (_GROUP, _MINUTES)),
+    Route("POST", "/api/group/reset", groups.reset_group, "Set where a group goes on", _RESET),
+    Route("GET", "/api/compaction", cluster.compaction, "Compacted partitions", (_ONE_TOPIC, *LIST_PARAMETERS)),
+    Route("GET", "/api/storage", cluster.storage, "Log directories, and the largest partitions"),
+    Route("GET", "/api/cluster", cluster.cluster_map, "Who leads what", (_INTERNAL, *LIST_PARAMETERS)),
+    Route("GET", "/api/clients", cluster.clients, "Connections", (_ONE_BROKER, *LIST_PARAMETERS)),
+    Route("GET", "/api/requests", cluster.slow_requests, "Slow requests of late"),
+    Route("GET", "/api/transactions", cluster.transactions, "Transactions", LIST_PARAMETERS),
+    Route("GET", "/api/quotas", cluster.quotas, "Quotas"),
+)
+# fmt: on

@@ -1,0 +1,119 @@
+"""Work of a thread as something that the loop awaits: a call with its borrowed client, and what it
+yields piece by piece.
+
+A client stays borrowed until everything was taken, or the reader has left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import anyio
+from starlette.concurrency import run_in_threadpool
+
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.common.errors import ConfigError
+from kafkalite.console.brokers.broker_pool import BrokerPool
+from kafkalite.console.calls.route import Download, Event
+from kafkalite.console.request.errors import ApiError, of_client
+
+_TOGETHER_S = 0.02
+_TOGETHER_MAX = 200
+T = TypeVar("T")
+
+
+class Opened:
+    """The value of a call; `rest` is what its iterator yields later. Closed once."""
+
+    def __init__(self, value: Any, pieces: Iterator[Any] | None, held: ExitStack) -> None:
+        self.value = value
+        self._pieces = pieces
+        self._held = held
+
+    async def close(self) -> None:
+        with anyio.CancelScope(shield=True):  # its thread may still be at work when the reader has left
+            await run_in_threadpool(self._close)
+
+    def _close(self) -> None:
+        close = getattr(self._pieces, "close", None)
+        try:
+            if close is not None:
+                close()
+        finally:
+            self._held.close()
+
+    async def portions(self) -> AsyncIterator[list[Any]]:
+        """What the iterator yields, some at a time."""
+        pieces = self._pieces
+        assert pieces is not None
+        try:
+            while (some := await run_in_threadpool(_take, pieces)) is not None:
+                yield some
+        finally:
+            await self.close()
+
+
+async def first_of(pool: BrokerPool, call: Callable[[Any], Any], *, fresh: bool = False) -> Opened:
+    """Make a call in a thread. Of an iterator the first value is taken, so that a fault of its beginning is one of the
+    request."""
+    return await run_in_threadpool(_open, pool, call, fresh)
+
+
+def _open(pool: BrokerPool, call: Callable[[Any], Any], fresh: bool) -> Opened:
+    with ExitStack() as held:
+        value = call(held.enter_context(pool.borrow(fresh=fresh)))
+        pieces: Iterator[Any] | None = None
+        if isinstance(value, Download):
+            pieces = _begun(value.pieces)
+        elif isinstance(value, Iterator):
+            pieces = _begun(value)
+        return Opened(value, pieces, held.pop_all())
+
+
+def _begun(pieces: Iterator[T]) -> Iterator[T]:
+    """The same pieces, of which the first is there already."""
+    first = next(pieces, None)
+
+    def all_of_them() -> Iterator[T]:
+        try:
+            if first is not None:
+                yield first
+            yield from pieces
+        finally:
+            close = getattr(pieces, "close", None)
+            if close is not None:
+                close()
+
+    return all_of_them()
+
+
+def _take(pieces: Iterator[T]) -> list[T] | None:
+    """What there is in a short while, at least one; None at the end. A change of threads for each would take longer
+    than the work."""
+    some: list[T] = []
+    began_s = time.monotonic()
+    for one in pieces:
+        some.append(one)
+        if len(some) >= _TOGETHER_MAX or time.monotonic() - began_s > _TOGETHER_S:
+            break
+    return some or None
+
+
+async def events(opened: Opened) -> AsyncIterator[list[Event]]:
+    """The events of a call; a fault on the way is the last one."""
+    try:
+        async for some in opened.portions():
+            yield some
+    except ApiError as fault:
+        yield [Event("error", fault.body())]
+    except (Unanswered, ConfigError) as fault:
+        yield [Event("error", of_client(fault).body())]
+
+
+async def content(opened: Opened) -> AsyncIterator[bytes]:
+    """The pieces of a download. A fault on the way ends the connection: the file is seen to be cut off."""
+    async for some in opened.portions():
+        yield b"".join(some)

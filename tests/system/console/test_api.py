@@ -1,0 +1,124 @@
+"""The console's API in front of a real broker: what it tells is what is there, and what it changes is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalite.testing import Broker
+from tests.support.console import Browser, console
+from tests.support.wait import until
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def browser(broker: Broker) -> Iterator[Browser]:
+    with console(broker.bootstrap_servers) as browser:
+        yield browser
+
+
+def test_topics_are_listed_page_by_page(broker: Broker, browser: Browser) -> None:
+    for name in ("alpha", "beta", "gamma"):
+        broker.create_topic(name, partitions=2)
+    until(lambda: browser.get("topics")["total"] == 3, "the topics")
+    page = browser.get("topics", sort="-name", page_size=2)
+    assert [row["name"] for row in page["items"]] == ["gamma", "beta"] and page["total"] == 3
+    assert [row["name"] for row in browser.get("topics", q="ALPH")["items"]] == ["alpha"]
+    assert browser.refusal("topics", sort="colour") == (400, "INVALID_REQUEST")
+    assert browser.refusal("topics", quarry="x") == (400, "INVALID_REQUEST")
+
+
+def test_counts_are_those_of_records_and_not_of_offsets(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("state", cleanup_policy="compact", min_cleanable_dirty_ratio=0)
+    for value in range(20):
+        broker.produce("state", key=f"k{value % 4}", value=str(value))
+    broker.compact("state")
+
+    def row() -> dict[str, object]:
+        page = browser.get("topics/state/partitions")
+        return dict(page["items"][0])
+
+    until(lambda: row()["records"] == 4, "the count")
+    assert row()["offset_span"] == 20 and browser.get("topics/state")["records"] == 4
+    assert browser.get("topics/state/segments", partition=0)["items"][-1]["is_active"]
+    assert [one["topic"] for one in browser.get("compaction", topic="state")["items"]] == ["state"]
+
+
+def test_messages_are_found_from_both_ends(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    for number in range(300):
+        broker.produce("orders", key=f"k{number % 3}", value=f'{{"n": {number}}}')
+    newest, done = browser.search("orders", limit=3)
+    assert [one["offset"] for one in newest] == [299, 298, 297] and done["next"] == {"0": 297}
+    older, _ = browser.search("orders", limit=2, **{"from": "end"}, offsets="0:297")
+    assert [one["offset"] for one in older] == [296, 295]
+    first, done = browser.search("orders", limit=2, **{"from": "beginning"})
+    assert [one["offset"] for one in first] == [0, 1] and done["next"] == {"0": 2}
+    found, done = browser.search("orders", **{"from": "beginning"}, value="$.n=250", value_match="json")
+    assert [one["offset"] for one in found] == [250] and done["reason"] == "end"
+    assert first[0]["value"]["format"] == "json" and first[0]["key"]["text"] == "k0"
+
+
+def test_a_topic_lives_from_its_creation_to_its_end(browser: Browser) -> None:
+    assert browser.change("POST", "topics", {"name": "new", "partitions": 1})[0] == 200
+    assert browser.change("POST", "topics", {"name": "new"})[0] == 409
+    status, produced = browser.change("POST", "topics/new/messages", {"key": "k", "value": "v", "headers": []})
+    assert status == 200 and (produced["partition"], produced["offset"]) == (0, 0)
+    assert browser.get("topics/new/messages/0/0")["value"]["text"] == "v"
+    assert browser.change("PATCH", "topics/new/config", {"set": {"retention.ms": "soon"}})[0] == 409
+    assert browser.change("PATCH", "topics/new/config", {"set": {"retention.ms": "60000"}})[0] == 200
+    config = {one["name"]: one for one in browser.get("topics/new/config")["items"]}
+    assert (config["retention.ms"]["value"], config["retention.ms"]["source"]) == ("60000", "topic")
+    assert browser.change("POST", "topics/new/partitions", {"count": 3})[0] == 200
+    assert browser.change("POST", "topics/new/empty")[1]["low_watermarks"]["0"] == 1
+    assert browser.change("DELETE", "topics/new")[0] == 200
+    assert browser.refusal("topics/new") == (404, "NOT_FOUND")
+
+
+def test_a_console_that_may_not_write_changes_nothing(broker: Broker) -> None:
+    broker.create_topic("orders")
+    with console(broker.bootstrap_servers, may_write=False) as browser:
+        assert not browser.session["write"]
+        status, answer = browser.change("DELETE", "topics/orders")
+        assert (status, answer["error"]) == (403, "READ_ONLY") and "console.write=true" in answer["message"]
+        assert browser.get("topics/orders")["partitions"] == 1
+
+
+def test_a_change_needs_the_token_of_its_session(browser: Browser) -> None:
+    answer = browser.client.post("/api/topics", json={"name": "forged"})
+    assert (answer.status_code, answer.json()["error"]) == (403, "CSRF")
+    browser.session["csrf_token"] = "another"
+    assert browser.change("POST", "topics", {"name": "forged"})[1]["error"] == "CSRF"
+
+
+def test_a_name_that_is_not_ours_is_refused(browser: Browser) -> None:
+    answer = browser.client.get("/api/session", headers={"host": "attacker.example"})
+    assert (answer.status_code, answer.json()["error"]) == (421, "WRONG_HOST")
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+
+
+def test_a_group_is_reset_after_a_preview(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    for number in range(10):
+        broker.produce("orders", value=str(number))
+    wanted = {"group_id": "a/b", "topics": ["orders"], "to": "offset", "offset": 4}
+    status, preview = browser.change("POST", "group/reset", wanted)
+    assert status == 200 and preview["items"][0]["to_offset"] == 4 and preview["preview"]
+    assert browser.refusal("group", group_id="a/b") == (404, "NOT_FOUND")
+    assert browser.change("POST", "group/reset", {**wanted, "preview": False})[0] == 200
+    group = browser.get("group", group_id="a/b")
+    assert (group["lag"], group["lag_records"]) == (6, 6)
+    assert browser.get("groups")["items"][0]["group_id"] == "a/b"
+    assert browser.change("DELETE", "group", group_id="a/b")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["overview", "problems", "history", "storage", "cluster", "clients", "requests"])
+def test_the_broker_tells_about_itself(browser: Browser, path: str) -> None:
+    assert browser.get(path)
+    assert browser.get("transactions")["items"] == [] and browser.get("quotas")["items"] == []
