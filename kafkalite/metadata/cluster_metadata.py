@@ -157,6 +157,11 @@ class ClusterMetadata(ABC):
         """The state of this broker's registration."""
 
     @property
+    def is_surely_registered(self) -> bool:
+        """Whether this broker has been heard of lately, so that no other can have been elected as if it were gone."""
+        return True
+
+    @property
     def registration(self) -> int:
         """The number of this broker's registration, which its fetches as a follower name. It grows with each new life
         and each new session; NO_REGISTRATION before the first."""

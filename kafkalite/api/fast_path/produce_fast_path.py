@@ -160,7 +160,7 @@ class ProduceFastPath:
             if known.is_transactional and not isinstance(error, StorageError):
                 return None
             topic = known.topic
-            error = told(self._connection, topic.name, index, error)
+            error = told(self._services.metadata, self._connection, topic.name, index, error)
             return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)
         packed = known.pack(
             known.head,
@@ -183,7 +183,7 @@ class ProduceFastPath:
     def _refuse(self, known: _KnownRequest, index: int, correlation_id: int, error: KafkaError) -> list[Part]:
         """The answer for a batch that was appended, and will not be acknowledged."""
         name = known.topic.name
-        partition = failure(index, told(self._connection, name, index, error))
+        partition = failure(index, told(self._services.metadata, self._connection, name, index, error))
         response = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
         if self._version >= FIRST_VERSION_WITH_LEADERS:
             add_leaders(self._services, response, self._find)

@@ -104,7 +104,7 @@ def _produce(
                     pending.append(PendingPartition(answer, partition, result.last_offset, acks == ACKS_ALL))
             except KafkaError as reason:
                 failed = True
-                error = told(context.connection, name, data.index, reason)
+                error = told(services.metadata, context.connection, name, data.index, reason)
                 answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
         if answers:
             responses.append(TopicProduceResponse(name=name, partition_responses=answers))

@@ -5,12 +5,16 @@ leads the partition no more, its disk is full, replicas are missing) and the rea
 at, the next has a sequence number out of order. librdkafka answers that with another producer epoch, and then sends
 batches again that other partitions may have stored. So the next is told the first one's reason: the producer sends all
 of them again, in order. A producer that really lost a batch is told so after as many answers as it may have in flight.
+
+A broker that stood still for a while, and does not know yet that another leads, lacks what that one has appended. It
+tells nobody that a sequence number is out of order, for librdkafka gives up for ever then.
 Source: kafkalite's own.
 """
 
 from __future__ import annotations
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.network.client_connection import ClientConnection
 
 IN_FLIGHT_MAX = 5
@@ -29,8 +33,12 @@ _PASSING = frozenset(
 )
 
 
-def told(connection: ClientConnection, topic: str, index: int, error: KafkaError) -> KafkaError:
+def told(
+    metadata: ClusterMetadata, connection: ClientConnection, topic: str, index: int, error: KafkaError
+) -> KafkaError:
     """The error to tell the producer of a batch for this partition."""
+    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _may_be_led_elsewhere(metadata, topic, index):
+        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"it is not known who leads; {error.message}")
     refused, key = connection.refused_batches, (topic, index)
     if error.code in _PASSING:
         if refused is None or len(refused) >= _PARTITIONS_MAX:
@@ -42,3 +50,11 @@ def told(connection: ClientConnection, topic: str, index: int, error: KafkaError
             refused[key] = (code, left - 1)
         return KafkaError(ErrorCode(code), f"behind a batch that was refused; {error.message}")
     return error
+
+
+def _may_be_led_elsewhere(metadata: ClusterMetadata, topic: str, index: int) -> bool:
+    if metadata.is_surely_registered:
+        return False
+    record = metadata.topics.get(topic)
+    state = record.partitions.get(index) if record is not None else None
+    return state is not None and len(state.replicas) > 1

@@ -34,6 +34,7 @@ from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.lost_tail import leave_lists
 from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
+from kafkalite.zk.cluster.session_lease import SessionLease
 from kafkalite.zk.cluster.view_reader import ViewReader
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class BrokerLifecycle:
         self._last_fault = ""
         self._follower: asyncio.Task[None] | None = None
         self.session = ZooKeeperSession(settings, on_change=self._on_paths, on_state=self._on_connection)
+        self.lease = SessionLease(self.session, clock)
         self.reader = ViewReader(self.session, view, tell, self._on_applied, with_acls=with_acls)
         self.registration = BrokerRegistration(
             self.session, own_sessions, registration_files, broker_id, clock, self._until_gone, self._leave_lists
@@ -104,6 +106,7 @@ class BrokerLifecycle:
             await self._verify_cluster()
         await self.reader.watch()
         await self.reader.read_all()
+        self.lease.begin()
         self._follower = asyncio.get_running_loop().create_task(self._follow(), name="kafkalite-zookeeper")
 
     async def stop(self) -> None:
@@ -113,6 +116,7 @@ class BrokerLifecycle:
             with suppress(asyncio.CancelledError):
                 await follower
         self._waiters.close()
+        self.lease.end()
         await self.session.stop()
 
     # -- the registration

@@ -29,7 +29,7 @@ from kafkalite.metadata.cluster_metadata import (
     TopicRecord,
 )
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.registration_state import MEMBER, RegistrationState
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
@@ -147,6 +147,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     @property
     def registration_state(self) -> RegistrationState:
         return self._lifecycle.registration_state
+
+    @property
+    def is_surely_registered(self) -> bool:
+        return self._lifecycle.registration_state is MEMBER and self._lifecycle.lease.is_held
 
     @property
     def registration(self) -> int:

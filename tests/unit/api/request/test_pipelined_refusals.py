@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,14 +21,17 @@ NONE, OUT_OF_ORDER = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+ALONE: Any = SimpleNamespace(is_surely_registered=True)
+
+
 def connection() -> ClientConnection:
     return ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 
 
 def test_as_many_as_may_be_in_flight_are_behind_a_refusal() -> None:
     client = connection()
-    assert told(client, "t", 0, KafkaError(NOT_LEADER)).code is NOT_LEADER
-    codes = [told(client, "t", 0, KafkaError(OUT_OF_ORDER)).code for _ in range(IN_FLIGHT_MAX)]
+    assert told(ALONE, client, "t", 0, KafkaError(NOT_LEADER)).code is NOT_LEADER
+    codes = [told(ALONE, client, "t", 0, KafkaError(OUT_OF_ORDER)).code for _ in range(IN_FLIGHT_MAX)]
     assert codes == [*[NOT_LEADER] * (IN_FLIGHT_MAX - 1), OUT_OF_ORDER]
 
 
@@ -36,9 +40,22 @@ def test_as_many_as_may_be_in_flight_are_behind_a_refusal() -> None:
 )
 def test_other_refusals_and_other_partitions_change_nothing(first: ErrorCode, index: int) -> None:
     client = connection()
-    assert told(client, "t", index, KafkaError(first)).code is first
-    assert told(client, "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
-    assert told(connection(), "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
+    assert told(ALONE, client, "t", index, KafkaError(first)).code is first
+    assert told(ALONE, client, "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
+    assert told(ALONE, connection(), "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
+
+
+@pytest.mark.parametrize(
+    ("is_sure", "replicas", "code"),
+    [(False, (1, 2), NOT_LEADER), (False, (1,), OUT_OF_ORDER), (True, (1, 2), OUT_OF_ORDER)],
+)
+def test_a_leader_that_may_be_none_any_more_calls_nothing_out_of_order(
+    is_sure: bool, replicas: tuple[int, ...], code: ErrorCode
+) -> None:
+    topic = SimpleNamespace(partitions={0: SimpleNamespace(replicas=replicas)})
+    metadata: Any = SimpleNamespace(is_surely_registered=is_sure, topics={"t": topic})
+    assert told(metadata, connection(), "t", 0, KafkaError(OUT_OF_ORDER)).code is code
+    assert told(metadata, connection(), "t", 0, KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)).code is not code
 
 
 def produce(sequence: int) -> ProduceRequest:
