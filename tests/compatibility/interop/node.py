@@ -31,8 +31,9 @@ class Node:
         """How to run the program in `node/<name>`, with the library it pins."""
         room = self.modules(SOURCES / name / "package.json").parent
         shutil.copyfile(SOURCES / "script.js", self.cache / "script.js")  # a program finds libraries where it lies
-        program = shutil.copyfile(SOURCES / name / "main.js", room / "main.js")
-        return [self.node, str(program)]
+        for source in (SOURCES / name).glob("*.js"):
+            shutil.copyfile(source, room / source.name)
+        return [self.node, str(room / "main.js")]
 
     def modules(self, package: Path) -> Path:
         """The `node_modules` with the libraries that a package.json pins."""

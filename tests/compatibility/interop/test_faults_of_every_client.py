@@ -14,7 +14,7 @@ from tests.compatibility.clients.faulted_clients import CLIENTS, FaultedClient
 from tests.compatibility.interop.fault_scenes import COMPARED, SCENES
 from tests.compatibility.interop.fault_stages import SETTINGS, KafkaliteStage, KafkaStage
 from tests.compatibility.interop.fault_table import FaultTable
-from tests.compatibility.interop.faulted_program import faulted_program
+from tests.compatibility.interop.faulted_program import FaultedProgram
 from tests.compatibility.interop.golang import FIRST_BUILD_S, Go, pinned
 from tests.compatibility.interop.java_tools import java_command
 from tests.compatibility.interop.kraft_kafka import kraft_kafka
@@ -47,7 +47,7 @@ def client(name: str, need: Callable[[str], str], cache: Callable[[str], Path]) 
         yield CLIENTS[name]
         return
     words = [*java_command(JAVA), str(SOURCE)] if name == "java" else [Go(need("go"), cache("go")).build("franz")]
-    with faulted_program([*words, "faulted"]) as program:
+    with FaultedProgram([*words, "faulted"]) as program:
         yield program
 
 

@@ -31,6 +31,18 @@ async function obeyCommands(obey) {
   }
 }
 
+// Answers commands, one a line, with the values that `obey` brings, or with the error that it throws.
+async function answerEach(obey) {
+  tell({})
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    try {
+      tell({ values: await obey(JSON.parse(line)) })
+    } catch (error) {
+      tell({ error: String(error) })
+    }
+  }
+}
+
 // Calls back at the end of stdin.
 function whenAskedToLeave(leave) {
   process.stdin.resume()
@@ -56,4 +68,4 @@ function run(verbs) {
   )
 }
 
-module.exports = { records, obeyCommands, whenAskedToLeave, tell, tellRecord, run }
+module.exports = { answerEach, records, obeyCommands, whenAskedToLeave, tell, tellRecord, run }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,41 +26,30 @@ type faulted struct {
 	TransactionalID string `json:"transactional_id"`
 }
 
-// beFaulted obeys a command a line, each but commit with a client of its own.
-func beFaulted() {
-	var open *kgo.Client
-	script.Tell(struct{}{})
-	decoder := json.NewDecoder(os.Stdin)
-	for decoder.More() {
-		var command faulted
-		script.Check(decoder.Decode(&command), "read a command")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		var values []string
-		var err error
-		switch command.Do {
-		case "produce":
-			cl := script.Must(kgo.NewClient(command.producer()...))
-			err = cl.ProduceSync(ctx, command.record()).FirstErr()
-			cl.Close()
-		case "consume":
-			values, err = command.consume(ctx)
-		case "open":
-			open = script.Must(kgo.NewClient(append(command.producer(), kgo.TransactionalID(command.TransactionalID))...))
-			if err = open.BeginTransaction(); err == nil {
-				err = open.ProduceSync(ctx, command.record()).FirstErr()
-			}
-		case "commit":
-			err = open.EndTransaction(ctx, kgo.TryCommit)
-			open.Close()
-		default:
-			err = fmt.Errorf("no command %s", command.Do)
+// faultedClient obeys its commands, each but commit with a client of its own.
+type faultedClient struct{ open *kgo.Client }
+
+func (c *faultedClient) obey(command faulted) ([]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	switch command.Do {
+	case "produce":
+		cl := script.Must(kgo.NewClient(command.producer()...))
+		defer cl.Close()
+		return nil, cl.ProduceSync(ctx, command.record()).FirstErr()
+	case "consume":
+		return command.consume(ctx)
+	case "open":
+		c.open = script.Must(kgo.NewClient(append(command.producer(), kgo.TransactionalID(command.TransactionalID))...))
+		if err := c.open.BeginTransaction(); err != nil {
+			return nil, err
 		}
-		cancel()
-		if err != nil {
-			script.Tell(map[string]string{"error": nameOf(err)})
-		} else {
-			script.Tell(map[string][]string{"values": values})
-		}
+		return nil, c.open.ProduceSync(ctx, command.record()).FirstErr()
+	case "commit":
+		defer c.open.Close()
+		return nil, c.open.EndTransaction(ctx, kgo.TryCommit)
+	default:
+		return nil, fmt.Errorf("no command %s", command.Do)
 	}
 }
 

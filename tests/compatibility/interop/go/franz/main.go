@@ -21,8 +21,12 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 func main() {
-	if os.Args[1] == "faulted" {
-		beFaulted()
+	switch os.Args[1] {
+	case "faulted":
+		script.AnswerEach((&faultedClient{}).obey, nameOf)
+		return
+	case "login":
+		script.AnswerEach(logIn, error.Error)
 		return
 	}
 	verb, task := script.Asked()

@@ -2,7 +2,8 @@
 'use strict'
 
 const { Kafka, CompressionCodecs, CompressionTypes, ConfigResourceTypes, logLevel } = require('kafkajs')
-const { records, obeyCommands, whenAskedToLeave, tell, tellRecord, run } = require('../script.js')
+const { exchange } = require('./login.js')
+const { answerEach, records, obeyCommands, whenAskedToLeave, tell, tellRecord, run } = require('../script.js')
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 
@@ -186,4 +187,4 @@ async function copy(task) {
   await consumer.disconnect()
 }
 
-run({ produce, consume, member, admin: administer, transact, copy })
+run({ login: () => answerEach(exchange), produce, consume, member, admin: administer, transact, copy })
