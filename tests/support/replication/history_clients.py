@@ -19,6 +19,7 @@ from tests.support.wait import DEADLINE_S
 
 TOPIC = "t"
 IN_FLIGHT_MAX = 200
+_NEVER_MS = 600_000
 CHECKED_READS = 20  # one of so many: all of them keep a checker of linearizability busy longer than the history took
 
 
@@ -26,7 +27,8 @@ class _TimedWriter(Writer):
     """A writer of values that differ, with the times in ns when each was given to the client and answered."""
 
     def __init__(self, cluster: Reachable) -> None:
-        super().__init__(cluster, debug="eos")  # why it refuses to go on is told nowhere else
+        # a partition may be led by nobody for longer than a test waits; why the client refuses to go on, "eos" tells
+        super().__init__(cluster, debug="eos", message_timeout_ms=_NEVER_MS)
         self.called: dict[bytes, int] = {}
         self.answered: dict[bytes, int] = {}
 

@@ -295,7 +295,7 @@ class ProcessHistory:
                 yield f"start {number}, beside", lambda number=number: self._start(cluster, number)  # type: ignore[misc]
             if machine.is_disturbed:
                 yield f"mend {number}, beside", machine.mend
-            if machine.is_full:
+            if machine.is_full and not machine.has_failed:
                 yield f"free the disk of {number}, beside", machine.free
             if machine.is_paused:
                 yield f"resume {number}, beside", machine.resume
@@ -361,7 +361,8 @@ class ProcessHistory:
 
 def _keep(home: Path, kept: Path, fault: type[BaseException] | None, *_: object) -> None:
     if fault is not None:
-        shutil.copytree(home, kept, ignore=shutil.ignore_patterns("*.image", "ballast", "lost+found"))
+        with contextlib.suppress(OSError):  # of a disk that fails just now
+            shutil.copytree(home, kept, ignore=shutil.ignore_patterns("*.image", "ballast", "lost+found"))
 
 
 def main(arguments: list[str]) -> int:
