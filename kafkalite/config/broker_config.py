@@ -19,7 +19,6 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_identity import settle_identity
 from kafkalite.config.listener_settings import PREFIX, base_name, prefixes
 from kafkalite.config.listeners import (
-    PROTOCOLS,
     ListenerConfig,
     parse_listeners,
     parse_metrics_listener,
@@ -93,10 +92,10 @@ class BrokerConfig(QuotaSettings):
 
     _listeners = section("Listeners and connections")
     listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092")
-    advertised_listeners: tuple[ListenerConfig, ...] = string("", "What clients are told to dial; unset, each is told the address that it dialled.", convert=parse_listeners)
-    listener_security_protocol_map: Mapping[str, str] = string(",".join(f"{p}:{p}" for p in PROTOCOLS), "The security protocol of each listener's name.", convert=parse_protocol_map)
+    advertised_listeners: tuple[ListenerConfig, ...] = string("", "What clients are told to dial; unset, each is told the address that it dialled.", convert=parse_listeners, unset=True)
+    listener_security_protocol_map: Mapping[str, str] = string("SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "The security protocol of each listener's name.", convert=parse_protocol_map)
     inter_broker_listener_name: str | None = string(None, "The listener that other brokers use.")
-    num_network_threads: int = integer(3, "Processors that share the connections.", at_least=1)
+    num_network_threads: int = integer(3, "Processors that share the connections; changed while running, from the next start on.", at_least=1, dynamic=True)
     # Kafka has 100 KiB; with 256 KiB a reader of 1 and 8 MiB gets 1.3 times as much, and a slow one holds 0.5 MiB of kernel
     # memory at most. 1 MiB is no faster on loopback (docs/performance.md)
     socket_send_buffer_bytes: int = integer(262_144, "Send buffer of a socket; -1 leaves it to the system.", at_least=-1)
@@ -124,8 +123,8 @@ class BrokerConfig(QuotaSettings):
     zookeeper_ssl_truststore_password: str | None = password(None, "The password of that file, if it needs one.")
     zookeeper_ssl_truststore_type: str | None = string(None, "As zookeeper.ssl.keystore.type.", convert=parse_store_type)
     zookeeper_ssl_protocol: str = string("TLSv1.2", "The lowest version of TLS, when zookeeper.ssl.enabled.protocols is unset (in Kafka the only one).", one_of=("TLSv1.2", "TLSv1.3"))
-    zookeeper_ssl_enabled_protocols: tuple[str, ...] = words((), "Versions of TLS that may be spoken.", one_of=("TLSv1.2", "TLSv1.3"))
-    zookeeper_ssl_cipher_suites: tuple[str, ...] = words((), "Cipher suites that may be used, by their IANA names; empty leaves it to OpenSSL.")
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] = words((), "Versions of TLS that may be spoken.", one_of=("TLSv1.2", "TLSv1.3"), unset=True)
+    zookeeper_ssl_cipher_suites: tuple[str, ...] = words((), "Cipher suites that may be used, by their IANA names; empty leaves it to OpenSSL.", unset=True)
     zookeeper_ssl_endpoint_identification_algorithm: str = string("HTTPS", "Empty: the name in ZooKeeper's certificate is not looked at.", convert=parse_endpoint_identification)
     zookeeper_clientCnxnSocket: str | None = string(None, "Java's class for it; kafkalite needs none.")
 
@@ -163,7 +162,7 @@ class BrokerConfig(QuotaSettings):
     log_flush_start_offset_checkpoint_interval_ms: int = integer(60_000, "How often start offsets are written down.", at_least=0)
     replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written down.")
     replica_lag_time_max_ms: int = long(30_000, "A follower that has not caught up for this long is not in sync.", at_least=1)
-    num_recovery_threads_per_data_dir: int = integer(1, "Threads of each data directory that check logs after an unclean stop.", at_least=1)
+    num_recovery_threads_per_data_dir: int = integer(1, "Threads of each data directory that check logs after an unclean stop.", at_least=1, dynamic=True)
 
     _retention = section("Retention and compaction")
     log_cleanup_policy: tuple[str, ...] = of_topic("cleanup.policy")
@@ -232,7 +231,7 @@ class BrokerConfig(QuotaSettings):
     offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
 
     _producers = section("Producers")
-    producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1)
+    producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1, dynamic=True)
     producer_id_expiration_check_interval_ms: int = integer(600_000, "How often to look for such producers.", at_least=1)
 
     _transactions = section("Transactions")
@@ -291,9 +290,9 @@ class BrokerConfig(QuotaSettings):
             if setting is None and name.startswith(PREFIX):
                 continue  # settle_listeners checks it
             if setting is None:
-                from kafkalite.config.known_properties import no_effect  # 350 names that most starts never need
+                from kafkalite.config.idle_settings import checked  # 480 names that most starts never need
 
-                warnings.append(no_effect(name, cls.by_name))
+                warnings.append(checked(name, text, cls.by_name))
                 continue
             try:
                 values[setting.attribute] = setting.parse(text)
@@ -336,13 +335,6 @@ class BrokerConfig(QuotaSettings):
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
         return topic_conflict(values)
 
-    def conflict_with(self, before: BrokerConfig) -> str | None:
-        """The reason why a running broker cannot change to this from `before`, if there is one."""
-        threads, threads_before = self.log_cleaner_threads, before.log_cleaner_threads
-        if not threads_before // 2 <= threads <= threads_before * 2:
-            return f"log.cleaner.threads={threads} must not be less than half or more than double what it is now, {threads_before}"
-        return None
-
     def topic_default(self, setting: Setting) -> Any:
         """The default that this broker gives to a topic's setting."""
         for name, factor in setting.broker:
@@ -380,7 +372,19 @@ class BrokerConfig(QuotaSettings):
         by_name = type(self).by_name
         if name.startswith(PREFIX):
             return by_name.get(base_name(name, [each.name for each in self.listeners]) or "")
-        return by_name.get(name)
+        if name not in by_name:
+            from kafkalite.config.idle_settings import IDLE
+
+            return IDLE.get(name)
+        return by_name[name]
+
+    def text_of(self, name: str) -> str:
+        """The value of a setting, or of one that has no effect here, as text; "" without one."""
+        setting = type(self).by_name.get(name)
+        if setting is not None:
+            return setting.format(getattr(self, setting.attribute)) or ""
+        given, known = self.given(name), self.setting_of(name)
+        return (given[0].value if given else known.default_text if known is not None else None) or ""
 
     def replace(self, **values: Any) -> Self:
         new = super().replace(**values)
@@ -391,16 +395,16 @@ class BrokerConfig(QuotaSettings):
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """The sources of the value of broker setting `name`, the deciding one first."""
         names = next((group for group in _SYNONYM_GROUPS if name in group), (name,))
-        settings = type(self).by_name
-        found = self._given(*names)
+        found = self.given(*names)
         for n in names:
-            if settings[n].default_text is not None:
-                found.append(ConfigSynonym(n, settings[n].default_text, ConfigSource.DEFAULT_CONFIG))
+            if (known := self.setting_of(n)) is not None and known.default_text is not None:
+                found.append(ConfigSynonym(n, known.default_text, ConfigSource.DEFAULT_CONFIG))
         while found and found[0].name != name:  # as Kafka does: other names before the first of this one do not count
             del found[0]
         return tuple(found)
 
-    def _given(self, *names: str) -> list[ConfigSynonym]:
+    def given(self, *names: str) -> list[ConfigSynonym]:
+        """What was set, of these names, the deciding one first."""
         layers = (
             (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -415,18 +419,22 @@ class BrokerConfig(QuotaSettings):
             synonyms = self.synonyms(setting.name)
             if setting.dynamic_only and synonyms[0].source is ConfigSource.DEFAULT_CONFIG:
                 continue
-            value = setting.format(getattr(self, setting.attribute))
+            value = setting.format(getattr(self, setting.attribute)) if synonyms else None
             if setting.convert and synonyms:
                 value = synonyms[0].value
             entries.append(ConfigEntry.of(setting, value, synonyms, read_only=not setting.dynamic))
-        return entries + self._describe_listener_settings()
+        from kafkalite.config import idle_settings
+
+        return entries + self._describe_listener_settings() + idle_settings.describe(self, type(self).by_name)
 
     def _describe_listener_settings(self) -> list[ConfigEntry]:
         entries = []
         for name in dict.fromkeys((*self.explicit, *self.dynamic)):
             if name.startswith(PREFIX) and (setting := self.setting_of(name)) is not None:
-                synonyms = (*self._given(name), *self.synonyms(setting.name))
-                entry = ConfigEntry.of(setting, synonyms[0].value, synonyms, read_only=not setting.dynamic)
+                synonyms = (*self.given(name), *self.synonyms(setting.name))
+                entry = ConfigEntry.of(
+                    setting, synonyms[0].value, synonyms, read_only=True
+                )  # Kafka calls all of them so
                 entries.append(entry._replace(name=name))
         return entries
 

@@ -93,7 +93,8 @@ class Setting:
     that is set wins. `dynamic`: Kafka lets it be changed while the broker runs. `sample`: its value in the generated
     server.properties; None leaves the line commented out. `convert`: parses the text (and the default) instead.
     `dynamic_only`: not in Kafka's table of a broker's settings, so it is described only when it was set.
-    `idle`: accepted and described, but without effect yet; a start that finds it set warns in one line.
+    `idle`: accepted and described, but without effect yet; a start that finds it set warns in one line. `unset`: the
+    default is empty, and clients are told null for it.
     """
 
     def __init__(
@@ -111,11 +112,12 @@ class Setting:
         sample: str | None = None,
         convert: Callable[[str], Any] | None = None,
         idle: bool = False,
+        unset: bool = False,
     ) -> None:
         self.attribute = self.name = self.section = ""  # given by the class that holds the line
         self.type = type
         self.default = convert(default) if convert is not None and default is not None else default
-        self.default_text = default if convert is not None else self.format(default)
+        self.default_text = None if unset else default if convert is not None else self.format(default)
         self.doc = doc
         self.at_least = at_least
         self.at_most = at_most

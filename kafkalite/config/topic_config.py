@@ -19,6 +19,7 @@ from kafkalite.config.settings import (
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
+    ConfigType,
     Setting,
     Settings,
     boolean,
@@ -37,17 +38,22 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
-# Topic settings of Kafka that have no effect here. They are accepted, because tools set them, and never described.
-_IDLE_TOPIC_SETTINGS = frozenset(
-    {
-        "local.retention.bytes",
-        "local.retention.ms",
-        "message.format.version",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-    }
-)
+
+def _idle(type: ConfigType, default: Any, broker: str = "") -> Setting:
+    return Setting(type, default, "A setting of Kafka's that has no effect here.", at_least=-2, broker=broker)
+
+
+# They are accepted, because tools set them.
+_IDLE_TOPIC_SETTINGS = {
+    "local.retention.bytes": _idle(ConfigType.LONG, -2, "log.local.retention.bytes"),
+    "local.retention.ms": _idle(ConfigType.LONG, -2, "log.local.retention.ms"),
+    "message.format.version": _idle(ConfigType.STRING, "3.0-IV1", "log.message.format.version"),
+    "remote.log.copy.disable": _idle(ConfigType.BOOLEAN, False),
+    "remote.log.delete.on.disable": _idle(ConfigType.BOOLEAN, False),
+    "remote.storage.enable": _idle(ConfigType.BOOLEAN, False),
+}
+for _name, _setting in _IDLE_TOPIC_SETTINGS.items():
+    _setting.name = _name
 
 
 class TopicDefaults(Protocol):
@@ -135,6 +141,13 @@ class TopicConfig(Settings):
                 own = ConfigSynonym(setting.name, setting.format(value), ConfigSource.DYNAMIC_TOPIC_CONFIG)
                 synonyms = (own, *synonyms)
             entries.append(ConfigEntry.of(setting, setting.format(value), synonyms, read_only=False))
+        for name, setting in _IDLE_TOPIC_SETTINGS.items():
+            synonyms = broker.synonyms(setting.broker[0][0]) if setting.broker else ()
+            text = synonyms[0].value if synonyms else setting.default_text
+            if name in overrides:
+                text = overrides[name]
+                synonyms = (ConfigSynonym(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
+            entries.append(ConfigEntry.of(setting, text, synonyms, read_only=False))
         return entries
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.settings import Setting
+from kafkalite.config.dynamic_settings import conflict_between, may_change
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class DynamicBrokerConfig:
             new = self._build(settings, configs.get(CLUSTER_DEFAULT, {}))
             if broker == CLUSTER_DEFAULT:
                 new = self._build(self._opened(configs.get(self._broker, {})), settings)
-            if broker in (CLUSTER_DEFAULT, self._broker) and (conflict := new.conflict_with(self.now)):
+            if broker in (CLUSTER_DEFAULT, self._broker) and (conflict := conflict_between(new, self.now)):
                 raise ConfigError(conflict)
             if broker in (CLUSTER_DEFAULT, self._broker):
                 self._check(new)
@@ -96,7 +96,10 @@ class DynamicBrokerConfig:
 
     def _on_change(self, change: Change, broker: str) -> None:
         if change is Change.BROKER_CONFIG and broker in (CLUSTER_DEFAULT, self._broker):
-            self.now = self._build_leniently(self._metadata.broker_configs)
+            before, self.now = self.now, self._build_leniently(self._metadata.broker_configs)
+            for warning in dict.fromkeys(self.now.warnings):
+                if warning not in before.warnings:
+                    logger.warning("%s", warning)
             self._apply(self.now)
 
     def _build_leniently(self, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
@@ -130,8 +133,4 @@ class DynamicBrokerConfig:
 
     def _dynamic(self, settings: Mapping[str, str]) -> dict[str, str]:
         """The settings that may be changed while running; others were written by mistake."""
-        return {name: text for name, text in settings.items() if _is_dynamic(self.now.setting_of(name))}
-
-
-def _is_dynamic(setting: Setting | None) -> bool:
-    return setting is not None and setting.dynamic
+        return {name: text for name, text in settings.items() if may_change(self.now, name)}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.network.client_connection import Handler
     from kafkalite.security.sasl.client_exchange import Login
+    from kafkalite.server.sasl_listeners import SaslListeners
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class ListenerSecurity:
         self._config = config
         self._served: Mapping[str, _Served] = {}
         self._login: Login | None = None
+        self._sasl: SaslListeners | None = None
         self._is_complete = False
         try:
             self._serve_all()
@@ -78,19 +80,24 @@ class ListenerSecurity:
 
     def listeners(self, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> list[Listener]:
         """The listeners to be bound. `serve` handles what authenticated clients ask."""
-        found = []
-        for one in self._config.listeners:
-            authenticator = None
-            if one.protocol.startswith("SASL_"):
-                from kafkalite.server.sasl_listeners import authenticators  # most brokers have none
+        names = [one.name for one in self._config.listeners if one.protocol.startswith("SASL_")]
+        if names:
+            from kafkalite.server.sasl_listeners import SaslListeners  # most brokers have none
 
-                authenticator = authenticators(self._config, one.name, metadata, serve, clock)
-            found.append(Listener(one.name, one.host, one.port, self._tls(one), authenticator))
-        return found
+            self._sasl = SaslListeners(self._config, names, metadata, serve, clock)
+        return [
+            Listener(
+                one.name, one.host, one.port, self._tls(one),
+                self._sasl.authenticator(one.name) if self._sasl is not None and one.name in names else None,
+            )
+            for one in self._config.listeners
+        ]  # fmt: skip
 
     def check(self, config: BrokerConfig) -> None:
         """Raises ConfigError if the listeners could not be served with these settings."""
         broker_login(config)
+        if self._sasl is not None:
+            self._sasl.check(config)
         for listener in _with_tls(config):
             if _settings_of(config, listener) != self._served[listener.name].settings:
                 _serve(config, listener)
@@ -105,6 +112,8 @@ class ListenerSecurity:
             self._login = broker_login(config)
         except ConfigError as fault:
             logger.error("this broker logs in to others as before: %s", fault)
+        if self._sasl is not None:
+            self._sasl.reconfigure(config)
         self.refresh()
 
     def refresh(self) -> None:

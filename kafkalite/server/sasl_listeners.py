@@ -1,4 +1,4 @@
-"""Authenticators for the SASL listeners of a broker.
+"""How clients authenticate at the SASL listeners of a broker.
 
 Users of PLAIN stand in the login module of their listener, those of SCRAM in the entity configs of the cluster, so that
 they can be changed while the broker runs.
@@ -8,7 +8,8 @@ Source: kafka.network.Processor (channel builder), org.apache.kafka.common.netwo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
@@ -28,19 +29,59 @@ if TYPE_CHECKING:
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.network.client_connection import ClientConnection, Handler
 
+logger = logging.getLogger(__name__)
 _log = logging.getLogger("kafkalite.authentication")
+_CONCERNS = re.compile(r"sasl\.|connections\.max\.reauth\.ms\Z|connection\.failed\.authentication")
 _SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM)
 _SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
 Exchanges = Mapping[str, Callable[[], Exchange]]
 
 
-def authenticators(
+class SaslListeners:
+    """Makes an authenticator for each connection to one of the `listeners`. Raises ConfigError for settings that nobody
+    could log in with."""
+
+    def __init__(
+        self, config: BrokerConfig, listeners: Sequence[str], metadata: ClusterMetadata, serve: Handler, clock: Clock
+    ) -> None:
+        self._make: Callable[[BrokerConfig, str], SaslSettings] = lambda config, name: _settings(
+            config, name, metadata, serve, clock
+        )
+        self._config = config
+        self._settings = {name: self._make(config, name) for name in listeners}
+
+    def authenticator(self, listener: str) -> Callable[[ClientConnection], Handler]:
+        return lambda _: SaslAuthenticator(self._settings[listener])
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raises ConfigError if clients could not log in with these settings."""
+        if _concerning(config) != _concerning(self._config):
+            for name in self._settings:
+                self._make(config, name)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """New connections follow these settings; a listener that cannot goes on as before."""
+        if _concerning(config) == _concerning(self._config):
+            return  # keys for tokens stay as they have been fetched
+        self._config = config
+        for name in self._settings:
+            try:
+                self._settings[name] = self._make(config, name)
+            except ConfigError as fault:
+                logger.error("clients log in at listener %s as before: %s", name, fault)
+
+
+def _concerning(config: BrokerConfig) -> list[dict[str, str]]:
+    """What was set that concerns logins."""
+    layers = (config.explicit, config.dynamic_default, config.dynamic)
+    return [{name: text for name, text in layer.items() if _CONCERNS.search(name)} for layer in layers]
+
+
+def _settings(
     config: BrokerConfig, listener: str, metadata: ClusterMetadata, serve: Handler, clock: Clock
-) -> Callable[[ClientConnection], Handler]:
-    """Makes an authenticator for each connection to this listener. Raises ConfigError for settings that nobody could
-    log in with."""
-    settings = SaslSettings(
+) -> SaslSettings:
+    return SaslSettings(
         _exchanges(config, listener, metadata, clock),
         serve,
         clock,
@@ -49,7 +90,6 @@ def authenticators(
         token_bytes_max=int(config.listener_setting(listener, "sasl.server.max.receive.size")),
         warn=RateLimitedLogger(clock, _log.warning).about,
     )
-    return lambda _: SaslAuthenticator(settings)
 
 
 def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata, clock: Clock) -> Exchanges:

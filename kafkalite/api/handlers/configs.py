@@ -15,6 +15,7 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import topic_name_fault
+from kafkalite.config.dynamic_settings import refusal as dynamic_refusal
 from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.protocol.messages.configs import (
@@ -170,7 +171,7 @@ def _apply(services: Services, kind: int, entry: IncrementalAlterableConfig, set
         if kind == TOPIC:
             default = setting.format(services.config.topic_default(setting))
         else:
-            default = setting.format(getattr(services.config, setting.attribute))
+            default = services.config.text_of(name)
         words = [word for word in (settings.get(name, default) or "").split(",") if word]
         changed = [word.strip() for word in value.split(",")]
         if operation == APPEND:
@@ -236,10 +237,9 @@ async def _alter_broker(
 ) -> None:
     def dynamic_only(old: Settings) -> dict[str, str]:
         new = change(old)
-        for key in (key for key, value in new.items() if old.get(key) != value):
-            setting = services.config.setting_of(key)
-            if setting is None or not setting.dynamic:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
+        changed = {key: value for key, value in new.items() if old.get(key) != value}
+        if fault := dynamic_refusal(services.config, changed, for_all=name == ALL_BROKERS):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, fault)
         return new
 
     try:

@@ -133,6 +133,8 @@ class LogManager:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """The broker's settings have changed."""
+        self._config = config
+        self._context.producer_expiration_ms = config.producer_id_expiration_ms
         self.verification.enabled = config.transaction_partition_verification_enable
         self.moves.rate = config.replica_alter_log_dirs_io_max_bytes_per_second
         self.moves.at_once = config.num_replica_alter_log_dirs_threads or len(list(self.directories))

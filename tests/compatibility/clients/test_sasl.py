@@ -18,6 +18,9 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -210,3 +213,34 @@ def test_a_user_may_not_create_other_topics(broker: kafkalite.Broker) -> None:
     with pytest.raises(confluent_kafka.KafkaException) as refusal:
         admin.create_topics([NewTopic("bills", 1)])["bills"].result(DEADLINE_S)
     assert refusal.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_mechanisms_and_users_change_while_the_broker_runs(broker: kafkalite.Broker) -> None:
+    """New connections follow; what nobody could log in with is refused."""
+    admin = AdminClient(librdkafka(broker, "admin", "PLAIN"))
+
+    def change(name: str, value: str | None) -> None:
+        operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        one = ConfigResource(ConfigResource.Type.BROKER, str(broker_id), incremental_configs=[entry])
+        for future in admin.incremental_alter_configs([one]).values():
+            future.result(DEADLINE_S)
+
+    def is_let_in(mechanism: str, password: str) -> bool:
+        client = AdminClient(librdkafka(broker, "alice", mechanism, password))
+        try:
+            return bool(client.list_topics(timeout=2).brokers)
+        except confluent_kafka.KafkaException:
+            return False
+
+    [broker_id] = admin.list_topics(timeout=DEADLINE_S).brokers
+    jaas = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    assert is_let_in("SCRAM-SHA-256", PASSWORDS["alice"]) and not is_let_in("PLAIN", "renewed")
+    change("sasl.enabled.mechanisms", "PLAIN")
+    change(jaas, JAAS.replace('wonder\\"land', "renewed"))
+    assert not is_let_in("SCRAM-SHA-256", PASSWORDS["alice"]) and is_let_in("PLAIN", "renewed")
+    with pytest.raises(confluent_kafka.KafkaException, match="kafkalite speaks"):
+        change("sasl.enabled.mechanisms", "DIGEST-MD5")
+    change("sasl.enabled.mechanisms", None)
+    change(jaas, None)
+    assert is_let_in("SCRAM-SHA-256", PASSWORDS["alice"]) and not is_let_in("PLAIN", "renewed")

@@ -13,7 +13,7 @@ from kafkalite.server.broker import Broker
 from tests.compatibility.differential.engine import Explained, Story, Teller, tries
 from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka
 
-SECURED = ("authorization", "acls", "quotas")  # told to brokers with an authorizer, which is one on ZooKeeper
+SECURED = ("authorization", "acls", "quotas", "broker_settings")  # told to brokers on ZooKeeper, with an authorizer
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "elections",

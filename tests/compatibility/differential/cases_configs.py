@@ -7,18 +7,6 @@ from tests.compatibility.differential.engine import Explained, Teller, every_ver
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
-IDLE_SETTINGS = Explained(
-    "topic settings of tiered storage are taken but not described",
-    "they have no effect without it",
-    *(
-        f"results.*.configs.{name}"
-        for name in (
-            "local_retention_bytes", "local_retention_ms", "message_format_version", "remote_log_copy_disable",
-            "remote_log_delete_on_disable", "remote_storage_enable",
-        )
-    ),
-)  # fmt: skip
-
 
 def describe(kind: int, name: str, *keys: str, **more: bool) -> DescribeConfigsRequest:
     one = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
@@ -39,9 +27,9 @@ def of_a_topic(t: Teller) -> None:
     but = TOLD_IN_VERSION_0 if t.v == 0 else ()
     three = describe(TOPIC, topic, "retention.ms", "cleanup.policy", "segment.bytes")
     t.ask("three of its settings", three, but=but)
-    t.ask("all", describe(TOPIC, topic), but=(*but, IDLE_SETTINGS))
+    t.ask("all", describe(TOPIC, topic), but=but)
     if t.v >= 1:
-        t.ask("with synonyms", describe(TOPIC, topic, include_synonyms=True), but=IDLE_SETTINGS)
+        t.ask("with synonyms", describe(TOPIC, topic, include_synonyms=True))
     if t.v >= 3:
         t.ask("with documentation", describe(TOPIC, topic, "retention.ms", include_documentation=True))
 
@@ -53,7 +41,7 @@ def odd_keys(t: Teller) -> None:
     t.ask("twice the same", describe(TOPIC, topic, "retention.ms", "retention.ms"))
     nothing = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=[])
     but = TOLD_IN_VERSION_0 if t.v == 0 else ()
-    t.ask("an empty list", DescribeConfigsRequest(resources=[nothing]), but=(*but, IDLE_SETTINGS))
+    t.ask("an empty list", DescribeConfigsRequest(resources=[nothing]), but=but)
     t.ask("no resources", DescribeConfigsRequest(resources=[]))
 
 
@@ -81,17 +69,12 @@ WHERE_DATA_LIES = Explained(
     "results.*.configs.log_dir.value",
     "results.*.configs.log_dir.synonyms.*.value",
 )
-CHANGED_BY_RESTART = Explained(
-    "num.network.threads cannot be changed while running",
-    "nothing here listens to such a change; the answer says read-only, and an attempt is refused",
-    "results.*.configs.num_network_threads.read_only",
-)
 
 
 @every_version("DescribeConfigs")
 def of_the_broker(t: Teller) -> None:
     keys = BROKER_KEYS
-    but = (WHERE_DATA_LIES, CHANGED_BY_RESTART, *(TOLD_IN_VERSION_0 if t.v == 0 else ()))
+    but = (WHERE_DATA_LIES, *(TOLD_IN_VERSION_0 if t.v == 0 else ()))
     t.ask("some of its settings", describe(BROKER, "1", *keys), but=but)
     if t.v >= 1:
         t.ask("with synonyms", describe(BROKER, "1", *keys, include_synonyms=True), but=but)

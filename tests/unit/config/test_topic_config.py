@@ -97,7 +97,8 @@ def test_describing_tells_where_a_value_comes_from_as_kafka_does():
         (),
     )
     assert not any(entry.read_only or entry.sensitive for entry in entries.values())
-    assert len(entries) == len(TopicConfig.settings)
+    assert len(entries) == len(TopicConfig.settings) + 6, "and those of tiered storage, and the version of the format"
+    assert entries["message.format.version"].value == "3.0-IV1"
 
     of_broker = {entry.name: entry for entry in broker.describe()}
     assert of_broker["listeners"].value == "PLAINTEXT://127.0.0.1:9092" and of_broker["listeners"].read_only
