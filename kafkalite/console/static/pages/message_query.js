@@ -110,18 +110,17 @@ export class MessageQuery {
         this.startField(),
         field("Partitions", this.partitions),
         field("Show", this.limit),
+        go,
       ),
       h(
         "div",
         { class: "query-row filters" },
         this.filters.map(({ element }) => element),
-        go,
       ),
       more,
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.keep();
       search();
     });
     this.from.addEventListener("change", () => this.showStart());

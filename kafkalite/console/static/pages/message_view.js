@@ -10,11 +10,10 @@ import { h, replace } from "../parts/element.js";
 import { bytes, count, duration, plural } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { empty, notice } from "../parts/notice.js";
-import { action } from "../parts/page.js";
 import { progress } from "../parts/progress.js";
+import { toast } from "../parts/toast.js";
 import { MessageQuery } from "./message_query.js";
 import { messageRow } from "./message_row.js";
-import { produce } from "./produce.js";
 
 const KEPT_ROWS = 1000;
 
@@ -84,19 +83,18 @@ export class MessageView {
       button.addEventListener("click", () => this.download(format));
       return button;
     };
-    const write = action(
-      this.view.session,
-      "plus",
-      "Produce",
-      async () => (await produce(this.topic)) && this.search(),
-      "quiet",
-    );
     const parquet = this.view.session.formats?.parquet !== false && link("parquet", "Parquet");
-    return h("div", { class: "actions" }, link("jsonl", "JSON lines"), parquet, write);
+    return h("div", { class: "actions" }, link("jsonl", "JSON lines"), parquet);
   }
 
   download(format) {
-    const parameters = { ...this.query.parameters(), format };
+    let parameters;
+    try {
+      parameters = { ...this.query.parameters(), format };
+    } catch (error) {
+      toast(error.message, "error");
+      return;
+    }
     if (parameters.from === "tail") parameters.from = "end";
     const link = h("a", { href: address(`${this.path}/export`, parameters), download: "" });
     document.body.append(link);
@@ -122,6 +120,7 @@ export class MessageView {
     replace(this.more);
     this.progress.start();
     try {
+      if (!next) this.query.keep();
       const parameters = next
         ? { ...this.query.parameters(), ...goOn(this.query.parameters(), next) }
         : this.query.parameters();
@@ -129,11 +128,8 @@ export class MessageView {
     } catch (error) {
       if (this.asked !== asked) return;
       this.progress.end(isAbort(error) ? "Stopped." : "");
-      if (!isAbort(error))
-        replace(
-          this.message,
-          notice(error, () => this.search()),
-        );
+      const again = () => this.search();
+      if (!isAbort(error)) replace(this.message, notice(error, again));
     }
   }
 

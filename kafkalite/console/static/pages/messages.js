@@ -4,8 +4,9 @@ import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
 import { icon } from "../parts/icons.js";
 import { empty, notice } from "../parts/notice.js";
-import { head } from "../parts/page.js";
+import { action, head } from "../parts/page.js";
 import { MessageView } from "./message_view.js";
+import { produce } from "./produce.js";
 
 const OFFERED = 30;
 
@@ -30,7 +31,10 @@ export default async function messages(view) {
     h("button", { type: "submit", class: "primary" }, "Show"),
   );
   const content = h("div", { class: "stack" });
-  view.root.append(head(view, "Messages"), form, content);
+  let shown = null;
+  const write =
+    chosen && action(view.session, "plus", "Produce", async () => (await produce(shown.topic)) && shown.search());
+  view.root.append(head(view, "Messages", { actions: write }), form, content);
 
   const offer = async () => {
     const { items } = await get("/api/topics", { q: input.value, internal: true, page_size: OFFERED }, view.signal);
@@ -57,7 +61,7 @@ export default async function messages(view) {
   }
   try {
     const topic = await get(`/api/topics/${encodeURIComponent(chosen)}`, {}, view.signal);
-    const shown = new MessageView({ ...view, root: content }, topic);
+    shown = new MessageView({ ...view, root: content }, topic);
     replace(content, shown.element);
     shown.search();
   } catch (error) {

@@ -13,7 +13,7 @@ import { produce } from "./produce.js";
 export function topicActions(view, topic) {
   const { session } = view;
   return [
-    action(session, "plus", "Produce", () => produce(topic), ""),
+    action(session, "plus", "Produce", async () => (await produce(topic)) && view.reload()),
     action(session, "topics", "Add partitions", () => addPartitions(topic, view)),
     action(session, "stop", "Empty", () => emptyTopic(topic, view)),
     action(session, "trash", "Delete", () => deleteTopic(topic, view), "danger"),

@@ -14,7 +14,7 @@ const SHOW_WAITING_AFTER_MS = 150;
 /**
  * @typedef {{
  *   root: HTMLElement, params: string[], query: URLSearchParams, signal: AbortSignal, session: any,
- *   go: (address: string) => any, title: (text: string) => void, update: (changes: Record<string, any>) => void,
+ *   go: (address: string) => any, reload: () => any, title: (text: string) => void, update: (changes: Record<string, any>) => void,
  * }} View
  */
 
@@ -78,6 +78,7 @@ export class Router {
       session: this.session,
       query: new URLSearchParams(location.search),
       go: (address) => this.go(address),
+      reload: () => this.show(),
       title: (text) => {
         document.title = `${text} · kafkalite`;
       },

@@ -1,0 +1,148 @@
+"""Messages in the browser: searches with progress that can be stopped, the live tail, and whatever people write."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.system.browser.conftest import OpenPage
+from tests.system.browser.world import HOSTILE, World
+
+HEAP_BYTES_MAX = 100 << 20
+
+
+def test_the_newest_messages_come_first(open_page: OpenPage, world: World) -> None:
+    world.create("ordered")
+    world.produce("ordered", *(b"%d" % number for number in range(30)))
+    page = open_page("/topics/ordered/messages")
+    page.get_by_text("30 messages of").wait_for()
+    assert _offsets(page)[:3] == [29, 28, 27]
+    page.get_by_label("Start").select_option("offset")
+    page.get_by_label("Offset", exact=True).fill("12")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("18 messages of").wait_for()
+    assert _offsets(page)[0] == 12
+    assert "offset=12" in page.url
+
+
+def test_a_filter_finds_what_a_client_would(open_page: OpenPage) -> None:
+    for query, text in (
+        ("key=C00007&key_match=equals", "C00007"),
+        ('value=$.customer="C00011"&value_match=json', "C00011"),
+        ("value=C0001[0-2]&value_match=regex", "C0001"),
+        ("header=source%3Dweb", "order"),
+    ):
+        page = open_page(f"/topics/orders/messages?from=beginning&{query}")
+        page.get_by_text(re.compile("[1-9][0-9]* messages of")).wait_for()
+        for row in page.locator("tr.message").all():
+            assert text in row.inner_text()
+
+
+def test_a_regular_expression_that_is_none_is_told(open_page: OpenPage) -> None:
+    page = open_page("/topics/orders/messages?value=(&value_match=regex")
+    page.locator("main .notice.error").wait_for()
+
+
+def test_a_search_goes_on_where_it_was(open_page: OpenPage) -> None:
+    page = open_page("/topics/orders/messages?from=beginning&limit=20")
+    page.get_by_text("20 messages of").wait_for()
+    page.get_by_role("button", name="Go on").click()
+    page.wait_for_function("document.querySelectorAll('tr.message').length === 40")
+    keys = page.evaluate("[...document.querySelectorAll('.opener')].map(button => button.ariaLabel)")
+    assert len(set(keys)) == 40
+
+
+def test_the_tail_is_live_and_bounded(open_page: OpenPage, world: World) -> None:
+    world.create("live")
+    page = open_page("/topics/live/messages?from=tail")
+    page.get_by_role("button", name="Stop").wait_for()
+    page.get_by_text("Live").last.wait_for()
+    for first in range(0, 1500, 100):
+        world.produce("live", *(b"tick %d" % number for number in range(first, first + 100)))
+    page.locator("tr.message", has_text="tick 1499").wait_for()
+    assert page.locator("tr.message").count() <= 1000
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("Stopped.").wait_for()
+
+
+def test_a_search_is_stopped_with_escape(open_page: OpenPage) -> None:
+    page = open_page("/topics/orders/messages?from=tail")
+    page.get_by_role("button", name="Stop").wait_for()
+    page.get_by_label("value filter").focus()
+    page.keyboard.press("Escape")
+    page.get_by_text("Stopped.").wait_for()
+
+
+def test_transactions_are_told_apart(open_page: OpenPage) -> None:
+    page = open_page("/topics/transfers/messages")
+    page.locator("tr.message", has_text="commit_transaction 4").wait_for()
+    aborted = page.locator("tr.message", has_text="abort_transaction 4")
+    assert "aborted" in aborted.inner_text()
+    page.get_by_text("More", exact=True).click()
+    page.get_by_label("Isolation").select_option("read_committed")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("5 messages of").wait_for()
+
+
+def test_hostile_messages_are_shown_and_hurt_nothing(open_page: OpenPage) -> None:
+    page = open_page("/topics/hostile/messages?limit=200")
+    page.get_by_text(f"{len(HOSTILE)} messages of").wait_for()
+    for number in range(len(HOSTILE)):
+        row = page.locator("tr.message").nth(number)
+        row.click()
+        details = page.locator(".message-details").first
+        details.wait_for()
+        for button in ("As text", "As hex"):
+            for found in details.get_by_role("button", name=button).all():
+                found.click()
+        if (whole := details.get_by_role("button", name="Show all of it")).count():
+            whole.last.click()
+            whole.last.wait_for(state="detached")
+        row.click()
+    assert page.title() == "hostile · kafkalite"
+    assert page.evaluate("document.querySelectorAll('main script, main img, main svg[onload]').length") == 0
+    assert page.evaluate("({}).polluted") is None
+    page.locator("tr.message", has_text="<script>document.title").first.wait_for()
+
+
+def test_a_message_of_ten_megabytes_is_shown(open_page: OpenPage) -> None:
+    page = open_page("/topics/huge/messages")
+    row = page.locator("tr.message").first
+    row.wait_for()
+    row.click()
+    page.get_by_role("button", name="Show all of it").click()
+    page.get_by_text("characters: download it").wait_for(timeout=60_000)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").last.click()
+    assert download.value.path().stat().st_size == 10_000_009
+    assert _heap(page) < HEAP_BYTES_MAX
+
+
+def test_messages_are_exported(open_page: OpenPage) -> None:
+    page = open_page("/topics/orders/messages?from=beginning&limit=20")
+    page.get_by_text("20 messages of").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="JSON lines").click()
+    assert len(download.value.path().read_text().splitlines()) == 20
+
+
+@pytest.mark.parametrize("address", ["/topics/orders/messages?limit=1000&from=beginning", "/topics", "/cluster"])
+def test_a_page_stays_small(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    page.wait_for_load_state("networkidle")
+    assert _heap(page) < HEAP_BYTES_MAX
+
+
+def _offsets(page: object) -> list[int]:
+    cells = page.locator("tr.message td:nth-child(2)").all_inner_texts()  # type: ignore[attr-defined]
+    return [int(text.replace(",", "")) for text in cells]
+
+
+def _heap(page: object) -> int:
+    """Bytes of the page's scripts, after the garbage was collected."""
+    tools = page.context.new_cdp_session(page)  # type: ignore[attr-defined]
+    tools.send("HeapProfiler.collectGarbage")
+    used = tools.send("Runtime.getHeapUsage")["usedSize"]
+    tools.detach()
+    return int(used)

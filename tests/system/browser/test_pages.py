@@ -1,0 +1,121 @@
+"""Every page, light and dark, wide and small: it draws, nothing on it fails, axe-core finds nothing serious."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+from tests.system.browser import accessibility
+from tests.system.browser.conftest import OpenPage
+
+PICTURES = ROOT / "docs" / "console"
+PICTURE_BYTES_MAX = 150_000
+
+PAGES = {
+    "overview": "/",
+    "topics": "/topics",
+    "topic": "/topics/orders",
+    "topic-messages": "/topics/orders/messages",
+    "topic-configuration": "/topics/users/configuration",
+    "topic-groups": "/topics/orders/groups",
+    "topic-compaction": "/topics/users/compaction",
+    "topic-segments": "/topics/users/segments",
+    "messages": "/messages?topic=transfers",
+    "groups": "/groups",
+    "group": "/group?group_id=billing",
+    "compaction": "/compaction",
+    "storage": "/storage",
+    "cluster": "/cluster",
+    "clients": "/clients",
+    "slow-requests": "/clients?show=slow",
+    "transactions": "/clients?show=transactions",
+    "quotas": "/clients?show=quotas",
+    "not-found": "/nothing/here",
+}
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    return accessibility.axe_source()
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_drawn_and_accessible(
+    open_page: OpenPage, axe: str, name: str, scheme: str, request: pytest.FixtureRequest
+) -> None:
+    page = open_page(PAGES[name], scheme=scheme)
+    _settle(page)
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    assert page.locator("main .notice.error").count() == 0
+    assert accessibility.findings(page, axe) == []
+    if request.config.getoption("--screenshots", default=False):
+        _picture(page, PICTURES / f"{name}-{scheme}.png")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_a_small_screen(open_page: OpenPage, axe: str, name: str) -> None:
+    page = open_page(PAGES[name], small=True)
+    _settle(page)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert accessibility.findings(page, axe) == []
+
+
+def test_dialogs_are_accessible(open_page: OpenPage, axe: str) -> None:
+    for address, button in (
+        ("/topics", "Create topic"),
+        ("/topics/orders", "Produce"),
+        ("/topics/orders", "Add partitions"),
+        ("/topics/orders", "Empty"),
+        ("/topics/orders", "Delete"),
+        ("/group?group_id=billing", "Reset offsets"),
+        ("/group?group_id=billing", "Delete"),
+    ):
+        page = open_page(address)
+        page.get_by_role("button", name=button, exact=True).click()
+        page.get_by_role("dialog").wait_for()
+        assert accessibility.findings(page, axe) == [], button
+
+
+def test_the_choice_of_colours_is_kept(open_page: OpenPage) -> None:
+    page = open_page("/topics", scheme="light")
+    switch = page.get_by_role("button", name=re.compile("^Colours"))
+    switch.click()
+    switch.click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    page.wait_for_selector("main h1")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_page_has_a_permanent_address(open_page: OpenPage) -> None:
+    """What was searched and sorted comes back with the address, and Back goes back."""
+    page = open_page("/topics")
+    page.get_by_role("searchbox").fill("ship")
+    page.wait_for_url("**q=ship**")
+    page.get_by_role("link", name="shipments.v2").click()
+    page.wait_for_url("**/topics/shipments.v2")
+    page.get_by_role("link", name="Messages", exact=True).nth(1).click()
+    page.wait_for_url("**/topics/shipments.v2/messages**")
+    page.go_back()
+    page.go_back()
+    page.wait_for_url("**q=ship**")
+    page.get_by_role("link", name="shipments.v2").wait_for()
+    assert page.locator("tbody tr").count() == 1
+
+
+def _settle(page: object) -> None:
+    page.wait_for_load_state("networkidle")  # type: ignore[attr-defined]
+    page.wait_for_function("!document.querySelector('[aria-busy], .waiting')")  # type: ignore[attr-defined]
+
+
+def _picture(page: object, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    row = page.locator("tr.message").nth(2)  # type: ignore[attr-defined]
+    if "messages" in path.name and row.count():
+        row.click()
+    page.screenshot(path=path)  # type: ignore[attr-defined]
+    assert path.stat().st_size < PICTURE_BYTES_MAX, path.name
