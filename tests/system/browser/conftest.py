@@ -9,16 +9,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from tests.support.broker_process import ServedBroker
 from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 CHROMIUM = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -31,6 +28,7 @@ ARGUMENTS = (
     "--disable-sync",
     "--enable-precise-memory-info",
 )
+PAGE_LIMIT_MS = 20_000
 WIDE = {"width": 1360, "height": 860}
 SMALL = {"width": 390, "height": 800}
 SETTINGS = {
@@ -85,19 +83,17 @@ def read_only_console(world: World, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
     program = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
     if program is None:
         pytest.skip("no Chromium here: apt-get install chromium, or ./dev browser")
-    from playwright.sync_api import sync_playwright  # an extra: without it the other tests still run
-
+    expect.set_options(timeout=PAGE_LIMIT_MS)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         yield browser
         browser.close()
 
 
-OpenPage = Callable[..., "Page"]
+OpenPage = Callable[..., Page]
 
 
 @pytest.fixture
@@ -105,19 +101,21 @@ def open_page(chromium: Browser, console: ConsoleProcess) -> Iterator[OpenPage]:
     """Opens an address in a tab of its own profile: `open_page("/topics", scheme="dark", small=True)`."""
     contexts, complaints = [], []
 
-    def open_page(address: str, *, scheme: str = "light", small: bool = False, of: ConsoleProcess = console) -> object:
+    def open_page(address: str, *, scheme: str = "light", small: bool = False, of: ConsoleProcess = console) -> Page:
         context = chromium.new_context(color_scheme=scheme, viewport=SMALL if small else WIDE, reduced_motion="reduce")
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PAGE_LIMIT_MS)
         page.on("pageerror", lambda error: complaints.append(f"{page.url}: {error}"))
-        page.on(
-            "dialog", lambda dialog: (complaints.append(f"{page.url}: a dialog: {dialog.message}"), dialog.dismiss())
-        )
+        page.on("dialog", refuse)
         page.on("console", lambda said: complain(page, said))
         page.goto(of.url + address)
         page.wait_for_selector("main h1")
         return page
+
+    def refuse(dialog: Dialog) -> None:
+        complaints.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
 
     def complain(page: Page, said: ConsoleMessage) -> None:
         if said.type == "error" and "Failed to load resource" not in said.text:  # an answer of 4xx, which pages show

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from playwright.sync_api import expect
+
 from tests.support.wait import until
 from tests.system.browser.conftest import OpenPage
 from tests.system.browser.test_pages import PAGES
@@ -33,7 +35,7 @@ def test_a_topic_is_found_and_opened(open_page: OpenPage) -> None:
     page.keyboard.press("/")
     page.keyboard.type("pay")
     page.wait_for_url("**q=pay**")
-    page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+    expect(page.locator("tbody tr")).to_have_count(1)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("**/topics/payments")
@@ -60,7 +62,7 @@ def test_a_topic_is_created_and_deleted(open_page: OpenPage, world: World) -> No
     page.keyboard.press("/")
     page.keyboard.type("by-keyboard")
     page.wait_for_url("**q=by-keyboard**")
-    page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+    expect(page.locator("tbody tr")).to_have_count(1)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("**/topics/by-keyboard")
@@ -99,7 +101,7 @@ def test_everything_that_can_be_pressed_can_be_reached(open_page: OpenPage) -> N
         for _ in range(400):
             page.keyboard.press("Tab")
             name, outline = page.evaluate(_FOCUSED)
-            if name in seen:
+            if name in seen or name.startswith("BODY"):  # all around
                 break
             assert outline != "none", name
             seen.add(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.system.browser.conftest import OpenPage
 from tests.system.browser.world import HOSTILE, World
@@ -48,7 +49,7 @@ def test_a_search_goes_on_where_it_was(open_page: OpenPage) -> None:
     page = open_page("/topics/orders/messages?from=beginning&limit=20")
     page.get_by_text("20 messages of").wait_for()
     page.get_by_role("button", name="Go on").click()
-    page.wait_for_function("document.querySelectorAll('tr.message').length === 40")
+    expect(page.locator("tr.message")).to_have_count(40)
     keys = page.evaluate("[...document.querySelectorAll('.opener')].map(button => button.ariaLabel)")
     assert len(set(keys)) == 40
 
@@ -134,14 +135,14 @@ def test_a_page_stays_small(open_page: OpenPage, address: str) -> None:
     assert _heap(page) < HEAP_BYTES_MAX
 
 
-def _offsets(page: object) -> list[int]:
-    cells = page.locator("tr.message td:nth-child(2)").all_inner_texts()  # type: ignore[attr-defined]
+def _offsets(page: Page) -> list[int]:
+    cells = page.locator("tr.message td:nth-child(2)").all_inner_texts()
     return [int(text.replace(",", "")) for text in cells]
 
 
-def _heap(page: object) -> int:
+def _heap(page: Page) -> int:
     """Bytes of the page's scripts, after the garbage was collected."""
-    tools = page.context.new_cdp_session(page)  # type: ignore[attr-defined]
+    tools = page.context.new_cdp_session(page)
     tools.send("HeapProfiler.collectGarbage")
     used = tools.send("Runtime.getHeapUsage")["usedSize"]
     tools.detach()

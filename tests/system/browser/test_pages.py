@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.support.places import ROOT
 from tests.system.browser import accessibility
@@ -107,15 +108,15 @@ def test_a_page_has_a_permanent_address(open_page: OpenPage) -> None:
     assert page.locator("tbody tr").count() == 1
 
 
-def _settle(page: object) -> None:
-    page.wait_for_load_state("networkidle")  # type: ignore[attr-defined]
-    page.wait_for_function("!document.querySelector('[aria-busy], .waiting')")  # type: ignore[attr-defined]
+def _settle(page: Page) -> None:
+    page.wait_for_load_state("networkidle")
+    expect(page.locator("[aria-busy], .waiting")).to_have_count(0)
 
 
-def _picture(page: object, path: Path) -> None:
+def _picture(page: Page, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    row = page.locator("tr.message").nth(2)  # type: ignore[attr-defined]
+    row = page.locator("tr.message").nth(2)
     if "messages" in path.name and row.count():
         row.click()
-    page.screenshot(path=path)  # type: ignore[attr-defined]
+    page.screenshot(path=path)
     assert path.stat().st_size < PICTURE_BYTES_MAX, path.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 LARGE_BYTES = 10_000_000
@@ -54,10 +54,18 @@ class World:
             future.result(60)
 
     def produce(self, topic: str, *values: bytes) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer = self._producer()
         for value in values:
             producer.produce(topic, value)
         assert producer.flush(30) == 0
+
+    def _producer(self, **settings: object) -> Producer:
+        """One that complains of every record that the broker refused."""
+
+        def delivered(error: KafkaError | None, _record: object) -> None:
+            assert error is None, error
+
+        return Producer({"bootstrap.servers": self.bootstrap, "on_delivery": delivered} | settings)
 
     def read(self, topic: str, group: str, offset: int) -> None:
         """A group that has committed, and has no members."""
@@ -75,7 +83,7 @@ class World:
         return low, high
 
     def _write_orders(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": "zstd", "linger.ms": 20})
+        producer = self._producer(**{"compression.type": "zstd", "linger.ms": 20})
         for number in range(3000):
             topic = "orders" if number % 3 else self._random.choice(NAMES)
             headers = {"trace-id": f"{self._random.getrandbits(64):016x}", "source": "web"}
@@ -91,14 +99,14 @@ class World:
         return {"order": number, "customer": customer, "total": round(self._random.random() * 400, 2), "items": items}
 
     def _write_users(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20})
+        producer = self._producer(**{"batch.size": 16_000})  # several segments, each larger than a batch
         for number in range(4000):
             name = None if number % 50 == 0 else json.dumps({"name": f"user {number}", "visits": number})
             producer.produce("users", name, key=f"user-{number % 60}")
         assert producer.flush(60) == 0
 
     def _write_hostile(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "message.max.bytes": 20_000_000})
+        producer = self._producer(**{"message.max.bytes": 20_000_000})
         for value in HOSTILE:
             short = value[:200]
             producer.produce("hostile", value[:900_000], key=short, headers=[("<b>name</b>", short)])
@@ -108,10 +116,11 @@ class World:
 
     def _write_transfers(self) -> None:
         """A transaction that was committed, one that was aborted."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": "transfers"})
+        producer = self._producer(**{"transactional.id": "transfers"})
         producer.init_transactions(60)
         for how in (producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()
             for number in range(5):
                 producer.produce("transfers", f"{how.__name__} {number}")
+            assert producer.flush(60) == 0  # an abort would throw away what was not sent yet
             how(60)

@@ -34,7 +34,7 @@ const COLUMNS = [
   },
   { title: "State", sort: "state", cell: (group) => stateBadge(group.state) },
   { title: "Members", sort: "members", number: true, descending: true, cell: (group) => count(group.members) },
-  { title: "Topics", number: true, wide: true, cell: (group) => count(group.topics) },
+  { title: "Topics", number: true, wide: true, cell: (group) => count(group.topics.length) },
   {
     title: "Lag in records",
     sort: "lag_records",

@@ -4,7 +4,7 @@ import { get } from "../parts/api.js";
 import { hex, json, line, plain } from "../parts/content.js";
 import { copyButton } from "../parts/copy.js";
 import { h, replace } from "../parts/element.js";
-import { bytes, count, time } from "../parts/format.js";
+import { bytes, count, plural, time } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge, notice } from "../parts/notice.js";
 import { facts } from "../parts/page.js";
@@ -188,5 +188,7 @@ function headers(record) {
       value === null ? h("span", { class: "muted" }, "null") : h("bdi", null, line(value.text, 4000)),
     ),
   ]);
-  return h("section", null, h("h2", null, "Headers"), h("dl", { class: "facts" }, rows));
+  const more = (record.headers_total ?? 0) - record.headers.length;
+  const rest = more > 0 && h("p", { class: "hint" }, `and ${plural(more, "more header")}`);
+  return h("section", null, h("h2", null, "Headers"), h("dl", { class: "facts" }, rows), rest);
 }

@@ -7,10 +7,11 @@ import {
   bytesPerSecond,
   count,
   duration,
+  isKnown,
   milliseconds,
+  percent,
   perSecond,
   plural,
-  shortCount,
 } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge } from "../parts/notice.js";
@@ -121,7 +122,7 @@ function numbers(now) {
     ["Topics", h("a", { href: "/topics" }, count(now.topics)), null],
     ["Partitions", count(now.partitions), note, unwell[0] ? unwell[2] : ""],
     ["Groups", h("a", { href: "/groups" }, count(now.groups)), null],
-    ["On the disk", bytes(now.size_bytes), now.live_bytes !== null && `${bytes(now.live_bytes)} live`],
+    ["On the disk", bytes(now.size_bytes), isKnown(now.records) && plural(now.records, "record")],
     ["Records in", perSecond(rates.produce_records_per_s), `${bytesPerSecond(rates.produce_bytes_per_s)}`],
     ["Connections", count(rates.connections), null],
   ]);
@@ -162,7 +163,7 @@ function disk(broker) {
     h(
       "span",
       { title: `${bytes(broker.disk_free_bytes)} free of ${bytes(broker.disk_bytes)}` },
-      `${shortCount((used / broker.disk_bytes) * 100)} % `,
+      `${percent(used / broker.disk_bytes)} `,
     ),
     meter,
   ];

@@ -41,7 +41,7 @@ function drawn({ directories, largest }) {
     ]),
     h("div", { class: "cards" }, directories.map(card)),
     h("h2", { class: "section-title" }, "Largest partitions"),
-    largestTable(largest),
+    largestTable(largest, directories),
   ];
 }
 
@@ -98,7 +98,7 @@ function card(directory) {
   );
 }
 
-function largestTable(items) {
+function largestTable(items, directories) {
   const top = Math.max(1, ...items.map((item) => item.size_bytes));
   const columns = [
     {
@@ -124,5 +124,7 @@ function largestTable(items) {
     { title: "Segments", number: true, cell: (item) => count(item.segments) },
     { title: "Directory", wide: true, cell: (item) => h("code", { class: "muted" }, item.directory) },
   ];
+  const isOneEach = new Set(directories.map((directory) => directory.broker)).size === directories.length;
+  if (isOneEach) columns.pop(); // the cards above have said it
   return plainTable("Largest partitions", columns, items, "No partitions yet.");
 }

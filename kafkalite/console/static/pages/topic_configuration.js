@@ -6,6 +6,7 @@ import { h, replace } from "../parts/element.js";
 import { bytes, duration } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge } from "../parts/notice.js";
+import { readOnly } from "../parts/page.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
 
@@ -79,7 +80,7 @@ function meaning(name, value) {
   const isLarge = Math.abs(number) >= 9e15;
   if (name.endsWith(".ms") && number >= 1000) return isLarge ? "never" : duration(number);
   if (name.endsWith(".bytes") && number >= 1024) return isLarge ? "no limit" : bytes(number);
-  return number === -1 ? "no limit" : "";
+  return number === -1 && /\.(ms|bytes)$/.test(name) ? "no limit" : "";
 }
 
 function source(item) {
@@ -88,11 +89,7 @@ function source(item) {
 }
 
 function editButton(item, edit, session) {
-  const reason = item.is_read_only
-    ? "This setting is read-only"
-    : session.write
-      ? null
-      : "This console is read-only: it was started without console.write=true";
+  const reason = item.is_read_only ? "This setting is read-only" : session.write ? null : readOnly(session);
   return h(
     "button",
     {

@@ -6,6 +6,9 @@ const NOTHING = "–";
 
 const isMissing = (value) => value === null || value === undefined || Number.isNaN(value);
 
+/** Null is what the console does not know: of an Apache Kafka, or without permission. */
+export const isKnown = (value) => !isMissing(value);
+
 /** @param {number | null | undefined} value */
 export const count = (value) => (isMissing(value) ? NOTHING : GROUPED.format(value));
 
@@ -82,7 +85,8 @@ export function clock(ms) {
 
 /** How long ago. @param {number | null | undefined} ms @param {number} [now] */
 export function ago(ms, now = Date.now()) {
-  if (isMissing(ms) || ms <= 0) return "never";
+  if (isMissing(ms)) return NOTHING;
+  if (ms <= 0) return "never";
   const passed = now - ms;
   return passed < 1000 ? "just now" : `${duration(passed)} ago`;
 }

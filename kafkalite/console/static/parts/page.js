@@ -2,8 +2,10 @@
 
 import { h } from "./element.js";
 import { icon } from "./icons.js";
+import { toast } from "./toast.js";
 
-const READ_ONLY = "This console is read-only: it was started without console.write=true";
+/** Why nothing can be changed. @param {any} session */
+export const readOnly = (session) => `This console is read-only: start it with ${session.write_setting}`;
 
 /** @param {import("./router.js").View} view @param {string} title @param {{ before?: any, after?: any, actions?: any }} [more] */
 export function head(view, title, { before, after, actions } = {}) {
@@ -19,8 +21,16 @@ export function head(view, title, { before, after, actions } = {}) {
  */
 export function action(session, name, text, click, kind = "") {
   const allowed = session.write;
-  const hint = allowed ? null : READ_ONLY;
-  return h("button", { type: "button", class: kind, disabled: !allowed, title: hint, on: { click } }, icon(name), text);
+  const hint = allowed ? null : readOnly(session);
+  const press = async () => {
+    try {
+      await click();
+    } catch (error) {
+      toast(error.message, "error");
+    }
+  };
+  const properties = { type: "button", class: kind, disabled: !allowed, title: hint, on: { click: press } };
+  return h("button", properties, icon(name), text);
 }
 
 /** @param {[string, any, any?, string?][]} items name, value, a word about it, and `error` or `warning` */

@@ -5,6 +5,7 @@ import { h, replace } from "./element.js";
 import { icon } from "./icons.js";
 import { PLACES, showKeys } from "./keys.js";
 import { badge } from "./notice.js";
+import { readOnly } from "./page.js";
 import { choose, chosen } from "./theme.js";
 import { toast } from "./toast.js";
 
@@ -69,8 +70,7 @@ export class Shell {
 }
 
 function foot(session) {
-  const readOnly =
-    !session.write && badge("quiet", "read-only", "Changes are off: start the console with console.write=true");
+  const mark = !session.write && badge("quiet", "read-only", readOnly(session));
   const user =
     session.user &&
     h("div", { class: "row" }, h("span", { class: "cluster-id", title: session.user }, session.user), logout());
@@ -86,7 +86,7 @@ function foot(session) {
   return h(
     "div",
     { class: "side-foot" },
-    h("div", null, readOnly),
+    h("div", null, mark),
     user,
     cluster,
     h("div", { class: "row" }, themeButton(), keys),
