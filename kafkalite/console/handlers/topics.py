@@ -7,7 +7,7 @@ from typing import Any
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.compaction import compact
-from kafkalite.client.group_admin import LATEST, GroupAdmin
+from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
 from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.reports import record_counts
@@ -100,10 +100,15 @@ def list_partitions(call: Call) -> Row:
     rows = [partition_row(index, place, facts[index]) for index, place in places.items()]
     page = paged(rows, call.query, sortable=_PARTITIONS_SORTABLE, searched=("partition",))
     shown = [(topic, row["partition"]) for row in page["items"]]
-    stable = GroupAdmin(call.cluster, call.timeout_s).list_offsets(shown, LATEST, committed=True)
+    admin = GroupAdmin(call.cluster, call.timeout_s)
+    starts, ends = admin.list_offsets(shown, EARLIEST), admin.list_offsets(shown, LATEST)
+    stable = admin.list_offsets(shown, LATEST, committed=True)
     committed = _committed(call, topic, [index for _, index in shown])
     for row in page["items"]:
-        row["last_stable_offset"] = stable.get((topic, row["partition"]))
+        key = topic, row["partition"]
+        row["last_stable_offset"] = stable.get(key)
+        if key in starts and key in ends:  # those of the inventory may be some seconds old
+            row.update(start_offset=starts[key], end_offset=ends[key], offset_span=ends[key] - starts[key])
         row["records"] = committed.get(row["partition"], row["records"])
     return page
 
