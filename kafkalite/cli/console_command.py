@@ -15,11 +15,11 @@ import threading
 from collections.abc import Callable
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config
+from kafkalite.cli.serve_command import CONSOLE_LISTENER
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.listeners import metrics_listener, parse_metrics_listener
 from kafkalite.config.properties import read_properties
 
-DEFAULT_LISTENER = "127.0.0.1:9080"
 NEEDS = "the console needs packages that are not installed: pip install 'kafkalite[console]'"
 
 
@@ -30,9 +30,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_command_config(command)
     command.add_argument(
         "--listen",
-        default=DEFAULT_LISTENER,
+        default=CONSOLE_LISTENER,
         metavar="HOST:PORT",
-        help=f"where browsers find it, port 0 for any free one (default: {DEFAULT_LISTENER})",
+        help=f"where browsers find it, port 0 for any free one (default: {CONSOLE_LISTENER})",
     )
     command.add_argument("--write", action="store_true", help="let users change topics, groups and records")
     command.add_argument("--properties-from-stdin", action="store_true", help=argparse.SUPPRESS)  # of `kafkalite serve`

@@ -22,10 +22,12 @@ from kafkalite.config.properties import read_environment, read_properties
 if TYPE_CHECKING:
     import asyncio
 
+    from kafkalite.cli.console_process import ConsoleProcess
     from kafkalite.server.broker import Broker
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 _FOR_ONE = ("faults", "control_token_file", "in_memory", "ready_file", "exit_with_parent")
+CONSOLE_LISTENER = "127.0.0.1:9080"
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -45,6 +47,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="COUNT",
         help="run so many brokers that are one cluster: ids and ports are counted up, data lie in directories below "
         "the one that is configured; with a small ZooKeeper of their own, unless zookeeper.connect names one",
+    )
+    command.add_argument(
+        "--console",
+        action="store_true",
+        help=f"serve pages for the browser too, on {CONSOLE_LISTENER} (or console.listener); --override "
+        "console.write=true lets them change things",
     )
     command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 9092)")
@@ -104,6 +112,8 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         properties[name.strip()] = value
     if options.data_dir is not None and options.adopt is not None:
         raise ConfigError("--data-dir and --adopt both name the data directories; give one of them")
+    if options.console:
+        properties.setdefault("console.listener", CONSOLE_LISTENER)
     if options.in_memory:
         _put_in_memory(options, properties)
     if options.data_dir is not None or options.adopt is not None:
@@ -230,6 +240,7 @@ async def _serve(
 
         watch_parent(stop_wanted.set)
     broker = make_broker()
+    console: ConsoleProcess | None = None
     starting = asyncio.ensure_future(broker.start())
     waiting = asyncio.ensure_future(stop_wanted.wait())
     await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -244,6 +255,8 @@ async def _serve(
             _announce(broker, config)
             if ready_file is not None:
                 ready_file.write(broker)
+            if config.console_listener:
+                console = _start_console(broker, config)
             gc.freeze()  # objects of the start live as long as the process: no collection needs to visit them
         failing = asyncio.ensure_future(broker.failure())
         await asyncio.wait({waiting, failing}, return_when=asyncio.FIRST_COMPLETED)
@@ -254,7 +267,21 @@ async def _serve(
         waiting.cancel()
         if ready_file is not None:
             ready_file.remove()
+        if console is not None:
+            await console.stop()
         await broker.stop()
+
+
+def _start_console(broker: Broker, config: BrokerConfig) -> ConsoleProcess:
+    """Raises ConfigError."""
+    from kafkalite.cli.console_process import ConsoleProcess
+
+    def told(line: str) -> None:
+        print(line, flush=True)
+
+    console = ConsoleProcess.of(config, broker.server.server.ports, told)
+    console.start()
+    return console
 
 
 def _stop_event(lifeline: int | None) -> asyncio.Event:

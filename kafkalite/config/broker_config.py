@@ -251,7 +251,10 @@ class BrokerConfig(QuotaSettings):
     super_users: tuple[str, ...] = string("", "Who may do everything: User:alice;User:bob.", convert=parse_principals, dynamic_only=True)
     allow_everyone_if_no_acl_found: bool = boolean(False, "Whether everybody may use a resource for which there is no access control list.", dynamic_only=True)
 
-    _metrics = section("Metrics")
+    _metrics = section("Metrics and console")
+    console_listener: str = string("", "Where browsers find the console, such as 127.0.0.1:9080; empty is nowhere (kafkalite's own setting).", convert=parse_metrics_listener)
+    console_write: bool = boolean(False, "Whether users of the console may change topics, groups and records, as far as access control lists let them (kafkalite's own setting).")
+    console_command_config: str = string("", "A file of a Kafka client's properties, by which the console connects to this broker: for TLS (kafkalite's own setting).")
     metrics_listener: str = string("", "Where Prometheus scrapes /metrics, such as 127.0.0.1:9404; empty is nowhere (kafkalite's own setting).", convert=parse_metrics_listener)
     # fmt: on
 

@@ -104,6 +104,8 @@ def _properties_of(properties: Mapping[str, str], config: BrokerConfig, broker_i
         own["advertised.listeners"] = _counted_up(config.advertised_listeners, step)
     else:
         own.pop("advertised.listeners", None)  # it is empty
+    if step:
+        own.pop("console.listener", None)  # one console shows them all
     if config.metrics_listener:
         own["metrics.listener"] = _step(metrics_listener(config.metrics_listener), step).address
     return own

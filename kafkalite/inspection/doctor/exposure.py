@@ -178,3 +178,8 @@ def _metrics(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Fi
             f"metrics.listener={config.metrics_listener} tells everybody names of topics and groups, without a login",
             "bind it to 127.0.0.1, or let a firewall guard it",
         )
+    if config.console_listener and not is_loopback(metrics_listener(config.console_listener).host):
+        yield Finding(
+            f"console.listener={config.console_listener} shows pages without TLS, logins and records among them",
+            "bind it to 127.0.0.1, and let a proxy with TLS stand before it",
+        )

@@ -114,6 +114,7 @@ def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
     (warning,) = BrokerConfig.load({"bad\nname" + "x" * 500: "1"}).warnings
     assert "\n" not in warning and len(warning) < 250
     own = {s.name for s in BrokerConfig.settings} - {"metrics.listener", "zookeeper.digest"}
+    own -= {"console.listener", "console.write", "console.command.config"}
     own -= {"java.security.auth.login.config"}  # a property of Java
     own -= {"super.users", "allow.everyone.if.no.acl.found"}  # of Kafka's authorizer
     own = {name for name in own if not name.startswith("zookeeper.sasl.")}

@@ -43,6 +43,7 @@ def warnings(settings: dict[str, str]) -> str:
         ({"zookeeper.connect": "zk1:2181"}, "whoever reaches ZooKeeper changes users"),
         ({"zookeeper.connect": "zk1:2181"}, "ZooKeeper is asked without TLS"),
         ({"metrics.listener": "0.0.0.0:9404"}, "metrics.listener=0.0.0.0:9404 tells everybody"),
+        ({"console.listener": "0.0.0.0:9080"}, "console.listener=0.0.0.0:9080 shows pages without TLS"),
     ],
 )  # fmt: skip
 def test_a_warning(settings: dict[str, str], warning: str) -> None:
