@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from tests.support.broker_process import ServedBroker
+from tests.system.browser.bustle import Bustle
 from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
@@ -29,6 +30,7 @@ ARGUMENTS = (
     "--enable-precise-memory-info",
 )
 PAGE_LIMIT_MS = 20_000
+PICTURES_AFTER_S = 110.0
 WIDE = {"width": 1360, "height": 860}
 SMALL = {"width": 390, "height": 800}
 SETTINGS = {
@@ -73,6 +75,17 @@ def console(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A console that may change things."""
     with ConsoleProcess(world.bootstrap, tmp_path_factory.mktemp("console"), "--write") as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def bustle(world: World, console: ConsoleProcess, request: pytest.FixtureRequest) -> Iterator[None]:
+    """For pictures the broker has been at work for two minutes, and is."""
+    if not request.config.getoption("--screenshots", default=False):
+        yield
+        return
+    with Bustle(world.bootstrap) as work:
+        work.go_on(PICTURES_AFTER_S)
+        yield
 
 
 @pytest.fixture(scope="session")
