@@ -1,0 +1,61 @@
+"""Users of the brokers log in to the console, and see and do what their access control lists let them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalite.testing import Broker
+from tests.support.console import Browser, console
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="a-secret" user_alice="b-secret";'
+SETTINGS = {
+    "listeners": "SECURE://127.0.0.1:0",
+    "listener_security_protocol_map": "SECURE:SASL_PLAINTEXT",
+    "inter_broker_listener_name": "SECURE",
+    "sasl_enabled_mechanisms": "PLAIN",
+    "sasl_mechanism_inter_broker_protocol": "PLAIN",
+    "listener_name_secure_plain_sasl_jaas_config": JAAS,
+    "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+    "super_users": "User:admin",
+}
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with Broker(**SETTINGS) as broker:
+        broker.create_topic("orders")
+        properties = {"security.protocol": "SASL_PLAINTEXT"}
+        with console(broker.bootstrap_servers, properties=properties) as browser:
+            yield browser
+
+
+def log_in(browser: Browser, user: str, password: str) -> int:
+    answer = browser.client.post("/api/login", json={"user": user, "password": password})
+    if answer.status_code == 200:
+        browser.session = answer.json()
+    return answer.status_code
+
+
+def test_nothing_is_told_before_the_login(browser: Browser) -> None:
+    assert browser.session["login_required"] and browser.session["user"] is None
+    assert browser.refusal("topics") == (401, "LOGIN_REQUIRED")
+    assert log_in(browser, "admin", "wrong") == 401
+    assert browser.refusal("topics") == (401, "LOGIN_REQUIRED")
+
+
+def test_each_user_sees_what_is_allowed(browser: Browser) -> None:
+    assert log_in(browser, "admin", "a-secret") == 200 and browser.session["user"] == "admin"
+    assert [row["name"] for row in browser.get("topics")["items"]] == ["orders"]
+    former = browser.session["csrf_token"]
+    assert log_in(browser, "alice", "b-secret") == 200 and browser.session["csrf_token"] != former
+    assert browser.get("topics")["items"] == []
+    assert browser.change("DELETE", "topics/orders")[0] in (403, 404)
+    assert browser.change("POST", "logout")[0] == 200
+    assert browser.refusal("topics") == (401, "LOGIN_REQUIRED")
+
+
+def test_a_password_is_not_guessed_for_long(browser: Browser) -> None:
+    codes = [log_in(browser, "admin", f"guess {number}") for number in range(11)]
+    assert codes == [401] * 10 + [429] and log_in(browser, "admin", "a-secret") == 429
