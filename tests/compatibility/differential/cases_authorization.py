@@ -32,7 +32,7 @@ AS_KRAFT = Explained(
     "AclAuthorizer needs ZooKeeper, and that controller leaves elections of nothing out and tells empty messages",
 )
 AS_KRAFT_IN = ("elections", "list reassignments")
-NO_APIS_OF_KAFKA = ("run the cleaner",)
+NO_APIS_OF_KAFKA = ("report", "run the cleaner")
 
 
 def closed_to_others(t: Teller) -> None:

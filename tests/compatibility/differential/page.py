@@ -44,6 +44,7 @@ TITLES = {
     "frames": "Frames",
     "authorization": "All APIs with an authorizer",
     "acls": "DescribeAcls, CreateAcls, DeleteAcls",
+    "broker_settings": "DescribeConfigs, IncrementalAlterConfigs: every setting of a broker",
     "quotas": "DescribeClientQuotas, AlterClientQuotas",
 }
 
