@@ -411,6 +411,7 @@ def test_what_is_deleted_while_a_broker_is_away_is_gone_when_it_returns(together
         assert answer.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         await cluster.start(3)
         await cluster.until(lambda: not any("t" in cluster.topics(number).by_name for number in IDS))
+        await cluster.until(lambda: not cluster.metadata(1).view.deletions)  # the mark goes last
         await cluster.create("t", 3)
         for number in IDS:
             assert all(one.log.end_offset == 0 for one in cluster.topics(number).by_name["t"].partitions.values())

@@ -81,10 +81,15 @@ def test_three_brokers_are_one_cluster_that_stops_as_one(tmp_path: Path) -> None
     with serving(tmp_path) as served:
         assert len(served.bootstrap.split(",")) == 3
         create(served.bootstrap, "kept", 6)
-        metadata = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG).list_topics(timeout=DEADLINE_S)
-        assert set(metadata.brokers) == {0, 1, 2}
-        led = {partition.leader for partition in metadata.topics["kept"].partitions.values()}
-        assert led == {0, 1, 2}, "each broker leads some"
+        admin = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG)
+
+        def leaders() -> set[int]:
+            metadata = admin.list_topics(timeout=DEADLINE_S)  # of a broker that may not have opened its partitions yet
+            assert set(metadata.brokers) == {0, 1, 2}
+            topic = metadata.topics.get("kept")
+            return {partition.leader for partition in topic.partitions.values()} if topic is not None else set()
+
+        until(lambda: leaders() == {0, 1, 2}, "each broker leads some")
         write(served.bootstrap, "kept", range(6))
         assert read(served.bootstrap, "kept", 6) == {b"0", b"1", b"2", b"3", b"4", b"5"}
         second = refused(tmp_path)
