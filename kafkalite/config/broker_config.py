@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_identity import settle_identity
-from kafkalite.config.listener_settings import PREFIX, base_name, prefixes
+from kafkalite.config.listener_settings import PREFIX, base_name, base_name_for_any, prefixes
 from kafkalite.config.listeners import (
     ListenerConfig,
     parse_listeners,
@@ -91,9 +91,9 @@ class BrokerConfig(QuotaSettings):
     log_dir: str = string("kafkalite-data", "The same, used when log.dirs is not set.", convert=parse_directories)
 
     _listeners = section("Listeners and connections")
-    listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092")
-    advertised_listeners: tuple[ListenerConfig, ...] = string("", "What clients are told to dial; unset, each is told the address that it dialled.", convert=parse_listeners, unset=True)
-    listener_security_protocol_map: Mapping[str, str] = string("SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "The security protocol of each listener's name.", convert=parse_protocol_map)
+    listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092", dynamic=True)
+    advertised_listeners: tuple[ListenerConfig, ...] = string("", "What clients are told to dial; unset, each is told the address that it dialled.", convert=parse_listeners, unset=True, dynamic=True)
+    listener_security_protocol_map: Mapping[str, str] = string("SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "The security protocol of each listener's name.", convert=parse_protocol_map, dynamic=True)
     inter_broker_listener_name: str | None = string(None, "The listener that other brokers use.")
     num_network_threads: int = integer(3, "Processors that share the connections; changed while running, from the next start on.", at_least=1, dynamic=True)
     # Kafka has 100 KiB; with 256 KiB a reader of 1 and 8 MiB gets 1.3 times as much, and a slow one holds 0.5 MiB of kernel
@@ -306,7 +306,8 @@ class BrokerConfig(QuotaSettings):
         if values.get("zookeeper_connect") is None:
             warnings += one_copy_warnings(values)
         settle_identity(values)
-        settle_listeners(given, values, cls.by_name, warnings)
+        may_wait = given if "listeners" in dynamic else {**dynamic_default, **dynamic}
+        settle_listeners(given, values, cls.by_name, warnings, may_wait)
         config = cls(**values)
         config._remember(
             explicit=dict(properties), dynamic=dynamic, dynamic_default=dynamic_default, warnings=tuple(warnings)
@@ -374,7 +375,8 @@ class BrokerConfig(QuotaSettings):
         """The declaration of `name`, which may begin with a listener."""
         by_name = type(self).by_name
         if name.startswith(PREFIX):
-            return by_name.get(base_name(name, [each.name for each in self.listeners]) or "")
+            base = base_name(name, [each.name for each in self.listeners])
+            return by_name.get(base or base_name_for_any(name) or "")
         if name not in by_name:
             from kafkalite.config.idle_settings import IDLE
 

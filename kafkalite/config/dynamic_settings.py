@@ -1,8 +1,9 @@
 """Which settings of a broker may be changed while it runs, and for which brokers.
 
 Keys and certificates are changed for one listener each; where and how a broker listens, and how clients log in, for one
-broker each. A name that no broker knows is kept, as Kafka keeps it for plugins, and so is a setting of topics.
-Source: kafka.server.DynamicBrokerConfig (DynamicSecurityConfigs, PerBrokerConfigs, validate), KIP-226.
+broker each. Listeners are added and removed; one that stays keeps its protocol, and its address until the next start.
+A name that no broker knows is kept, as Kafka keeps it for plugins, and so is a setting of topics.
+Source: kafka.server.DynamicBrokerConfig (DynamicSecurityConfigs, PerBrokerConfigs, DynamicListenerConfig), KIP-226.
 """
 
 from __future__ import annotations
@@ -51,6 +52,14 @@ def conflict_between(new: BrokerConfig, now: BrokerConfig) -> str | None:
         threads, before = int(new.text_of(name)), int(now.text_of(name))
         if not before // 2 <= threads <= before * 2:
             return f"{name}={threads} must not be less than half or more than double what it is now, {before}"
+    protocols = {listener.name: listener.protocol for listener in now.listeners}
+    for listener in new.listeners:
+        before_it = protocols.get(listener.name, listener.protocol)
+        if listener.protocol != before_it:
+            return (
+                f"the security protocol of listener {listener.name} stays {before_it} while the broker runs; add "
+                f"another listener for {listener.protocol}, and remove this one"
+            )
     return None
 
 

@@ -8,7 +8,7 @@ Source: org.apache.kafka.common.config.AbstractConfig.valuesWithPrefixOverride, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.settings import Setting, quoted
@@ -45,17 +45,32 @@ def base_name(prefixed: str, listeners: Iterable[str]) -> str | None:
     return of_mechanism[1] if of_mechanism else rest
 
 
+def base_name_for_any(prefixed: str) -> str | None:
+    """The setting that `prefixed` gives for a listener that may come later; None if no listener could have it."""
+    parts = prefixed.removeprefix(PREFIX).split(".")
+    rests = (".".join(parts[i:]) for i in range(1, len(parts)))
+    return next((rest for rest in rests if rest.startswith(_BEGINNINGS) or rest in _PREFIXABLE), None)
+
+
 def check_listener_settings(
-    given: Mapping[str, str], listeners: Iterable[str], ignored: Iterable[str], settings: Mapping[str, Setting]
+    given: Mapping[str, str],
+    listeners: Iterable[str],
+    ignored: Iterable[str],
+    settings: Mapping[str, Setting],
+    may_wait: Container[str] = (),
 ) -> list[str]:
     """Warnings for those that have no effect here. Raises ConfigError for one without a listener or with a value that
-    is not allowed. `ignored` are the listeners of a KRaft controller."""
+    is not allowed. `ignored` are the listeners of a KRaft controller; the listener of a setting that `may_wait` can be
+    added, or was removed, while the broker runs."""
     warnings = []
     names, ignored = sorted(listeners), set(ignored)
     for name, text in given.items():
         if not name.startswith(PREFIX) or (ignored and base_name(name, ignored) is not None):
             continue
         base = base_name(name, names)
+        if base is None and name in may_wait and base_name_for_any(name) is not None:
+            warnings.append(f"{name} has no effect while there is no such listener; there are {', '.join(names)}")
+            continue
         if base is None:
             raise ConfigError(
                 f"{quoted(name)} belongs to no listener: `listeners` has {', '.join(names)}, and the name stands in "

@@ -8,7 +8,7 @@ Source: org.apache.kafka.network.SocketServerConfigs, kafka.utils.CoreUtils.list
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
@@ -105,11 +105,16 @@ def with_protocols(listeners: tuple[ListenerConfig, ...], protocols: Mapping[str
 
 
 def settle_listeners(
-    given: Mapping[str, str], values: dict[str, Any], settings: Mapping[str, Setting], warnings: list[str]
+    given: Mapping[str, str],
+    values: dict[str, Any],
+    settings: Mapping[str, Setting],
+    warnings: list[str],
+    may_wait: Container[str] = (),
 ) -> None:
     """Sets protocols, leaves out KRaft's controller listeners (one warning each), checks that the rest fits together.
 
-    `given` is the operator's text for messages; `values` the parsed settings, changed in place. Raises ConfigError.
+    `given` is the operator's text for messages; `values` the parsed settings, changed in place; those that `may_wait`
+    need not have a listener yet. Raises ConfigError.
     """
     protocols = values.get("listener_security_protocol_map") or settings["listener.security.protocol.map"].default
     controllers = {name.strip().upper() for name in given.get("controller.listener.names", "").split(",")}
@@ -137,7 +142,7 @@ def settle_listeners(
     if fault_text:
         raise ConfigError(fault_text)
     names = {listener.name for listener in values["listeners"]}
-    warnings += check_listener_settings(given, names, controllers - {""}, settings)
+    warnings += check_listener_settings(given, names, controllers - {""}, settings, may_wait)
 
 
 def _inter_broker_fault(given: Mapping[str, str], values: Mapping[str, Any]) -> str | None:

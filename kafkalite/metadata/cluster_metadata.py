@@ -194,7 +194,8 @@ class ClusterMetadata(ABC):
     @abstractmethod
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         """Register this broker with its `endpoints`. Raises ConfigError, which names the other broker, when a live one
-        has this id."""
+        has this id. A broker that is registered changes its endpoints so; in a cluster, the others learn it a moment
+        later."""
 
     def distrust_logs(self) -> None:
         """A disk may have lost what it acknowledged, now and later: at all its next registrations this broker is not to

@@ -1,4 +1,4 @@
-"""All listeners and all processors: started together, stopped together.
+"""All listeners and all processors: started together, stopped together; listeners come and go meanwhile.
 
 New connections go to the processors in turn. Stopping: listen no more; a connection without a request in flight is
 closed at once, the others when their answer has left; after the grace they are closed in any case.
@@ -25,7 +25,7 @@ from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection_quotas import ConnectionQuotas
 from kafkalite.network.listener import Listener, Tls, bind, plain_address
 from kafkalite.network.network_limits import NetworkLimits
-from kafkalite.network.processor import Processor
+from kafkalite.network.processor import ProcessedConnection, Processor
 from kafkalite.network.tls_handshake import TlsHandshakes
 
 __all__ = ["Listener", "NetworkLimits", "SocketServer", "Tls"]
@@ -57,7 +57,8 @@ class SocketServer:
         self._limits = limits
         self._clock = clock
         self._processor_count = processors
-        self._acceptors: list[Acceptor] = []
+        self._acceptors: dict[str, Acceptor] = {}
+        self._rate_limited_log = RateLimitedLogger(clock)
         self._cold_reads: ColdReads | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._known_names: dict[str, list[str]] = {}  # of quotas of addresses
@@ -172,30 +173,73 @@ class SocketServer:
         quotas = self.quotas
         quotas.on_excess = lambda: loop.call_soon(self._close_excess)
         quotas.reconfigure(limits, overrides)
-        rate_limited_log = RateLimitedLogger(self._clock)
         self._cold_reads = cold_reads = ColdReads(loop)
         self.processors = tuple(
-            Processor(number, loop, self.handler, limits, self._clock, quotas, rate_limited_log, cold_reads)
+            Processor(number, loop, self.handler, limits, self._clock, quotas, self._rate_limited_log, cold_reads)
             for number in range(self._processor_count)
         )
-        turns = itertools.cycle(self.processors)
-        handshakes = TlsHandshakes(loop, self._clock)
+        self._turns = itertools.cycle(self.processors)
+        self._handshakes = TlsHandshakes(loop, self._clock)
         for listener, sockets in bound:
-            self.ports[listener.name] = sockets[0].getsockname()[1]
-            self._acceptors.append(
-                Acceptor(
-                    listener, sockets, loop, limits, self._clock, quotas, rate_limited_log, turns.__next__, handshakes
-                )
-            )
+            self._accept_at(listener, sockets)
+
+    def _accept_at(self, listener: Listener, sockets: Sequence[socket.socket]) -> None:
+        self.ports[listener.name] = sockets[0].getsockname()[1]
+        self._acceptors[listener.name] = Acceptor(
+            listener,
+            sockets,
+            asyncio.get_running_loop(),
+            self._limits,
+            self._clock,
+            self.quotas,
+            self._rate_limited_log,
+            self._turns.__next__,
+            self._handshakes,
+        )
+
+    async def check_address(self, listener: Listener) -> None:
+        """Raises ConfigError if this listener could not be bound now. It is bound for a moment, and accepts nobody."""
+        for sock in await bind(listener, asyncio.get_running_loop(), self._limits):
+            sock.close()
+
+    async def add(self, listener: Listener) -> None:
+        """Accept at one more listener. Raises ConfigError if its address cannot be had."""
+        self._accept_at(listener, await bind(listener, asyncio.get_running_loop(), self._limits))
+
+    def remove(self, name: str, grace_ms: int) -> None:
+        """Accept no more at this listener. Its connections are closed as their requests in flight are answered, at the
+        latest after `grace_ms` of real time."""
+        self._acceptors.pop(name).close()
+        del self.ports[name]
+        left = self._connections_of(name)
+        for connection in left:
+            connection.drain()
+
+        def close() -> None:
+            for connection in left:
+                connection.close()
+
+        asyncio.get_running_loop().call_later(grace_ms / 1000, close)
+
+    def _connections_of(self, listener_name: str) -> list[ProcessedConnection]:
+        return [
+            connection
+            for processor in self.processors
+            for connection in processor.connections
+            if connection.client.listener_name == listener_name
+        ]
 
     def abort(self) -> None:
         """Close every socket at once, without an answer, as the end of the process would."""
-        for acceptor in self._acceptors:
-            acceptor.close()
-        self._acceptors.clear()
+        self._close_acceptors()
         for processor in self.processors:
             processor.close()
         self._close_helpers()
+
+    def _close_acceptors(self) -> None:
+        for acceptor in self._acceptors.values():
+            acceptor.close()
+        self._acceptors.clear()
 
     def _close_helpers(self) -> None:
         for task in self._tasks:
@@ -208,9 +252,7 @@ class SocketServer:
 
         The grace is in real time, regardless of the broker's clock, because it is for clients and the kernel.
         """
-        for acceptor in self._acceptors:
-            acceptor.close()
-        self._acceptors.clear()
+        self._close_acceptors()
         for processor in self.processors:
             processor.drain()
         try:

@@ -27,7 +27,7 @@ from kafkalite.common.clock import Clock, SystemClock
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.listeners import metrics_listener
+from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
@@ -40,6 +40,7 @@ from kafkalite.server.client_quotas import follow_quotas
 from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from kafkalite.server.follower_quota import follower_fetches
+from kafkalite.server.listener_changes import ListenerChanges
 from kafkalite.server.listener_security import FILE_CHECK_MS, ListenerSecurity
 from kafkalite.server.membership.adoption import FIRST_PRODUCER_ID, Adopted
 from kafkalite.server.membership.single_broker import SingleBroker
@@ -168,11 +169,12 @@ class BrokerServer:
         self.metadata = self._member.metadata
         await self.metadata.start()
         self._closing.push_async_callback(self.metadata.stop)
-        await self._member.claim()
         self.broker_id = self._member.broker_id
         self.dynamic_config = DynamicBrokerConfig(
-            config, self.metadata, self.broker_id, self._apply_config, self._security.check
+            config, self.metadata, self.broker_id, self._apply_config, lambda new: self._listener_changes.check(new)
         )
+        self._member.reconfigure(self.dynamic_config.now)  # which may have other listeners
+        await self._member.claim()
         await self.dynamic_config.renew_secrets()
         self.config = self.dynamic_config.now
         self._security.reconfigure(self.config)
@@ -265,6 +267,8 @@ class BrokerServer:
         )
         self._closing.push_async_callback(self.server.stop, _STOP_GRACE_MS)
         await self.server.start()
+        self._listener_changes = ListenerChanges(config, self.server, self._security, self._member.advertise)
+        self._closing.push_async_callback(self._listener_changes.close)
         epoch = self._services.admission_epoch
         self._quotas, stop = follow_quotas(config, self.metadata, self.server, dispatcher, epoch, self.clock)
         self._closing.callback(stop)
@@ -315,8 +319,7 @@ class BrokerServer:
         self._closing.callback(tasks.stop)
         retention_ms = config.log_retention_check_interval_ms
         tasks.add("retention", retention_ms, self._retention.start, first_after_ms=_FIRST_RETENTION_CHECK_MS)
-        if self._security.has_tls:
-            tasks.add("certificates", FILE_CHECK_MS, self._security.refresh)
+        tasks.add("certificates", FILE_CHECK_MS, self._security.refresh)
         if self._roles is not None:
             tasks.add("ISR", config.replica_lag_time_max_ms // 2, self._roles.shrink_isrs)
             tasks.add("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self.logs.checkpoint)
@@ -324,7 +327,7 @@ class BrokerServer:
         if config.log_flush_scheduler_interval_ms < _NEVER_MS:
             tasks.add("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
         self._coordinators.add_periodic_tasks(tasks, config)
-        tasks.add("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        tasks.add("producer expiry", config.producer_id_expiration_check_interval_ms, self.logs.expire_producers)
 
     def _start_cleaner(self) -> None:
         self._closing.push_async_callback(self._cleaner.stop)
@@ -392,10 +395,13 @@ class BrokerServer:
         return self.logs.has_background_work or self._cleaner.is_at_work
 
     def first_port(self) -> int:
-        return self.server.ports[self.config.listeners[0].name]
+        return self.server.ports[self._first_listener().name]
+
+    def _first_listener(self) -> ListenerConfig:
+        return next(one for one in self.config.listeners if one.name in self.server.ports)
 
     def bootstrap_servers(self) -> str:
-        host = self.config.listeners[0].host
+        host = self._first_listener().host
         if host in ("", "0.0.0.0", "::"):
             host = "127.0.0.1"
         return f"[{host}]:{self.first_port()}" if ":" in host else f"{host}:{self.first_port()}"
@@ -411,6 +417,7 @@ class BrokerServer:
         self._cleaner.reconfigure(config)
         self.server.reconfigure(NetworkLimits.of(config))
         self._member.reconfigure(config)
+        self._listener_changes.apply(config)
 
     def _on_failed_log(self, key: TopicPartition) -> None:
         """A log takes no more records: another replica is to lead, and this one does not follow."""
@@ -435,11 +442,6 @@ class BrokerServer:
         for topic in self.replica_manager:
             for partition in topic.partitions.values():
                 partition.wake_all()
-
-    def _expire_producers(self) -> None:
-        now_ms = self.clock.wall_ms()
-        for log in self.logs.logs.values():
-            log.expire_producers(now_ms)
 
     def _advertised_address(self, connection: ClientConnection) -> tuple[str, int]:
         advertised = self.config.advertised(connection.listener_name)

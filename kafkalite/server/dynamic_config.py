@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
@@ -33,7 +33,7 @@ class DynamicBrokerConfig:
         metadata: ClusterMetadata,
         broker_id: int,
         apply: Callable[[BrokerConfig], object],
-        check: Callable[[BrokerConfig], object] = lambda _: None,
+        check: Callable[[BrokerConfig], Awaitable[object]] | None = None,
     ) -> None:
         """`check` raises ConfigError for settings with which this broker could not go on."""
         self.now = config
@@ -72,8 +72,8 @@ class DynamicBrokerConfig:
                 new = self._build(self._opened(configs.get(self._broker, {})), settings)
             if broker in (CLUSTER_DEFAULT, self._broker) and (conflict := conflict_between(new, self.now)):
                 raise ConfigError(conflict)
-            if broker in (CLUSTER_DEFAULT, self._broker):
-                self._check(new)
+            if broker in (CLUSTER_DEFAULT, self._broker) and self._check is not None:
+                await self._check(new)
             if self._secrets is not None:
                 settings = self._secrets.sealed(settings, kept, of_all=broker == CLUSTER_DEFAULT)
             if not validate_only:

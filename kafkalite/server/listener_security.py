@@ -62,6 +62,7 @@ class ListenerSecurity:
         self._served: Mapping[str, _Served] = {}
         self._login: Login | None = None
         self._sasl: SaslListeners | None = None
+        self._make_sasl: Callable[[BrokerConfig], SaslListeners] | None = None
         self._is_complete = False
         try:
             self._serve_all()
@@ -74,32 +75,45 @@ class ListenerSecurity:
         self._login = broker_login(self._config)
         self._is_complete = True
 
-    @property
-    def has_tls(self) -> bool:
-        return bool(self._served)
-
     def listeners(self, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> list[Listener]:
-        """The listeners to be bound. `serve` handles what authenticated clients ask."""
-        names = [one.name for one in self._config.listeners if one.protocol.startswith("SASL_")]
-        if names:
+        """The listeners to be bound. `serve` handles what authenticated clients ask. Raises ConfigError."""
+
+        def make_sasl(config: BrokerConfig) -> SaslListeners:
             from kafkalite.server.sasl_listeners import SaslListeners  # most brokers have none
 
-            self._sasl = SaslListeners(self._config, names, metadata, serve, clock)
-        return [
-            Listener(
-                one.name, one.host, one.port, self._tls(one),
-                self._sasl.authenticator(one.name) if self._sasl is not None and one.name in names else None,
-            )
-            for one in self._config.listeners
-        ]  # fmt: skip
+            return SaslListeners(config, metadata, serve, clock)
+
+        self._make_sasl = make_sasl
+        self._sasl = self._sasl_of(self._config)
+        return [self.listener(one) for one in self._config.listeners]
+
+    def listener(self, one: ListenerConfig) -> Listener:
+        """One of the listeners of now, to be bound. Raises ConfigError if it cannot be served."""
+        has_tls, has_sasl = one.protocol in _WITH_TLS, one.protocol.startswith("SASL_")
+        if has_tls and one.name not in self._served:
+            self._served = {**self._served, one.name: _serve(self._config, one)}
+        authenticator = None
+        if has_sasl:
+            assert self._sasl is not None, "settings with such a listener have come before"
+            authenticator = self._sasl.authenticator(one.name)
+        return Listener(one.name, one.host, one.port, self._tls(one) if has_tls else None, authenticator)
+
+    def _sasl_of(self, config: BrokerConfig) -> SaslListeners | None:
+        """The logins of the listeners with SASL; None as long as there is no such listener. Raises ConfigError."""
+        has_sasl = any(one.protocol.startswith("SASL_") for one in config.listeners)
+        if self._sasl is None and has_sasl and self._make_sasl is not None:
+            return self._make_sasl(config)
+        return self._sasl
 
     def check(self, config: BrokerConfig) -> None:
         """Raises ConfigError if the listeners could not be served with these settings."""
         broker_login(config)
-        if self._sasl is not None:
-            self._sasl.check(config)
+        sasl = self._sasl_of(config)
+        if sasl is not None:
+            sasl.check(config)
         for listener in _with_tls(config):
-            if _settings_of(config, listener) != self._served[listener.name].settings:
+            served = self._served.get(listener.name)
+            if served is None or _settings_of(config, listener) != served.settings:
                 _serve(config, listener)
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -112,6 +126,10 @@ class ListenerSecurity:
             self._login = broker_login(config)
         except ConfigError as fault:
             logger.error("this broker logs in to others as before: %s", fault)
+        try:
+            self._sasl = self._sasl_of(config)
+        except ConfigError as fault:
+            logger.error("no listener with SASL is added: %s", fault)
         if self._sasl is not None:
             self._sasl.reconfigure(config)
         self.refresh()
@@ -119,7 +137,9 @@ class ListenerSecurity:
     def refresh(self) -> None:
         """Look whether settings or files have changed."""
         for listener in _with_tls(self._config):
-            before = self._served[listener.name]
+            before = self._served.get(listener.name)
+            if before is None:
+                continue  # one that is about to be added
             settings = _settings_of(self._config, listener)
             if settings == before.settings and file_states(settings) == before.files:
                 continue
@@ -149,10 +169,8 @@ class ListenerSecurity:
             raise OSError(f"there is no listener {endpoint.name} here, whose settings of TLS would be used")
         return ChannelSecurity(served.as_client, login)
 
-    def _tls(self, listener: ListenerConfig) -> Tls | None:
+    def _tls(self, listener: ListenerConfig) -> Tls:
         name = listener.name
-        if name not in self._served:
-            return None
         principal: Callable[[bytes | None], str] = _anonymous  # with SASL, that tells who a client is
         if listener.protocol == "SSL":
 

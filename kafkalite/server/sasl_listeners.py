@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
@@ -39,37 +39,46 @@ Exchanges = Mapping[str, Callable[[], Exchange]]
 
 
 class SaslListeners:
-    """Makes an authenticator for each connection to one of the `listeners`. Raises ConfigError for settings that nobody
-    could log in with."""
+    """Makes an authenticator for each connection to one of the listeners with SASL. Raises ConfigError for settings
+    that nobody could log in with."""
 
-    def __init__(
-        self, config: BrokerConfig, listeners: Sequence[str], metadata: ClusterMetadata, serve: Handler, clock: Clock
-    ) -> None:
+    def __init__(self, config: BrokerConfig, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> None:
         self._make: Callable[[BrokerConfig, str], SaslSettings] = lambda config, name: _settings(
             config, name, metadata, serve, clock
         )
         self._config = config
-        self._settings = {name: self._make(config, name) for name in listeners}
+        self._settings = {name: self._make(config, name) for name in _with_sasl(config)}
 
     def authenticator(self, listener: str) -> Callable[[ClientConnection], Handler]:
+        """Raises ConfigError if nobody could log in there."""
+        if listener not in self._settings:
+            self._settings[listener] = self._make(self._config, listener)
         return lambda _: SaslAuthenticator(self._settings[listener])
 
     def check(self, config: BrokerConfig) -> None:
         """Raises ConfigError if clients could not log in with these settings."""
-        if _concerning(config) != _concerning(self._config):
-            for name in self._settings:
-                self._make(config, name)
+        for name in self._changed(config):
+            self._make(config, name)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """New connections follow these settings; a listener that cannot goes on as before."""
-        if _concerning(config) == _concerning(self._config):
-            return  # keys for tokens stay as they have been fetched
+        changed = self._changed(config)
         self._config = config
-        for name in self._settings:
+        for name in changed:
             try:
                 self._settings[name] = self._make(config, name)
             except ConfigError as fault:
                 logger.error("clients log in at listener %s as before: %s", name, fault)
+
+    def _changed(self, config: BrokerConfig) -> list[str]:
+        """The listeners of `config` to which clients will log in otherwise than now, or are about to for the first
+        time; the others keep the keys for tokens that have been fetched."""
+        has_changed = _concerning(config) != _concerning(self._config)
+        return [name for name in _with_sasl(config) if has_changed or name not in self._settings]
+
+
+def _with_sasl(config: BrokerConfig) -> list[str]:
+    return [one.name for one in config.listeners if one.protocol.startswith("SASL_")]
 
 
 def _concerning(config: BrokerConfig) -> list[dict[str, str]]:

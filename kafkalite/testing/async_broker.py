@@ -149,7 +149,7 @@ class AsyncBroker(ServerBroker):
         """The next start takes the ports of now."""
         ports = self.server.server.ports
         self.config = self.config.replace(
-            listeners=tuple(one._replace(port=ports[one.name]) for one in self.config.listeners)
+            listeners=tuple(one._replace(port=ports.get(one.name, one.port)) for one in self.config.listeners)
         )
 
     async def __aenter__(self) -> AsyncBroker:

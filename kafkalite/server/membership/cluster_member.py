@@ -44,10 +44,12 @@ READY_TIMEOUT_MS = 10_000  # a start waits so long for leaders; then it serves t
 
 
 async def advertised_endpoints(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[ListenerConfig, ...]:
-    """The addresses that others dial, one for each listener: the advertised one, or where it listens. `ports` are the
-    ones that the listeners are bound to. A listener on every interface gets the name of this machine."""
+    """The addresses that others dial, one for each listener that is bound to one of `ports`: the advertised one, or
+    where it listens. A listener on every interface gets the name of this machine."""
     endpoints = []
     for listener in config.listeners:
+        if listener.name not in ports:
+            continue
         endpoint = config.advertised(listener.name)
         if endpoint is None:
             host = listener.host
@@ -179,6 +181,10 @@ class ClusterMember:
             logger.warning(
                 "not all that is kept here has a leader after %d ms; what has one is served", READY_TIMEOUT_MS
             )
+
+    async def advertise(self, ports: Mapping[str, int]) -> None:
+        """Register with the listeners of now, soon."""
+        await self.metadata.register(await advertised_endpoints(self._config, ports), self._config.broker_rack)
 
     async def leave(self) -> None:
         """Unregister from the cluster. When this returns, this broker leads no partition. Waits before until others

@@ -54,6 +54,10 @@ class SingleBroker:
     async def join(self, applier: MetadataApplier, ports: Mapping[str, int]) -> None:
         await self.metadata.register(self._config.listeners, self._config.broker_rack)
 
+    async def advertise(self, ports: Mapping[str, int]) -> None:
+        """The listeners have changed."""
+        await self.metadata.register(self._config.listeners, self._config.broker_rack)
+
     async def leave(self) -> None:
         """Does nothing: there are no other brokers to notify."""
 

@@ -122,8 +122,14 @@ class BrokerLifecycle:
     # -- the registration
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
-        """Raises ConfigError, which names the broker that has the number, if one has."""
+        """Register, or if that is done, change the endpoints soon. Raises ConfigError, which names the broker that has
+        the number, if one has."""
         registration = self.registration
+        if registration.endpoints is not None:
+            registration.endpoints, registration.rack = endpoints, rack
+            self._registration_is_doubtful = True
+            self._wake.set()
+            return
         registration.want(endpoints, rack)
         try:
             node = await registration.hold(patience_ms=self.session.session_timeout_ms)

@@ -56,18 +56,13 @@ OF_THE_AUTHORIZER = Explained(
     "Kafka's broker does not know them, so it hides them as it would a secret",
     *at(("allow.everyone.if.no.acl.found",), ".**"),
 )
-LISTENERS_STAY = Explained(
-    "listeners, advertised.listeners and listener.security.protocol.map are read-only",
-    "the listeners of a broker that runs stay as they are",
-    *at(("advertised.listeners", "listener.security.protocol.map"), ".read_only"),
-)
 
 
 @once
 def all_that_there_are(t: Teller) -> None:
     one = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)
     request = DescribeConfigsRequest(resources=[one], include_synonyms=True, include_documentation=False)
-    t.ask("all", request, 4, but=(TOLD_TOO, GIVEN, OTHER_DEFAULTS, OF_THE_AUTHORIZER, LISTENERS_STAY))
+    t.ask("all", request, 4, but=(TOLD_TOO, GIVEN, OTHER_DEFAULTS, OF_THE_AUTHORIZER))
 
 
 def told() -> list[Setting]:
@@ -82,22 +77,12 @@ def change(broker: str, name: str, value: str | None, operation: int = SET) -> I
     return IncrementalAlterConfigsRequest(resources=[one], validate_only=True)
 
 
-NOT_WHILE_RUNNING = Explained(
-    "the listeners of a broker that runs cannot be changed",
-    "a broker is restarted for that; Kafka can add and remove listeners",
-    "responses.*.error_code",
-    "responses.*.error_message",
-)
-OF_LISTENERS = ("listeners", "listener.security.protocol.map")
-
-
 @once
 def each_of_them_changed(t: Teller) -> None:
     """To its default, where there is one: then it is the name alone that decides."""
     for setting in told():
         value = setting.default_text or SAMPLES[setting.type]
-        but = NOT_WHILE_RUNNING if setting.name in OF_LISTENERS else None
-        t.ask(f"{setting.name} of this broker", change("1", setting.name, value), 1, but=but)
+        t.ask(f"{setting.name} of this broker", change("1", setting.name, value), 1)
         t.ask(f"{setting.name} of all", change("", setting.name, value), 1)
 
 
@@ -122,8 +107,8 @@ def values_that_cannot_be(t: Teller) -> None:
     t.ask("deleting one that cannot be set", change("1", "broker.rack", None, DELETE), 1)
 
 
-NO_SUCH_LISTENER = Explained(
-    "a setting of a listener that there is not, or that no listener has, is refused",
+NO_SUCH_SETTING = Explained(
+    "a setting of a listener that no listener can have is refused",
     "it would never count; Kafka keeps it",
     "responses.*.error_code",
     "responses.*.error_message",
@@ -137,5 +122,8 @@ def names_that_no_broker_knows(t: Teller) -> None:
         t.ask(f"{name} of this broker", change("1", name, "none"), 1)
         t.ask(f"{name} of all", change("", name, "none"), 1)
     t.ask("of a listener that all may have", change("", "listener.name.plaintext.max.connections", "3"), 1)
-    for name in ("listener.name.nope.ssl.client.auth", "listener.name.plaintext.no.such"):
-        t.ask(name, change("1", name, "none"), 1, but=NO_SUCH_LISTENER)
+    for name, but in (
+        ("listener.name.nope.ssl.client.auth", None),
+        ("listener.name.plaintext.no.such", NO_SUCH_SETTING),
+    ):
+        t.ask(name, change("1", name, "none"), 1, but=but)

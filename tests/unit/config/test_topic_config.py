@@ -101,7 +101,7 @@ def test_describing_tells_where_a_value_comes_from_as_kafka_does():
     assert entries["message.format.version"].value == "3.0-IV1"
 
     of_broker = {entry.name: entry for entry in broker.describe()}
-    assert of_broker["listeners"].value == "PLAINTEXT://127.0.0.1:9092" and of_broker["listeners"].read_only
+    assert of_broker["listeners"].value == "PLAINTEXT://127.0.0.1:9092" and not of_broker["listeners"].read_only
     assert of_broker["compression.type"].source is ConfigSource.DYNAMIC_BROKER_CONFIG
     assert not of_broker["compression.type"].read_only
     assert of_broker["log.roll.ms"].value is None

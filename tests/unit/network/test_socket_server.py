@@ -112,6 +112,52 @@ def test_several_listeners_and_ipv6(tell: Tell) -> None:
     tell(story)
 
 
+def test_a_listener_comes_and_goes_and_requests_in_flight_are_answered(tell: Tell) -> None:
+    async def story(world: World) -> None:
+        await world.start()
+        server = world.server
+        other = Listener("OTHER", "127.0.0.1", 0)
+        await server.check_address(other)
+        await server.add(other)
+        port, first = server.ports["OTHER"], server.ports["PLAINTEXT"]
+        with pytest.raises(ConfigError, match="is in use"):
+            await server.check_address(Listener("THIRD", "127.0.0.1", port))
+        stays = await world.connect()
+        server.ports["PLAINTEXT"] = port
+        idle, busy, parked = await world.connect(), await world.connect(), await world.connect()
+        await busy.ask(b"wait for me")
+        await parked.ask(b"wait for ever")
+        await world.until(lambda: len(world.requests) == 2)
+        assert {peer.listener_name for peer in world.peers} == {"OTHER"}
+        server.remove("OTHER", grace_ms=0)
+        assert await idle.is_closed()
+        with pytest.raises(OSError):
+            await world.connect()
+        assert await parked.is_closed(), "the grace is over"
+        server.ports["PLAINTEXT"] = first
+        await stays.ask(b"hello")
+        assert await stays.answer() == b"hello"
+        await server.add(Listener("THIRD", "127.0.0.1", port))
+        assert server.ports["THIRD"] == port
+
+    tell(story)
+
+
+def test_who_leaves_a_removed_listener_has_been_answered(tell: Tell) -> None:
+    async def story(world: World) -> None:
+        await world.start()
+        await world.server.add(Listener("OTHER", "127.0.0.1", 0))
+        busy = await world.connect()
+        await busy.ask(b"wait for me")
+        await world.until(lambda: world.requests)
+        world.server.remove("PLAINTEXT", LONG_MS)
+        world.release(b"wait for me")
+        assert await busy.answer() == b"wait for me"
+        assert await busy.is_closed()
+
+    tell(story)
+
+
 def _has_ipv6() -> bool:
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):

@@ -73,11 +73,11 @@ def test_what_others_changed_while_the_logs_were_loaded_is_applied() -> None:
 
 def test_of_what_others_write_all_that_is_understood_holds(caplog: pytest.LogCaptureFixture) -> None:
     cluster = InMemoryCluster()
-    cluster.configs["1"] = {"message.max.bytes": "2000", "log.retention.ms": "soon", "listeners": "PLAINTEXT://:1"}
+    cluster.configs["1"] = {"message.max.bytes": "2000", "log.retention.ms": "soon", "broker.rack": "a"}
     cluster.configs[CLUSTER_DEFAULT] = {"leader.replication.throttled.rate": "1", "log.retention.bytes": "55"}
     now = Scene(cluster).running.now
     assert (now.message_max_bytes, now.log_retention_ms, now.log_retention_bytes) == (2000, None, 55)
-    assert now.listeners == BrokerConfig().listeners
+    assert now.broker_rack is None, "no broker changes it while it runs"
     assert "log.retention.ms" in caplog.text
 
 
