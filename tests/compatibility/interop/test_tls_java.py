@@ -11,6 +11,7 @@ import pytest
 import kafkalite
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.support.certificates import Authority
+from tests.support.wait import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 PASSWORD = "sesame1"
@@ -76,3 +77,25 @@ def test_tools_speak_tls_with_certificates_on_both_sides(tmp_path: Path, version
         (tmp_path / "nobody.p12").write_bytes(Authority("strangers").identify("alice", ()).pkcs12(PASSWORD))
         refused = tools("TopicCommand", "--command-config", file, "--list", check=False)
         assert "SSL handshake failed" in refused or "SslAuthenticationException" in refused
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_kafka_configs_adds_a_listener_with_tls_and_removes_it(tmp_path: Path, version: str) -> None:
+    java_command(version)
+    authority = Authority()
+    pem, ca = authority.identify().write(tmp_path / "broker.pem"), authority.write(tmp_path / "ca.pem")
+    file = tmp_path / "client.properties"
+    file.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n")
+    entity = ["--entity-type", "brokers", "--entity-name", 0]
+    with kafkalite.Broker(data_dir=tmp_path / "data", listeners="PLAINTEXT://127.0.0.1:0") as broker:
+        plain = f"PLAINTEXT://127.0.0.1:{broker.port}"
+        tools = JavaTools(version, broker.bootstrap_servers, run)
+        store = f"listener.name.ssl.ssl.keystore.location={pem},listener.name.ssl.ssl.keystore.type=PEM"
+        tools("ConfigCommand", *entity, "--alter", "--add-config", f"listeners=[{plain},SSL://127.0.0.1:0],{store}")
+        until(lambda: "SSL" in broker.server.server.ports, "the listener")
+        assert f"listeners={plain},SSL://127.0.0.1:0" in tools("ConfigCommand", *entity, "--describe")
+        safe = JavaTools(version, f"127.0.0.1:{broker.server.server.ports['SSL']}", run)
+        safe("TopicCommand", "--command-config", file, "--create", "--topic", "t")
+        assert broker.topics == {"t": 1}
+        tools("ConfigCommand", *entity, "--alter", "--delete-config", "listeners")
+        until(lambda: "SSL" not in broker.server.server.ports, "the end of the listener")
