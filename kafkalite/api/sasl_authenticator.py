@@ -1,7 +1,7 @@
 """The authenticator of one connection to a SASL listener: gets its frames until it has proven whose it is.
 
 The three forms on the wire: SaslHandshake 1 with SaslAuthenticate requests; SaslHandshake 0 with bare tokens; bare
-tokens from the beginning (GSSAPI of old clients), which are refused. A client may ask ApiVersions before. A failure is
+tokens from the beginning (GSSAPI of Kafka 0.9's clients). A client may ask ApiVersions before. A failure is
 told after a while (connection.failed.authentication.delay.ms), so that whoever guesses, or reconnects for ever, does it
 slowly. With connections.max.reauth.ms the client proves itself again on the same connection, by a new handshake, or is
 cut off at its next request after that time.
@@ -28,6 +28,7 @@ from kafkalite.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from kafkalite.security.principal import user
+from kafkalite.security.sasl import gssapi
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange, Step
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 HANDSHAKE_KEY, API_VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
 _MIN_BETWEEN_MS = 1_000  # two authentications of one connection
 _SIZE_BYTES = 4
+_GSS_TOKEN = b"\x60"
+"""The first byte of a first token; no API has a key that begins so."""
 
 
 class SaslSettings:
@@ -91,6 +94,8 @@ class SaslAuthenticator:
             return self._authenticated(client, frame)
         if len(frame) > self._settings.token_bytes_max:
             raise Disconnect(f"{len(frame)} bytes before it is authenticated: more than sasl.server.max.receive.size")
+        if self._state is _State.BEGINNING and not self._mechanism and frame[:1] == _GSS_TOKEN:
+            self._begin_bare(client)
         if self._state is _State.TOKENS:
             return self._bare_token(client, bytes(frame))
         header, position = decode_request_header(frame)
@@ -105,6 +110,15 @@ class SaslAuthenticator:
         raise Disconnect(f"API {header.api_key} before it is authenticated")
 
     # -- before
+
+    def _begin_bare(self, client: ClientConnection) -> None:
+        """Clients of Kafka 0.9 show their ticket at once."""
+        make = self._settings.mechanisms.get(gssapi.MECHANISM)
+        if make is None:
+            raise Disconnect(f"a token of {gssapi.MECHANISM}, which is not enabled")
+        self._mechanism, self._exchange = gssapi.MECHANISM, make()
+        self._started_ms = self._settings.clock.monotonic_ms()
+        self._state = _State.TOKENS
 
     def _handshake(self, client: ClientConnection, header: RequestHeader, frame: memoryview, position: int) -> Answer:
         api = APIS[HANDSHAKE_KEY]
@@ -134,7 +148,7 @@ class SaslAuthenticator:
         except AuthenticationFailed as failure:
             self._warn(client, str(failure))
             raise Disconnect("") from None
-        return [len(step.token).to_bytes(_SIZE_BYTES, "big") + step.token]
+        return None if step.token is None else [len(step.token).to_bytes(_SIZE_BYTES, "big") + step.token]
 
     def _authenticate(
         self, client: ClientConnection, header: RequestHeader, frame: memoryview, position: int
@@ -154,7 +168,7 @@ class SaslAuthenticator:
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(failure)
             )
             return self._refusal(response_frame(answer, version, header.correlation_id))
-        answer = SaslAuthenticateResponse(auth_bytes=step.token, session_lifetime_ms=lifetime_ms)
+        answer = SaslAuthenticateResponse(auth_bytes=step.token or b"", session_lifetime_ms=lifetime_ms)
         return response_frame(answer, version, header.correlation_id)
 
     def _illegal(self, header: RequestHeader, frame: memoryview, position: int) -> Answer:

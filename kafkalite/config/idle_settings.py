@@ -128,7 +128,6 @@ request.timeout.ms INT =30000
 sasl.client.callback.handler.class CLASS
 sasl.kerberos.kinit.cmd STRING dynamic =/usr/bin/kinit
 sasl.kerberos.min.time.before.relogin LONG dynamic =60000
-sasl.kerberos.principal.to.local.rules LIST dynamic =DEFAULT
 sasl.kerberos.service.name STRING dynamic
 sasl.kerberos.ticket.renew.jitter DOUBLE dynamic =0.05
 sasl.kerberos.ticket.renew.window.factor DOUBLE dynamic =0.8

@@ -50,7 +50,7 @@ class SecuritySettings(Settings):
     principal_builder_class: str = java_class("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "How a connection gets its principal; no other is known.", dynamic=True, convert=parse_principal_builder)
 
     _sasl = section("Authentication (SASL)")
-    sasl_enabled_mechanisms: tuple[str, ...] = words(("GSSAPI",), "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.", dynamic=True)
+    sasl_enabled_mechanisms: tuple[str, ...] = words(("GSSAPI",), "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos).", dynamic=True)
     sasl_mechanism_inter_broker_protocol: str = string("GSSAPI", "The mechanism by which the brokers of a cluster log in to each other, where they meet at a SASL listener; username and password stand in the login module of that listener and mechanism.", dynamic=True)
     sasl_jaas_config: str | None = password(None, "The login module of one listener and mechanism, such as listener.name.outside.plain.sasl.jaas.config=...PlainLoginModule required user_alice=\"...\";", dynamic=True)
     java_security_auth_login_config: str | None = string(None, "JAAS file with the login modules of listeners without sasl.jaas.config, and of ZooKeeper's client. Kafka has it as a property of Java: KAFKA_OPTS=-Djava.security.auth.login.config=FILE, which is understood, too.")
@@ -63,6 +63,7 @@ class SecuritySettings(Settings):
     sasl_oauthbearer_clock_skew_seconds: int = integer(30, "By so much the clock of the authority may be wrong.", at_least=0)
     sasl_oauthbearer_sub_claim_name: str = string("sub", "The claim with the name of the user.")
     sasl_oauthbearer_scope_claim_name: str = string("scope", "The claim with the scopes.")
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = words(("DEFAULT",), "Turn principals of Kerberos (GSSAPI) into names of users: a list of RULE:[n:FORMAT](PATTERN)s/FROM/TO/ and DEFAULT, of which the first that applies counts.", dynamic=True)
     connections_max_reauth_ms: int = long(0, "Clients prove themselves again after this time, or are cut off; 0 is never.")
     connection_failed_authentication_delay_ms: int = integer(100, "A failed authentication is told after this time.", at_least=0)
 

@@ -41,7 +41,7 @@ from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from kafkalite.server.follower_quota import follower_fetches
 from kafkalite.server.listener_changes import ListenerChanges
-from kafkalite.server.listener_security import FILE_CHECK_MS, ListenerSecurity
+from kafkalite.server.listener_security import ListenerSecurity
 from kafkalite.server.membership.adoption import FIRST_PRODUCER_ID, Adopted
 from kafkalite.server.membership.single_broker import SingleBroker
 from kafkalite.server.periodic_tasks import PeriodicTasks
@@ -267,7 +267,8 @@ class BrokerServer:
         )
         self._closing.push_async_callback(self.server.stop, _STOP_GRACE_MS)
         await self.server.start()
-        self._listener_changes = ListenerChanges(config, self.server, self._security, self._member.advertise)
+        advertise = self._member.advertise
+        self._listener_changes = ListenerChanges(config, self.server, self._security, advertise, self.clock)
         self._closing.push_async_callback(self._listener_changes.close)
         epoch = self._services.admission_epoch
         self._quotas, stop = follow_quotas(config, self.metadata, self.server, dispatcher, epoch, self.clock)
@@ -319,7 +320,6 @@ class BrokerServer:
         self._closing.callback(tasks.stop)
         retention_ms = config.log_retention_check_interval_ms
         tasks.add("retention", retention_ms, self._retention.start, first_after_ms=_FIRST_RETENTION_CHECK_MS)
-        tasks.add("certificates", FILE_CHECK_MS, self._security.refresh)
         if self._roles is not None:
             tasks.add("ISR", config.replica_lag_time_max_ms // 2, self._roles.shrink_isrs)
             tasks.add("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self.logs.checkpoint)

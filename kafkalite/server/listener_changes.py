@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.network.socket_server import Listener, SocketServer
+from kafkalite.server.listener_security import FILE_CHECK_MS, ListenerSecurity
+from kafkalite.server.periodic_tasks import PeriodicTasks
 
 if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
-    from kafkalite.server.listener_security import ListenerSecurity
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +35,21 @@ class ListenerChanges:
     """Keeps the listeners of `server` in step with the settings, from its construction to `close`."""
 
     def __init__(
-        self, config: BrokerConfig, server: SocketServer, security: ListenerSecurity, advertise: Advertise
+        self,
+        config: BrokerConfig,
+        server: SocketServer,
+        security: ListenerSecurity,
+        advertise: Advertise,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._server = server
         self._security = security
         self._advertise = advertise
         self._work: asyncio.Task[None] | None = None
+        self._certificates: PeriodicTasks | None = None
+        self._clock = clock
+        self._look_after_certificates()
 
     async def check(self, new: BrokerConfig) -> None:
         """Raises ConfigError if a listener could not be added."""
@@ -58,7 +68,15 @@ class ListenerChanges:
         if (added or removed or is_moved) and (self._work is None or self._work.done()):
             self._work = asyncio.get_running_loop().create_task(self._carry_out(), name="kafkalite-listeners")
 
+    def _look_after_certificates(self) -> None:
+        """From the first listener with TLS on; an idle broker without one sleeps on."""
+        if self._security.has_tls and self._certificates is None:
+            self._certificates = PeriodicTasks(self._clock)
+            self._certificates.add("certificates", FILE_CHECK_MS, self._security.refresh)
+
     async def close(self) -> None:
+        if self._certificates is not None:
+            self._certificates.stop()
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait([self._work])
@@ -78,6 +96,7 @@ class ListenerChanges:
                     logger.error("listener %s is not added: %s", listener.name, fault)
                 else:
                     logger.info("listener %s is added, port %d", listener, self._server.ports[listener.name])
+            self._look_after_certificates()
             await self._advertise(self._server.ports)
 
     def _difference(self, config: BrokerConfig) -> tuple[list[ListenerConfig], list[str]]:

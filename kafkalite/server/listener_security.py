@@ -75,6 +75,11 @@ class ListenerSecurity:
         self._login = broker_login(self._config)
         self._is_complete = True
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener has, or had, a certificate."""
+        return bool(self._served)
+
     def listeners(self, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> list[Listener]:
         """The listeners to be bound. `serve` handles what authenticated clients ask. Raises ConfigError."""
 

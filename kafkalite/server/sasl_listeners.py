@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
-from kafkalite.security.sasl import oauthbearer, plain, scram
+from kafkalite.security.sasl import gssapi, oauthbearer, plain, scram
 from kafkalite.security.sasl.exchange import Exchange
 from kafkalite.security.sasl.jaas import plain_users
 from kafkalite.security.sasl.jwt import TokenRules, verify_unsecured
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _log = logging.getLogger("kafkalite.authentication")
 _CONCERNS = re.compile(r"sasl\.|connections\.max\.reauth\.ms\Z|connection\.failed\.authentication")
-_SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM)
+_SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM, gssapi.MECHANISM)
 _SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
 Exchanges = Mapping[str, Callable[[], Exchange]]
@@ -115,6 +115,10 @@ def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata, c
             exchanges[name] = lambda users=users: plain.PlainExchange(users)  # type: ignore[misc]
         elif name == oauthbearer.MECHANISM:
             exchanges[name] = _bearer_tokens(config, listener, clock)
+        elif name == gssapi.MECHANISM:
+            from kafkalite.server.kerberos import kerberos_exchanges  # brings a package that few have
+
+            exchanges[name] = kerberos_exchanges(config, listener, clock)
         else:
             exchanges[name] = lambda name=name: scram.ScramExchange(  # type: ignore[misc]
                 name, lambda user: _credential(metadata, user, name)

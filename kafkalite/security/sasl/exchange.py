@@ -13,9 +13,10 @@ class AuthenticationFailed(Exception):
 
 
 class Step(NamedTuple):
-    """The server's answer; when all is proven, also the user and until when that holds (None: for ever)."""
+    """The server's answer, None if it has nothing to say any more; when all is proven, also the user and until when
+    that holds (None: for ever)."""
 
-    token: bytes
+    token: bytes | None
     name: str | None = None
     lifetime_ms: int | None = None
 

@@ -122,13 +122,12 @@ class BrokerLifecycle:
     # -- the registration
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
-        """Register, or if that is done, change the endpoints soon. Raises ConfigError, which names the broker that has
-        the number, if one has."""
+        """Register; or if that is done, change the endpoints, now or with the next connection. Raises ConfigError,
+        which names the broker that has the number, if one has."""
         registration = self.registration
         if registration.endpoints is not None:
             registration.endpoints, registration.rack = endpoints, rack
-            self._registration_is_doubtful = True
-            self._wake.set()
+            await self._hold_on()
             return
         registration.want(endpoints, rack)
         try:
@@ -140,6 +139,17 @@ class BrokerLifecycle:
                 raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
             raise
         self._registered(node)
+
+    async def _hold_on(self) -> None:
+        """The node of this broker becomes as it is wanted."""
+        try:
+            node = await self.registration.hold()
+            await self.reader.refresh(self.registration.paths)
+        except (ConfigError, Unavailable, OperationFailed):
+            self._registration_is_doubtful = True
+            self._wake.set()
+        else:
+            self._registered(node)
 
     async def begin_to_stop(self) -> None:
         """Mark the registration as about to end. Raises Unavailable, OperationFailed."""

@@ -16,6 +16,7 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafkalite.security.sasl.exchange import Exchange, Step
 from kafkalite.security.sasl.plain import PlainExchange
 from tests.support.manual_clock import ManualClock
 
@@ -24,12 +25,12 @@ SERVED = [b"served"]
 
 
 class Scene:
-    def __init__(self, max_reauth_ms: int = 0) -> None:
+    def __init__(self, max_reauth_ms: int = 0, **more: Callable[[], Exchange]) -> None:
         self.clock = ManualClock()
         self.warnings: list[str] = []
         self.limits_lifted = 0
         settings = SaslSettings(
-            {"PLAIN": lambda: PlainExchange({"alice": "secret", "bob": "word"})},
+            {"PLAIN": lambda: PlainExchange({"alice": "secret", "bob": "word"}), **more},
             lambda client, frame: SERVED,  # type: ignore[arg-type, return-value]
             self.clock,
             failure_delay_ms=DELAY_MS,
@@ -86,6 +87,28 @@ def test_a_login_by_bare_tokens() -> None:
     scene = Scene()
     assert scene.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0).mechanisms == ["PLAIN"]
     assert scene.give(b"\0alice\0secret") == [b"\0\0\0\0"]
+    assert scene.client.principal == "User:alice"
+
+
+class Tickets:
+    """As GSSAPI, without Kerberos."""
+
+    def evaluate(self, token: bytes) -> Step:
+        return Step(b"offer") if token == b"\x60ticket" else Step(None, "alice")
+
+
+def test_a_ticket_may_come_without_a_handshake_as_from_clients_of_kafka_09() -> None:
+    scene = Scene(GSSAPI=Tickets)
+    assert scene.give(b"\x60ticket") == [b"\0\0\0\5offer"]
+    assert scene.give(b"choice") is None
+    assert scene.client.principal == "User:alice" and scene.limits_lifted == 1
+
+
+def test_the_last_answer_to_a_ticket_is_empty_in_a_request() -> None:
+    scene = Scene(GSSAPI=Tickets)
+    assert scene.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1).error_code == 0
+    assert scene.ask(SaslAuthenticateRequest(auth_bytes=b"\x60ticket"), 2).auth_bytes == b"offer"
+    assert scene.ask(SaslAuthenticateRequest(auth_bytes=b"choice"), 2).auth_bytes == b""
     assert scene.client.principal == "User:alice"
 
 

@@ -22,7 +22,7 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Tell:
 
     def run(story: Story) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(1.5 * DEADLINE_S):  # of a whole story, each of whose waits has the one deadline
                 await story(Place(zookeeper.connect + chroot, tmp_path))
 
         asyncio.run(bounded())

@@ -1,0 +1,98 @@
+"""The conversation of GSSAPI without Kerberos; with it: `tests/compatibility/interop/test_kerberos.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.common.errors import Disconnect
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
+from kafkalite.security.sasl.gssapi import NO_LAYER, GssapiExchange, TicketRefused
+from kafkalite.security.sasl.kerberos_names import short_names
+
+SHORT_NAME = short_names(["DEFAULT"], "EXAMPLE.ORG")
+
+
+class Tickets:
+    """A context that is complete after `answers`."""
+
+    def __init__(self, *answers: bytes, client: str = "alice@EXAMPLE.ORG", fault: TicketRefused | None = None) -> None:
+        self._answers = list(answers)
+        self._fault = fault
+        self.client = client
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._answers
+
+    def step(self, token: bytes) -> bytes:
+        if self._fault is not None:
+            raise self._fault
+        return self._answers.pop(0)
+
+    def wrap(self, data: bytes) -> bytes:
+        return b"<" + data
+
+    def unwrap(self, data: bytes) -> bytes:
+        if data[:1] != b"<":
+            raise TicketRefused("no such wrapping")
+        return data[1:]
+
+
+def exchange(*answers: bytes, **how: object) -> tuple[GssapiExchange, list[str]]:
+    refused: list[str] = []
+    return GssapiExchange(Tickets(*answers, **how), SHORT_NAME, refused.append), refused  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("choice", [NO_LAYER, NO_LAYER + b"alice", NO_LAYER + b"somebody else"])
+def test_after_the_ticket_both_agree_on_no_layer(choice: bytes) -> None:
+    one, _ = exchange(b"answer")
+    assert one.evaluate(b"ticket") == Step(b"answer")
+    assert one.evaluate(b"") == Step(b"<" + NO_LAYER)
+    assert one.evaluate(b"<" + choice) == Step(None, "alice"), "whoever the ticket names"
+
+
+def test_an_offer_comes_at_once_if_the_ticket_needs_no_answer() -> None:
+    one, _ = exchange(b"")
+    assert one.evaluate(b"ticket") == Step(b"<" + NO_LAYER)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        ((b"ticket", b"more"), "when the server is to speak"),
+        ((b"ticket", b"", b"<\x02\0\0\0"), "use TLS"),
+        ((b"ticket", b"", b"<\x01"), "use TLS"),
+        ((b"ticket", b"", b"unwrapped"), "no such wrapping"),
+    ],
+)
+def test_whoever_does_otherwise_fails_and_learns_nothing(tokens: tuple[bytes, ...], words: str) -> None:
+    one, refused = exchange(b"answer")
+    with pytest.raises(AuthenticationFailed, match="invalid credentials with SASL mechanism GSSAPI"):
+        for token in tokens:
+            one.evaluate(token)
+    assert words in refused[0]
+    with pytest.raises(AuthenticationFailed):
+        one.evaluate(b"")
+
+
+def test_tickets_do_not_go_on_for_ever() -> None:
+    one, refused = exchange(*[b"more"] * 9)
+    with pytest.raises(AuthenticationFailed):
+        for _ in range(9):
+            one.evaluate(b"ticket")
+    assert "for ever" in refused[0]
+
+
+def test_a_ticket_of_the_future_is_no_failure_but_an_end() -> None:
+    one, refused = exchange(fault=TicketRefused("not yet valid", may_pass=True))
+    with pytest.raises(Disconnect):
+        one.evaluate(b"ticket")
+    assert refused == ["not yet valid"]
+
+
+def test_a_principal_that_is_no_user_gets_no_answer() -> None:
+    one, _ = exchange(b"answer", client="alice@ELSEWHERE")
+    one.evaluate(b"ticket")
+    one.evaluate(b"")
+    with pytest.raises(Disconnect, match="no rule"):
+        one.evaluate(b"<" + NO_LAYER)
