@@ -27,6 +27,8 @@ _COMMANDS = {
     "group": "consumer groups: list, describe, reset, delete",
     "txn": "see transactions, find and abort hanging ones: list, describe, describe-producers, abort, find-hanging",
     "doctor": "how clients connect to a broker, and what of it is open to the world",
+    "produce": "write lines as records",
+    "consume": "show the records of topics, and those that come",
     "user": "users that log in by SCRAM: add, list, remove",
     "cleaner": "see and steer log compaction: status, run",
     "console": "topics, messages, groups and the brokers in the browser",

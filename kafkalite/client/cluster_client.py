@@ -39,6 +39,7 @@ class ClusterClient:
     response may take `timeout_s`. Raises Unanswered, ConfigError."""
 
     def __init__(self, addresses: str, timeout_s: float, security: ClientSecurity | None = None) -> None:
+        self._bootstrap = addresses
         self._timeout_s = timeout_s
         self._security = security
         self._undo = contextlib.ExitStack()
@@ -57,7 +58,10 @@ class ClusterClient:
             raise
 
     def refresh(self) -> None:
-        """Ask again for brokers, topics and leaders. Raises Unanswered."""
+        """Ask again for brokers, topics and leaders, another broker if the first is gone. Raises Unanswered."""
+        if self.first.is_lost:
+            places = ",".join([self._bootstrap, *self.brokers.values()])
+            self.first = self._undo.enter_context(_first_of(places, self._timeout_s, self._security))
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         metadata = self.first.ask(request, _METADATA_VERSION)
         self.controller_id = metadata.controller_id

@@ -98,7 +98,7 @@ def test_a_cluster_behind_all_its_walls(
         mine = castle.place.login(",".join(each.bootstrap_servers for each in brokers), "alice", "pencil")
         admin = AdminClient({**mine, "sasl.username": "admin", "sasl.password": "a-secret"})
         until(lambda: len(admin.list_topics(timeout=DEADLINE_S).brokers) == 3, "three brokers")
-        allow_alice(admin)
+        allow_alice(admin, brokers)
         admin.create_topics([NewTopic("orders", 1, 3)])["orders"].result(DEADLINE_S)
         producer = begin(mine, 10)
         assert read(mine, "first", 10) == list(range(10))

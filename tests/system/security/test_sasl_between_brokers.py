@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,8 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     return Place(tmp_path, *request.param)
 
 
-def allow_alice(admin: AdminClient) -> None:
+def allow_alice(admin: AdminClient, brokers: Iterable[Any]) -> None:
+    """Returns when all brokers know it, which each of them learns by itself."""
     every = [
         (Type.TOPIC, "orders", AclOperation.CREATE),
         (Type.TOPIC, "orders", AclOperation.WRITE),
@@ -136,6 +137,8 @@ def allow_alice(admin: AdminClient) -> None:
     ]
     for done in admin.create_acls(entries).values():
         done.result(DEADLINE_S)
+    known = [broker.server.metadata for broker in brokers]
+    until(lambda: all(sum(map(len, each.acls.values())) == len(every) for each in known), "all brokers to know")
 
 
 def transactions(mine: dict[str, Any], count: int) -> confluent_kafka.Producer:
@@ -169,7 +172,7 @@ def read(mine: dict[str, Any], group: str, count: int) -> list[int]:
 def test_records_transactions_and_groups_survive_a_broker(place: Place) -> None:
     with place.cluster() as cluster:
         admin = AdminClient(place.client(cluster, "admin", "a-secret"))
-        allow_alice(admin)
+        allow_alice(admin, cluster.brokers)
         mine = place.client(cluster, "alice", "pencil")
         producer = transactions(mine, 20)
         assert read(mine, "first", 20) == list(range(20))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,6 +40,7 @@ PARTITIONS = 2
 VALUE_BYTES = 200
 KILL_WITHIN_S = {RUNNING: 10.0, WORKING: 4.0}  # a micro-batch takes a second, the first one several
 CROWDED = "Python worker failed to connect back"  # within Spark's 10 s: the machine has too much to do
+HALF_MADE = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"  # Spark wants a checkpoint deleted that was killed too early
 UNREAD_MAX = 600  # records of a partition: half of what retention leaves
 RETENTION_BYTES = 2 * UNREAD_MAX * VALUE_BYTES
 KEYS = 40
@@ -188,6 +190,16 @@ def check(rows: list[tuple[str, int, int, bytes]], writing: Writing) -> None:
     assert [row for row in missing if last[row[1], writing.committed[row][0]] == row[2]] == [], "last of a key lost"
 
 
+def excuse(output: str, places: list[Path]) -> None:
+    """An end that is Spark's own affair. A checkpoint that it does not take is deleted, as it asks for, if the query
+    has begun no micro-batch."""
+    assert CROWDED in output or HALF_MADE in output, output[-6000:]
+    if HALF_MADE in output:
+        for each in places:
+            if last_batch(each / "checkpoint" / "offsets") < 0:
+                shutil.rmtree(each / "checkpoint", ignore_errors=True)
+
+
 def story(place: Path, kills: int, seed: int) -> dict[str, int]:
     """Queries that are killed so many times, all together, and then end."""
     chance = random.Random(seed)
@@ -207,7 +219,7 @@ def story(place: Path, kills: int, seed: int) -> dict[str, int]:
             moment = chance.uniform(0.0, KILL_WITHIN_S[line])
             code, output = run(broker.data_dir, places, line, moment)
             if code != -signal.SIGKILL:
-                assert CROWDED in output, output[-6000:]
+                excuse(output, places)
                 continue
             begun = [last_batch(each / "checkpoint" / "offsets") for each in places]
             ended = [last_batch(each / "checkpoint" / "commits") for each in places]
@@ -216,7 +228,7 @@ def story(place: Path, kills: int, seed: int) -> dict[str, int]:
         writing.stop()
         code, output = run(broker.data_dir, places, None)
         while code != 0:
-            assert CROWDED in output, output[-6000:]
+            excuse(output, places)
             code, output = run(broker.data_dir, places, None)
         begins = [min(int(path.stem) for path in (broker.data_dir / f"deleted-{at}").glob("*.log")) for at in (0, 1)]
     finally:

@@ -1,0 +1,181 @@
+"""`kafkalite produce`: lines become records. Each is on every in-sync replica when the command ends well.
+
+    echo hello | kafkalite produce orders
+    kafkalite produce orders --key-separator : < lines        # KEY:VALUE
+    kafkalite consume orders --json | kafkalite produce copies --json
+
+Lines that are typed are sent as they come; of a file or a pipe many are sent together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import BinaryIO
+
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
+from kafkalite.cli.output import complain
+from kafkalite.cli.record_format import Line, line_parser, parse_json
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.common.errors import ConfigError
+from kafkalite.producer.cluster import Cluster
+from kafkalite.producer.record_writer import RecordWriter
+from kafkalite.producer.retries import Retries, WriteFailed
+from kafkalite.record.batch import NewRecord
+from kafkalite.record.compression import CODECS
+
+_LINE_BYTES_MAX = 64 << 20
+_LINGER_S = 0.02
+_READ_BYTES = 256 * 1024
+Parse = Callable[[bytes], Line]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--file", metavar="FILE", help="read lines from here (default: stdin)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--key-separator",
+        "-K",
+        metavar="TEXT",
+        help="each line is KEY, this text, VALUE; \\t is a tab (default: no key)",
+    )
+    form.add_argument("--format", "-f", metavar="FORMAT", help="lines with %%k, %%v, %%p, %%T, such as '%%k=%%v'")
+    form.add_argument(
+        "--json", action="store_true", help="each line is a JSON object: value, key, headers, partition, timestamp"
+    )
+    parser.add_argument("--partition", "-p", type=int, metavar="N", help="write here (default: by the key)")
+    parser.add_argument(
+        "--header", "-H", action="append", default=[], metavar="NAME=VALUE", help="of every record; may be repeated"
+    )
+    parser.add_argument("--tombstone", action="store_true", help="an empty value is none, which deletes its key")
+    parser.add_argument("--compression", "-z", choices=list(CODECS), default="none", help="(default: none)")
+    parser.add_argument("--quiet", "-q", action="store_true", help="do not say how many there were")
+    add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
+    add_command_config(parser)
+    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="how long to try (default: 30)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises ConfigError."""
+    parse, headers = _parser_of(options), _headers(options)
+    with ExitStack() as undo:
+        try:
+            source = undo.enter_context(open(options.file, "rb")) if options.file else sys.stdin.buffer
+        except OSError as fault:
+            raise ConfigError(f"--file {options.file} cannot be read: {fault.strerror or fault}") from None
+        cluster = Cluster(options.bootstrap_server, min(options.timeout, 10.0), security_of(options))
+        undo.callback(cluster.close)
+        writer: RecordWriter | None = None
+        try:
+            writer = RecordWriter(cluster, options.topic, Retries(options.timeout), CODECS[options.compression])
+            _write(writer, source, parse, headers, options)
+            code = 0
+        except KeyboardInterrupt:
+            code = _ended(writer)
+        except (Unanswered, WriteFailed) as fault:
+            code = complain(str(fault))
+    if not options.quiet and writer is not None and (code or sys.stderr.isatty()):
+        print(f"kafkalite: {writer.written} records written to {options.topic}", file=sys.stderr)
+    return code
+
+
+def _ended(writer: RecordWriter | None) -> int:
+    """After Ctrl-C: what was read is written."""
+    try:
+        if writer is not None:
+            writer.flush()
+    except (Unanswered, WriteFailed) as fault:
+        return complain(str(fault))
+    return 0
+
+
+def _write(
+    writer: RecordWriter,
+    source: BinaryIO,
+    parse: Parse,
+    headers: tuple[tuple[str, bytes], ...],
+    options: argparse.Namespace,
+) -> None:
+    for number, line in enumerate(_lines(source, writer), start=1):
+        if options.json and not line.strip():
+            continue
+        try:
+            record, partition = parse(line)
+        except ValueError as fault:
+            writer.flush()
+            raise WriteFailed(f"line {number} {fault}") from None
+        value = None if options.tombstone and not record.value else record.value
+        timestamp = int(time.time() * 1000) if record.timestamp < 0 else record.timestamp
+        whole = NewRecord(record.key, value, (*record.headers, *headers), timestamp)
+        writer.add(whole, options.partition if partition is None else partition)
+    writer.flush()
+
+
+def _lines(source: BinaryIO, writer: RecordWriter) -> Iterator[bytes]:
+    """Lines without their ends. What was read is sent whenever nothing more comes for a moment."""
+    pieces: list[bytes] = []  # of a line whose end has not come
+    size = 0
+    while True:
+        if not _has_more(source):
+            writer.flush()
+        data = _read(source)
+        if not data:
+            break
+        first, *lines = data.split(b"\n")
+        size += len(first)
+        if size > _LINE_BYTES_MAX:
+            raise WriteFailed(f"a line is longer than {_LINE_BYTES_MAX} bytes")
+        pieces.append(first)
+        if lines:
+            for line in (b"".join(pieces), *lines[:-1]):
+                yield line.removesuffix(b"\r")
+            pieces, size = [lines[-1]], len(lines[-1])
+    if last := b"".join(pieces):
+        yield last
+
+
+def _has_more(source: BinaryIO) -> bool:
+    """Whether something more of a terminal or a pipe comes within a moment; of a file it does."""
+    try:
+        return bool(select.select([source.fileno()], [], [], _LINGER_S)[0])
+    except (OSError, ValueError):
+        return True
+
+
+def _read(source: BinaryIO) -> bytes:
+    """What is there; waits for something. Empty at the end. Past the buffer, of which nobody knows what it holds."""
+    try:
+        file = source.fileno()
+    except (OSError, ValueError):
+        return source.read(_READ_BYTES)
+    return os.read(file, _READ_BYTES)
+
+
+def _parser_of(options: argparse.Namespace) -> Parse:
+    """Raises ConfigError."""
+    if options.json:
+        return parse_json
+    if options.format:
+        return line_parser(options.format)
+    if options.key_separator:
+        return line_parser("%k" + options.key_separator.replace("%", "%%") + "%v")
+    if options.key_separator == "":
+        raise ConfigError("--key-separator is empty")
+    return lambda line: Line(NewRecord(None, line), None)
+
+
+def _headers(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
+    """Raises ConfigError."""
+    found = []
+    for text in options.header:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--header {text} is not NAME=VALUE")
+        found.append((name, value.encode("utf-8", "surrogateescape")))
+    return tuple(found)
