@@ -32,6 +32,7 @@ _COMMANDS = {
     "user": "users that log in by SCRAM: add, list, remove",
     "cleaner": "see and steer log compaction: status, run",
     "console": "topics, messages, groups and the brokers in the browser",
+    "completion": "print the script by which bash, zsh or fish completes these commands",
     "config": "print server.properties with every setting, its meaning and default",
 }
 
@@ -39,6 +40,8 @@ _COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if "_ARGCOMPLETE" in os.environ:
+        return _complete()
     parser = _parser(arguments)
     options = parser.parse_args(arguments)
     try:
@@ -55,6 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `kafkalite config | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _complete() -> int:
+    """A shell asks how a line may go on."""
+    from kafkalite.cli.completion_command import complete, words_of_line
+
+    words = words_of_line()
+    if words is not None:
+        complete(_parser(words))
+    return 1
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
