@@ -29,6 +29,7 @@ _COMMANDS = {
     "doctor": "how clients connect to a broker, and what of it is open to the world",
     "produce": "write lines as records",
     "consume": "show the records of topics, and those that come",
+    "top": "topics, groups and brokers as they move",
     "user": "users that log in by SCRAM: add, list, remove",
     "cleaner": "see and steer log compaction: status, run",
     "console": "topics, messages, groups and the brokers in the browser",
