@@ -1,4 +1,4 @@
-"""`kafkalite topic` and `kafkalite group` say the same at an Apache Kafka 3.9.1 and at a kafkalite, and do the same.
+"""`kafkalite topic`, `group`, `produce`, `consume` say and do the same at an Apache Kafka 3.9.1 and at a kafkalite.
 
 pytest -m long tests/compatibility/interop/test_commands_at_kafka.py
 """
@@ -40,6 +40,14 @@ STORY = (
     "group describe new --json",
     "group delete new nobody",
     "group describe new",
+    "LINES produce orders --format %T:%k=%v --compression zstd --header a=b",
+    "LINES produce orders --partition 9",
+    "consume orders --json --tail 200",
+    "consume orders --json --tail 7",
+    "consume orders --from 2 --partition 1 --format %p/%o:%k=%v|%h;",
+    "consume orders --from 1970-01-01T00:33:20+00:00 --partition 0 --json",
+    "consume nothing",
+    "top topics --json --interval 0.01",
     "topic delete orders nothing",
     "topic list",
 )
@@ -47,14 +55,17 @@ REASON = re.compile("(gets no more partitions|keeps its settings): .*")
 """The broker's own words, which for these differ, also between controllers of Kafka."""
 
 
-def told(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+def told(bootstrap: str, capsys: pytest.CaptureFixture[str], lines: Path) -> Iterator[str]:
     """Each command, its exit code, and what it prints."""
+    lines.write_text("".join(f"{2_000_000 + number}:key-{number}={number}\n" for number in range(100)))
     for line in STORY:
         if line == "READ":
             write_and_read(bootstrap)
             continue
         capsys.readouterr()
-        code = main([*line.split(), "--bootstrap", bootstrap])
+        words = line.removeprefix("LINES ").split()
+        more = ["--file", str(lines)] if line.startswith("LINES ") else []
+        code = main([*words, *more, "--bootstrap", bootstrap])
         said = capsys.readouterr()
         text = REASON.sub(r"\1", said.out + said.err).replace(bootstrap, "HERE")
         yield f"$ {line} -> {code}\n{text}"
@@ -86,9 +97,9 @@ def test_the_commands_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture
     try:
         with zookeeper_kafka(tmp_path / "home", [tmp_path / "data"]) as kafka:
             kafka.start()
-            by_kafka = list(told(f"127.0.0.1:{kafka.port}", capsys))
+            by_kafka = list(told(f"127.0.0.1:{kafka.port}", capsys, tmp_path / "lines"))
     except ReferenceUnavailable as reason:
         pytest.skip(str(reason))
     with kafkalite.Broker() as broker:
-        by_kafkalite = list(told(broker.bootstrap_servers, capsys))
+        by_kafkalite = list(told(broker.bootstrap_servers, capsys, tmp_path / "lines"))
     assert "\n".join(by_kafkalite) == "\n".join(by_kafka)
