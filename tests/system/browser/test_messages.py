@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.support.hostile_records import hostile_records
 from tests.system.browser.conftest import OpenPage
 from tests.system.browser.world import HOSTILE, World
 
@@ -105,6 +106,28 @@ def test_hostile_messages_are_shown_and_hurt_nothing(open_page: OpenPage) -> Non
     assert page.evaluate("document.querySelectorAll('main script, main img, main svg[onload]').length") == 0
     assert page.evaluate("({}).polluted") is None
     page.locator("tr.message", has_text="<script>document.title").first.wait_for()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_ten_thousand_hostile_messages_hurt_nothing(open_page: OpenPage, world: World) -> None:
+    count, portion = 10_000, 200  # of those that the page offers
+    world.create("many-hostile", **{"max.message.bytes": "20000000"})
+    world.produce_hostile("many-hostile", hostile_records(count, seed=2))
+    for first in range(0, count, portion):
+        page = open_page(f"/topics/many-hostile/messages?from=offset&offset={first}&limit={portion}")
+        page.get_by_text(f"{portion} messages of").wait_for()
+        rows = page.locator("tr.message")
+        assert rows.count() == portion
+        for number in range(0, portion, 50):
+            rows.nth(number).click()
+            page.locator(".message-details").first.wait_for()
+            rows.nth(number).click()
+        assert page.title() == "many-hostile · kafkalite"
+        assert page.evaluate("document.querySelectorAll('main script, main img, main iframe, main base').length") == 0
+        assert page.evaluate("({}).polluted") is None
+        assert _heap(page) < HEAP_BYTES_MAX
+        page.close()
 
 
 def test_a_message_of_ten_megabytes_is_shown(open_page: OpenPage) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.hostile_records import HostileRecord
 
 LARGE_BYTES = 10_000_000
 NAMES = ("orders", "payments", "shipments.v2", "clickstream", "inventory", "emails-to-send", "fraud.scores", "sessions")
@@ -58,6 +61,13 @@ class World:
         for value in values:
             producer.produce(topic, value)
         assert producer.flush(30) == 0
+
+    def produce_hostile(self, topic: str, records: Iterable[HostileRecord]) -> None:
+        producer = self._producer(**{"message.max.bytes": 20_000_000})
+        for one in records:
+            producer.produce(topic, one.value, one.key, headers=[one.header])
+            producer.poll(0)
+        assert producer.flush(120) == 0
 
     def _producer(self, **settings: object) -> Producer:
         """One that complains of every record that the broker refused."""

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
+from tests.support.hostile_records import hostile_records
 
 VALUES = [
     b"<script>alert(1)</script>",
@@ -69,10 +70,38 @@ def test_an_export_has_every_record(browser: Browser) -> None:
     assert browser.client.get("/api/topics/hostile/export?format=parquet").content[:4] == b"PAR1"
 
 
-def test_no_request_is_answered_with_a_fault_of_ours(browser: Browser) -> None:
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("shape", ["auto", "text", "json", "hex", "avro"])
+def test_ten_thousand_hostile_records_are_shown(shape: str) -> None:
+    count = 10_000
+    with Broker(message_max_bytes=20_000_000) as broker:
+        broker.create_topic("many", max_message_bytes=20_000_000)
+        for one in hostile_records(count, seed=1):
+            broker.produce("many", key=one.key, value=one.value, headers=[one.header])
+        more = {"value_schema": '{"type": "array", "items": "string"}'} if shape == "avro" else {}
+        with console(broker.bootstrap_servers) as browser:
+            offsets: list[int] = []
+            while len(offsets) < count:
+                place = {"from": "offset", "offset": len(offsets), "limit": 1_000}
+                found, done = browser.search("many", value_format=shape, **place, **more)
+                assert found, done
+                assert all(len(one["value"]["text"]) <= 2 * 10_240 for one in found)
+                offsets += [one["offset"] for one in found]
+            assert offsets == list(range(count))
+
+
+@pytest.mark.parametrize(
+    "examples", [6, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(3600)])], ids=["some", "many"]
+)
+def test_no_request_is_answered_with_a_fault_of_ours(browser: Browser, examples: int) -> None:
     schema = schemathesis.openapi.from_dict(browser.client.get("/api/openapi.json").json())
     once = settings(
-        max_examples=6, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
     )
     faults: list[str] = []
 
