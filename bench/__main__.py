@@ -46,6 +46,7 @@ examples:
   python -m bench compaction                            the same for log compaction; see compaction --help
   python -m bench replication                           three replicas each, by turns; see replication --help
   python -m bench tls                                   behind TLS, by turns; see tls --help
+  python -m bench console                               beside an open console and its search; see console --help
   python -m bench acls                                  a decision of the authorizer, among 10,000 lists
   python -m bench embedded                              a broker in the process of a test: up, reset, down
   python -m bench segment-reader                        segment files to Arrow, without a broker
@@ -152,6 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench import tls
 
         return tls.main(words[1:])
+    if words[:1] == ["console"]:
+        from bench import console
+
+        return console.main(words[1:])
     if words[:1] == ["acls"]:
         from bench import access_lists
 

@@ -17,7 +17,7 @@ from kafkalite.cli.main import main
 from tests.support.broker_process import environment
 from tests.support.wait import DEADLINE_S
 
-COUNTED = 'COMP_LINE="kafkalite to" COMP_POINT=12; _python_argcomplete kafkalite; echo "${COMPREPLY[@]}"'
+COUNTED = 'COMP_LINE="kafkalite topi" COMP_POINT=14; _python_argcomplete kafkalite; echo "${COMPREPLY[@]}"'
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def completed(line: str, tmp_path: Path) -> list[str]:
 
 
 def test_commands_options_and_choices(tmp_path: Path) -> None:
-    assert completed("kafkalite to", tmp_path) == ["topic"]
+    assert completed("kafkalite topi", tmp_path) == ["topic"]
     assert {"list", "create", "delete", "alter", "describe"} <= set(completed("kafkalite topic ", tmp_path))
     assert "--execute" in completed("kafkalite group reset g --e", tmp_path)
     assert completed("kafkalite produce t -z zs", tmp_path) == ["zstd"]
@@ -67,7 +67,7 @@ def test_each_shell_takes_its_script(shell: str, tmp_path: Path, capsys: pytest.
     asked = {
         "bash": f"source {script}; {COUNTED}",
         "zsh": f"autoload -U compinit; compinit -u -D; source {script} && print ${{_comps[kafkalite]:+topic}}",
-        "fish": f"source {script}; complete --do-complete 'kafkalite to'",
+        "fish": f"source {script}; complete --do-complete 'kafkalite topi'",
     }[shell]
     home = {"PATH": path, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)}
     done = subprocess.run(
