@@ -2,20 +2,24 @@
 
 One-record requests, one in flight, by turns without anybody at the console and with a visitor there: an overview that
 asks again as often as the page does, and a search for words that nobody wrote, through all of `--size-mb`. Broker,
-console, visitor and client share the cores of the machine; the broker starts the console, as `serve --console`.
+console, visitor and client share the cores of the machine; the broker starts the console, as `serve --console`. While
+nobody is there, a loop of the lowest class (SCHED_IDLE) for each core keeps it awake: to wake a core up costs a virtual
+machine more than a request does.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
+from typing import Any
 
 from bench.records import frame_cycle
 from bench.reference.kafka import free_port
@@ -42,15 +46,31 @@ class Visitor:
         context = get_context("fork")
         self.busy = context.Event()
         self.bytes = context.Value("q", 0)
-        work = (_look, (address, self.busy)), (_search, (address, topic, self.busy, self.bytes))
+        self._quiet = context.Event()
+        work: list[tuple[Callable[..., object], tuple[Any, ...]]] = [
+            (_look, (address, self.busy)),
+            (_search, (address, topic, self.busy, self.bytes)),
+        ]
+        work += [(_keep_awake, (self._quiet,))] * (os.cpu_count() or 1)
         self._processes = [context.Process(target=target, args=given, daemon=True) for target, given in work]
         for process in self._processes:
             process.start()
+
+    def turn(self, *, is_busy: bool) -> None:
+        for event, is_set in ((self.busy, is_busy), (self._quiet, not is_busy)):
+            event.set() if is_set else event.clear()
 
     def stop(self) -> None:
         for process in self._processes:
             process.kill()
             process.join()
+
+
+def _keep_awake(quiet: Event) -> None:
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    while quiet.wait():
+        for _ in range(100_000):
+            pass
 
 
 def _look(address: str, busy: Event) -> None:
@@ -132,10 +152,7 @@ def _measure(bootstrap: str, broker: ProcessTree, visitor: Visitor, options: arg
         closed_loop(sock, cycle, 1.0, _SAMPLES_MAX)
         for turn in range(2 * options.pairs):
             is_busy = bool(turn % 2)
-            if is_busy:
-                visitor.busy.set()
-            else:
-                visitor.busy.clear()
+            visitor.turn(is_busy=is_busy)
             time.sleep(1.0)
             before, began = visitor.bytes.value, time.perf_counter()
             samples = sorted(closed_loop(sock, cycle, options.seconds, _SAMPLES_MAX))
