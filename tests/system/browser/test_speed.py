@@ -1,4 +1,4 @@
-"""2,000 topics, 200 groups: the first paint of a page, its frame, is within 300 ms; a table holds one page of rows."""
+"""2,000 topics, 10 M records, 200 groups: a page's first paint, its frame, is within 300 ms; a table has a page of rows."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from statistics import median
 
 import pytest
 
+from bench.records import frame_cycle
+from bench.replay import blocking_socket, pump
 from tests.support.broker_process import ServedBroker
 from tests.system.browser.conftest import SETTINGS, OpenPage
 from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
-TOPICS, GROUPS, ROUNDS = 2000, 200, 5
+TOPICS, RECORDS, GROUPS, ROUNDS = 2000, 10_000_000, 200, 5
 FIRST_PAINT_MS = 300
 HEAP_BYTES_MAX = 100 << 20
-ADDRESSES = ("/", "/topics", "/groups", "/compaction", "/storage", "/cluster", "/clients", "/topics/topic-0007")
+ADDRESSES = ("/", "/topics", "/groups", "/compaction", "/storage", "/cluster", "/clients", "/topics/topic-0007",
+             "/topics/orders/messages")  # fmt: skip
+SHOWN = "() => document.querySelector('main tbody tr, main .tile, main .segment') && performance.now()"
 
 pytestmark = pytest.mark.long
 
@@ -27,6 +31,9 @@ def large_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleP
     served.start()
     world = World(served.bootstrap)
     world.create("orders", partitions=6)
+    cycle = frame_cycle("orders", 1_000, 100, partitions=6)
+    with blocking_socket(served.bootstrap) as sock:
+        pump(sock, cycle, 300.0, RECORDS // 1_000)
     for first in range(0, TOPICS, 500):
         names = [f"topic-{number:04d}" for number in range(first, first + 500)]
         world.create(*names, **{"cleanup.policy": "compact" if first else "delete"})
@@ -39,14 +46,19 @@ def large_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleP
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_page_is_painted_at_once(open_page: OpenPage, large_console: ConsoleProcess, address: str) -> None:
-    paints = []
+def test_a_page_is_painted_at_once(
+    open_page: OpenPage, large_console: ConsoleProcess, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paints, shown = [], []
     for _ in range(ROUNDS):
         page = open_page(address, of=large_console)
+        shown.append(page.wait_for_function(SHOWN, polling="raf").json_value())
         page.wait_for_load_state("networkidle")
         paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
         assert page.evaluate("performance.memory.usedJSHeapSize") < HEAP_BYTES_MAX
         page.context.close()
+    with capsys.disabled():
+        print(f"\n{address}: frame {median(paints):.0f} ms, what is asked for {median(shown):.0f} ms (medians)")
     assert median(paints) <= FIRST_PAINT_MS, paints
 
 
