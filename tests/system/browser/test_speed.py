@@ -1,4 +1,4 @@
-"""2,000 topics, 10 M records, 200 groups: a page's first paint, its frame, is within 300 ms; a table has a page of rows."""
+"""2,000 topics, 10 M records, 200 groups: a page is first painted within 300 ms, and a table has a page of rows."""
 
 from __future__ import annotations
 
