@@ -187,7 +187,7 @@ class SaslAuthenticator:
         if self._expires_ms and principal != client.principal:
             raise AuthenticationFailed("Cannot change principals during re-authentication")
         lifetimes = [each for each in (step.lifetime_ms, self._settings.max_reauth_ms or None) if each is not None]
-        client.principal = principal
+        client.principal, client.is_by_token = principal, step.is_by_token
         client.quotas = None  # those of whoever asked ApiVersions before
         self._exchange = None
         self._state = _State.COMPLETE

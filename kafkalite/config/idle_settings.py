@@ -43,11 +43,6 @@ controller.quorum.retry.backoff.ms INT =20
 controller.quorum.voters LIST =
 controller.socket.timeout.ms INT =30000
 create.topic.policy.class.name CLASS
-delegation.token.expiry.check.interval.ms LONG =3600000
-delegation.token.expiry.time.ms LONG =86400000
-delegation.token.master.key PASSWORD
-delegation.token.max.lifetime.ms LONG =604800000
-delegation.token.secret.key PASSWORD
 delete.records.purgatory.purge.interval.requests INT =1
 early.start.listeners STRING
 eligible.leader.replicas.enable BOOLEAN =false

@@ -67,6 +67,13 @@ class SecuritySettings(Settings):
     connections_max_reauth_ms: int = long(0, "Clients prove themselves again after this time, or are cut off; 0 is never.")
     connection_failed_authentication_delay_ms: int = integer(100, "A failed authentication is told after this time.", at_least=0)
 
+    _tokens = section("Delegation tokens")
+    delegation_token_secret_key: str | None = password(None, "Makes tokens by which others log in (SCRAM) as whoever has created them; unset, there are none. The same on all brokers of a cluster.")
+    delegation_token_master_key: str | None = password(None, "Its name in earlier versions of Kafka.")
+    delegation_token_max_lifetime_ms: int = long(604_800_000, "No token lives longer, however often it is renewed.", at_least=1)
+    delegation_token_expiry_time_ms: int = long(86_400_000, "It ends after this time, unless it is renewed.", at_least=1)
+    delegation_token_expiry_check_interval_ms: int = long(3_600_000, "Tokens that have ended are removed so often.", at_least=1)
+
     _encoder = section("Secrets that are changed while running")
     password_encoder_secret: str | None = password(None, "Encrypts passwords that are set while this broker runs, which ZooKeeper keeps.")
     password_encoder_old_secret: str | None = password(None, "The secret before: at the start, what was encrypted with it is encrypted anew.")
@@ -75,3 +82,8 @@ class SecuritySettings(Settings):
     password_encoder_keyfactory_algorithm: str | None = string(None, "Makes the key from the secret; unset, PBKDF2WithHmacSHA512.", one_of=ENCODER_KEY_FACTORIES)
     password_encoder_iterations: int = integer(4096, "How often that hashes.", at_least=1024, at_most=ENCODER_ITERATIONS_MAX)
     # fmt: on
+
+    @property
+    def token_secret(self) -> str:
+        """The secret of delegation tokens; empty if there are none."""
+        return self.delegation_token_secret_key or self.delegation_token_master_key or ""

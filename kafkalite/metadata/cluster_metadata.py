@@ -22,6 +22,7 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.security.acl.acl import Entry, Resource
+from kafkalite.security.delegation_tokens import DelegationToken
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
 PRODUCER_ID_MAX = 1 << 62  # never reached by counting; ids above it, from a foreign log, do not move the count
@@ -89,6 +90,7 @@ class Change(Enum):
     BROKER_CONFIG = "broker config"
     ACLS = "access control lists"
     ENTITY_CONFIG = "entity config"
+    DELEGATION_TOKEN = "delegation token"
     BROKERS = "brokers"
     CONTROLLER = "controller"
     REGISTRATION = "registration"
@@ -96,12 +98,13 @@ class Change(Enum):
 
 Listener = Callable[[Change, str], None]
 """Called with the kind of the change and the topic's name (with BROKER_CONFIG the broker's id as text, with ACLS the
-resource's text, with ENTITY_CONFIG the entity's path; else ""), on
+resource's text, with ENTITY_CONFIG the entity's path, with DELEGATION_TOKEN the token's id; else ""), on
 the event loop, after memory has the change."""
 
 
 ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
 ChangeEntries = Callable[[tuple[Entry, ...]], tuple[Entry, ...]]
+ChangeToken = Callable[["DelegationToken | None"], "DelegationToken | None"]
 
 
 class ClusterMetadata(ABC):
@@ -140,6 +143,12 @@ class ClusterMetadata(ABC):
     def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Credentials and quotas of users, clients and addresses, by Kafka's paths below /config: users/alice,
         users/<default>, with sanitized names; a live view."""
+
+    @property
+    @abstractmethod
+    def delegation_tokens(self) -> Mapping[str, DelegationToken]:
+        """The delegation tokens by their ids; a live view. In ZooKeeper they are read only if the broker has a secret
+        for them."""
 
     @property
     @abstractmethod
@@ -258,6 +267,11 @@ class ClusterMetadata(ABC):
     async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
         """Replace the config of an entity by the result of `change`, which gets the present one and may be called
         again."""
+
+    @abstractmethod
+    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
+        """Replace a token by the result of `change`, which gets the present one and may be called again; None is
+        none."""
 
     @abstractmethod
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:

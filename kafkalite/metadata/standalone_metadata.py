@@ -24,6 +24,7 @@ from kafkalite.metadata.cluster_metadata import (
     Change,
     ChangeConfig,
     ChangeEntries,
+    ChangeToken,
     ClusterMetadata,
     Listener,
     PartitionRecord,
@@ -34,6 +35,7 @@ from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, en
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.security.acl.acl import Entry as AclEntry
 from kafkalite.security.acl.acl import Operation, Permission, Resource
+from kafkalite.security.delegation_tokens import DelegationToken
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +96,7 @@ class StandaloneMetadata(ClusterMetadata):
         self._broker_configs: dict[str, dict[str, str]] = {}
         self._acls: dict[Resource, tuple[AclEntry, ...]] = {}
         self._entity_configs: dict[str, dict[str, str]] = {}
+        self._tokens: dict[str, DelegationToken] = {}
         self._next_producer_id = 0
         self._listeners: list[Listener] = []
         self._turn = asyncio.Lock()
@@ -120,6 +123,10 @@ class StandaloneMetadata(ClusterMetadata):
     @property
     def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
         return self._entity_configs
+
+    @property
+    def delegation_tokens(self) -> Mapping[str, DelegationToken]:
+        return self._tokens
 
     @property
     def brokers(self) -> Mapping[int, BrokerRecord]:
@@ -236,6 +243,12 @@ class StandaloneMetadata(ClusterMetadata):
 
         await self._commit(entry, Change.ENTITY_CONFIG, path)
 
+    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
+        def entry() -> Entry:
+            return _token_entry(token_id, change(self._tokens.get(token_id)))
+
+        await self._commit(entry, Change.DELEGATION_TOKEN, token_id)
+
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         def entry() -> Entry:
             state = self._require(name).partitions.get(partition)
@@ -323,6 +336,7 @@ class StandaloneMetadata(ClusterMetadata):
         entries += [{"op": "broker", "broker": each, "config": dict(c)} for each, c in self._broker_configs.items()]
         entries += [{"op": "entity", "path": path, "config": dict(c)} for path, c in self._entity_configs.items()]
         entries += [_acl_entry(resource, lines) for resource, lines in self._acls.items()]
+        entries += [_token_entry(each, token) for each, token in self._tokens.items()]
         entries += map(_topic_entry, self._topics.values())
         return entries
 
@@ -368,6 +382,11 @@ class StandaloneMetadata(ClusterMetadata):
             )
             if not self._acls[resource]:
                 del self._acls[resource]
+        elif op == "token":
+            self._tokens.pop(entry["id"], None)
+            if entry["token"] is not None:
+                owner, requester, renewers, *times = entry["token"]
+                self._tokens[entry["id"]] = DelegationToken(entry["id"], owner, requester, tuple(renewers), *times)
         elif op == "producer_ids":
             self._next_producer_id = int(entry["next"])
         else:
@@ -377,6 +396,10 @@ class StandaloneMetadata(ClusterMetadata):
 def _acl_entry(resource: Resource, entries: Iterable[AclEntry]) -> Entry:
     rows = [[each.principal, each.permission.name, each.operation.name, each.host] for each in entries]
     return {"op": "acl", "resource": resource.text, "entries": rows}
+
+
+def _token_entry(token_id: str, token: DelegationToken | None) -> Entry:
+    return {"op": "token", "id": token_id, "token": None if token is None else list(token[1:])}
 
 
 def _topic_entry(topic: TopicRecord) -> Entry:

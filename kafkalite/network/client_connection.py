@@ -26,10 +26,11 @@ class ClientConnection:
 
     `local_host` and `local_port` are the address that the client dialled; without `advertised.listeners` it is the
     advertised address. ApiVersions fills in the two client_software fields. `fast_paths` belong to the dispatcher, by
-    the low byte of the API key. `principal` is TYPE:NAME. `authenticator` gets the frames instead of the processor's
-    handler as long as it is set; its frames are limited until `lift_limit`. `refused_batches` belong to the handlers of
-    produces: topic and partition -> the error code of its last refusal, and how many batches may be behind it. `quotas`
-    belong to whoever counts requests against quotas (`api/request/request_quotas`).
+    the low byte of the API key. `principal` is TYPE:NAME, `is_by_token` whether it was proven by a delegation token.
+    `authenticator` gets the frames instead of the processor's handler as long as it is set; its frames are limited
+    until `lift_limit`. `refused_batches` belong to the handlers of produces: topic and partition -> the error code of
+    its last refusal, and how many batches may be behind it. `quotas` belong to whoever counts requests against quotas
+    (`api/request/request_quotas`).
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class ClientConnection:
         "client_software_version",
         "fast_paths",
         "host",
+        "is_by_token",
         "lift_limit",
         "listener_name",
         "local_host",
@@ -58,6 +60,7 @@ class ClientConnection:
         self.client_software_version: str | None = None
         self.fast_paths: dict[int, FastPath] = {}
         self.principal = ANONYMOUS
+        self.is_by_token = False
         self.authenticator: Handler | None = None
         self.lift_limit: Callable[[], None] = ignore
         self.refused_batches: dict[tuple[str, int], tuple[int, int]] | None = None

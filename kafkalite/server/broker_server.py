@@ -29,7 +29,7 @@ from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.directories.log_manager import LogManager
-from kafkalite.log.directories.retention_task import RetentionTask
+from kafkalite.log.directories.retention_task import FIRST_MS, RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.network.socket_server import NetworkLimits, SocketServer
@@ -38,6 +38,7 @@ from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.client_quotas import follow_quotas
 from kafkalite.server.coordinators import Coordinators
+from kafkalite.server.delegation_tokens import TokenExpiry
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from kafkalite.server.follower_quota import follower_fetches
 from kafkalite.server.listener_changes import ListenerChanges
@@ -61,7 +62,6 @@ _STOP_GRACE_MS = 5_000
 _FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
 _READ_THREADS = 2  # for look-ups by timestamp and down-conversion; more would only contend with the loop
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
-_FIRST_RETENTION_CHECK_MS = 30_000  # Kafka's: a start is busy enough
 _KILL_GRACE_S = 5.0  # for the end of cancelled tasks
 
 
@@ -318,15 +318,15 @@ class BrokerServer:
         config, tasks = self.config, PeriodicTasks(self.clock)
         self._closing.callback(self._retention.stop)
         self._closing.callback(tasks.stop)
-        retention_ms = config.log_retention_check_interval_ms
-        tasks.add("retention", retention_ms, self._retention.start, first_after_ms=_FIRST_RETENTION_CHECK_MS)
+        tasks.add("retention", config.log_retention_check_interval_ms, self._retention.start, first_after_ms=FIRST_MS)
         if self._roles is not None:
             tasks.add("ISR", config.replica_lag_time_max_ms // 2, self._roles.shrink_isrs)
             tasks.add("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self.logs.checkpoint)
         tasks.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
-        if config.log_flush_scheduler_interval_ms < _NEVER_MS:
-            tasks.add("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
+        if (flush_ms := config.log_flush_scheduler_interval_ms) < _NEVER_MS:
+            tasks.add("flush", flush_ms, self.logs.flush_if_due)
         self._coordinators.add_periodic_tasks(tasks, config)
+        TokenExpiry(config, self.metadata, self.broker_id, self.clock).add_to(tasks)
         tasks.add("producer expiry", config.producer_id_expiration_check_interval_ms, self.logs.expire_producers)
 
     def _start_cleaner(self) -> None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.security.delegation_tokens import TokenCredentials
+from kafkalite.security.principal import name_of
 from kafkalite.security.sasl import gssapi, oauthbearer, plain, scram
 from kafkalite.security.sasl.exchange import Exchange
 from kafkalite.security.sasl.jaas import plain_users
@@ -109,6 +111,7 @@ def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata, c
             f"sasl.enabled.mechanisms={','.join(names)} of listener {listener}: kafkalite speaks {', '.join(_SPOKEN)}"
         )
     exchanges: dict[str, Callable[[], Exchange]] = {}
+    tokens = TokenCredentials(lambda: metadata.delegation_tokens, config.token_secret, clock.wall_ms)
     for name in names:
         if name == plain.MECHANISM:
             users = _users_of_plain(config, listener)
@@ -121,7 +124,7 @@ def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata, c
             exchanges[name] = kerberos_exchanges(config, listener, clock)
         else:
             exchanges[name] = lambda name=name: scram.ScramExchange(  # type: ignore[misc]
-                name, lambda user: _credential(metadata, user, name)
+                name, lambda user: _credential(metadata, user, name), lambda token: _token(tokens, token, name)
             )
     return exchanges
 
@@ -189,6 +192,11 @@ def _users_of_plain(config: BrokerConfig, listener: str) -> dict[str, str]:
     if not users:
         raise ConfigError(f'{found.where} has no user: add user_NAME="PASSWORD" before its ;')
     return users
+
+
+def _token(tokens: TokenCredentials, token_id: str, mechanism: str) -> tuple[scram.ScramCredential, str, int] | None:
+    found = tokens.find(mechanism, token_id)
+    return None if found is None else (found[0], name_of(found[1]), found[2])
 
 
 def _credential(metadata: ClusterMetadata, user: str, mechanism: str) -> scram.ScramCredential | None:

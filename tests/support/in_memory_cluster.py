@@ -24,6 +24,7 @@ from kafkalite.metadata.cluster_metadata import (
     Change,
     ChangeConfig,
     ChangeEntries,
+    ChangeToken,
     ClusterMetadata,
     Listener,
     PartitionRecord,
@@ -32,6 +33,7 @@ from kafkalite.metadata.cluster_metadata import (
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.security.acl.acl import Entry, Resource
+from kafkalite.security.delegation_tokens import DelegationToken
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -144,6 +146,10 @@ class InMemoryMetadata(ClusterMetadata):
         return {}
 
     @property
+    def delegation_tokens(self) -> Mapping[str, DelegationToken]:
+        return {}
+
+    @property
     def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
         return {}
 
@@ -235,6 +241,9 @@ class InMemoryMetadata(ClusterMetadata):
         await self._may_write()
         self.cluster.configs[broker] = dict(config)
         self.cluster.notify(Change.BROKER_CONFIG, broker)
+
+    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
+        raise NotImplementedError
 
     async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
         raise NotImplementedError

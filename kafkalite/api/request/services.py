@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.security.delegation_tokens import TokenHmacs
 
 if TYPE_CHECKING:
     import asyncio
@@ -84,7 +85,7 @@ class Services:
         "access", "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log",
         "fetch_sessions", "follower_fetches", "groups", "legacy_offsets", "logs", "markers", "metadata",
         "offsets_topic", "partition_admin", "produce_admission", "producer_ids", "replica_manager", "reports",
-        "runtime", "topic_admin", "transaction_topic", "transactions",
+        "runtime", "token_hmacs", "topic_admin", "transaction_topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +140,7 @@ class Services:
         self.error_log = error_log
         self.reports = reports
         self.access = access
+        self.token_hmacs = TokenHmacs(lambda: metadata.delegation_tokens)
 
     @property
     def config(self) -> BrokerConfig:

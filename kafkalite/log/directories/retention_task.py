@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 32  # 14 us each where nothing is deleted, 50 us where a time index has to be opened
 RECHECK_MS = 500
+FIRST_MS = 30_000  # Kafka's: a start is busy enough
 _RECHECK_MS_MAX = 60_000
 
 

@@ -52,7 +52,7 @@ class Login(NamedTuple):
 
 
 def login_of(mechanism: str, module: LoginModule) -> Login:
-    """The login of `username` and `password` of a login module. Raises ValueError, which repeats no secret."""
+    """The login of `username` and `password` of a login module; with tokenauth="true" those of a delegation token. Raises ValueError, which repeats no secret."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"is for the mechanism {mechanism[:40]!r}, and logins are by {', '.join(MECHANISMS)}")
     name, password = module.options.get("username", ""), module.options.get("password", "")
@@ -61,7 +61,8 @@ def login_of(mechanism: str, module: LoginModule) -> Login:
     if mechanism == plain.MECHANISM:
         return Login(mechanism, name, lambda: PlainClient(name, password))
     salted = SaltedPassword(scram.MECHANISMS[mechanism], password)
-    return Login(mechanism, name, lambda: ScramClient(mechanism, name, salted))
+    is_token = module.options.get("tokenauth", "").lower() == "true"
+    return Login(mechanism, name, lambda: ScramClient(mechanism, name, salted, is_token=is_token))
 
 
 class PlainClient:
@@ -98,11 +99,13 @@ class SaltedPassword:
 class ScramClient:
     """SCRAM: the server, too, proves that it knows the password."""
 
-    def __init__(self, mechanism: str, name: str, password: SaltedPassword) -> None:
+    def __init__(self, mechanism: str, name: str, password: SaltedPassword, *, is_token: bool = False) -> None:
         self._digest = scram.MECHANISMS[mechanism]
         self._password = password
         self._nonce = secrets.token_urlsafe(_NONCE_BYTES)
         self._bare = f"n={name.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
+        if is_token:
+            self._bare += f",{scram.TOKEN}"
         self._verifier: bytes | None = None
         self._is_proven = False
 

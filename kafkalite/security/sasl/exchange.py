@@ -14,11 +14,12 @@ class AuthenticationFailed(Exception):
 
 class Step(NamedTuple):
     """The server's answer, None if it has nothing to say any more; when all is proven, also the user and until when
-    that holds (None: for ever)."""
+    that holds (None: for ever), and whether a delegation token proved it."""
 
     token: bytes | None
     name: str | None = None
     lifetime_ms: int | None = None
+    is_by_token: bool = False
 
 
 class Exchange(Protocol):

@@ -4,7 +4,7 @@ Credentials are stored as Kafka stores them, salt=...,stored_key=...,server_key=
 config of their user. Somebody without credentials gets a salt of his own all the same and fails at the end, as with a
 wrong password, so that nobody learns who exists.
 Source: org.apache.kafka.common.security.scram.internals (ScramSaslServer, ScramFormatter, ScramCredentialUtils), RFC
-5802, RFC 7677, KIP-84.
+5802, RFC 7677, KIP-84, KIP-48 (logins by delegation tokens: tokenauth=true in the first message).
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16384  # of credentials that clients may create
 _NONCE_BYTES = 24
+TOKEN = "tokenauth=true"
 _NAME_CHARS_MAX = 1_000
 SALT_BYTES = 24
 _SECRET = secrets.token_bytes(32)  # of this process: salts of nobody stay the same for a while
 
 _FIRST = re.compile(
-    r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>(?:m=[^,]*,)?n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)\Z", re.DOTALL
+    r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>(?:m=[^,]*,)?n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,(?P<extensions>.*))?)\Z",
+    re.DOTALL,
 )
 _FINAL = re.compile(
     r"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)\Z",
@@ -83,14 +85,26 @@ def new_credential(mechanism: str, password: str, iterations: int = ITERATIONS_M
     return credential_of(mechanism, salt, salted, iterations)
 
 
-class ScramExchange:
-    """`find` gives the credential of a user, None if there is none."""
+FindToken = Callable[[str], "tuple[ScramCredential, str, int] | None"]
+"""The credential, the owner's name and the remaining milliseconds of the delegation token of an id."""
 
-    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None]) -> None:
+
+class ScramExchange:
+    """`find` gives the credential of a user, None if there is none; `find_token` that of a token."""
+
+    def __init__(
+        self,
+        mechanism: str,
+        find: Callable[[str], ScramCredential | None],
+        find_token: FindToken = lambda _: None,
+    ) -> None:
         self._mechanism = mechanism
         self._digest = MECHANISMS[mechanism]
         self._find = find
-        self._name = ""
+        self._find_token = find_token
+        self._lifetime_ms: int | None = None
+        self._is_by_token = False
+        self._name = self._owner = ""
         self._nonce = ""
         self._messages = ""  # the first of the client and the first of the server, as the proof covers them
         self._credential: ScramCredential | None = None
@@ -116,7 +130,7 @@ class ScramExchange:
         self._name = _unescaped(found["name"])
         if found["authzid"] not in (None, "", found["name"]):
             raise self._failed()
-        known = self._find(self._name)
+        known = self._known(found["extensions"] or "")
         self._is_known = known is not None and known.iterations >= ITERATIONS_MIN
         self._credential = known if known is not None and self._is_known else self._nobody()
         self._nonce = found["nonce"] + secrets.token_urlsafe(_NONCE_BYTES)
@@ -124,6 +138,17 @@ class ScramExchange:
         first = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         self._messages = f"{found['bare']},{first}"
         return Step(first.encode())
+
+    def _known(self, extensions: str) -> ScramCredential | None:
+        """The credential; of a token also its owner, as whom the client is logged in then."""
+        if TOKEN not in extensions.lower().split(","):
+            return self._find(self._name)
+        token = self._find_token(self._name)
+        if token is None:
+            return None
+        credential, self._owner, self._lifetime_ms = token
+        self._is_by_token = True
+        return credential
 
     def _nobody(self) -> ScramCredential:
         """The same for a name each time, so that nothing tells it from a user's."""
@@ -148,7 +173,8 @@ class ScramExchange:
         if not hmac.compare_digest(stored, credential.stored_key) or not self._is_known:
             raise self._failed()
         verifier = hmac.digest(credential.server_key, message, self._digest)
-        return Step(b"v=" + base64.b64encode(verifier), self._name)
+        name = self._owner if self._is_by_token else self._name
+        return Step(b"v=" + base64.b64encode(verifier), name, self._lifetime_ms, self._is_by_token)
 
 
 def decoded(text: str) -> bytes:

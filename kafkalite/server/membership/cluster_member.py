@@ -93,6 +93,7 @@ class ClusterMember:
             min_insync_replicas=config.min_insync_replicas,
             reserved_broker_max_id=config.reserved_broker_max_id,
             with_acls=bool(config.authorizer_class_name),
+            with_tokens=bool(config.token_secret),
         )
         self._config = config
         self._clock = clock

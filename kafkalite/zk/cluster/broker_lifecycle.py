@@ -62,6 +62,7 @@ class BrokerLifecycle:
         *,
         min_insync_replicas: int = 1,
         with_acls: bool = False,
+        with_tokens: bool = False,
         tell: Callable[[Change, str], None],
         applied: Callable[[Sequence[str]], None],
     ) -> None:
@@ -84,7 +85,9 @@ class BrokerLifecycle:
         self._follower: asyncio.Task[None] | None = None
         self.session = ZooKeeperSession(settings, on_change=self._on_paths, on_state=self._on_connection)
         self.lease = SessionLease(self.session, clock)
-        self.reader = ViewReader(self.session, view, tell, self._on_applied, with_acls=with_acls)
+        self.reader = ViewReader(
+            self.session, view, tell, self._on_applied, with_acls=with_acls, with_tokens=with_tokens
+        )
         self.registration = BrokerRegistration(
             self.session, own_sessions, registration_files, broker_id, clock, self._until_gone, self._leave_lists
         )

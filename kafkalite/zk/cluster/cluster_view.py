@@ -26,8 +26,9 @@ from kafkalite.metadata.cluster_metadata import (
     TopicRecord,
 )
 from kafkalite.security.acl.acl import Entry, Resource
+from kafkalite.security.delegation_tokens import DelegationToken
 from kafkalite.zk.client.operations import Node
-from kafkalite.zk.znodes import acl_nodes, znode_data, znode_paths
+from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 
 T = TypeVar("T")
 NO_EPOCH = -1  # of a partition without a state node
@@ -52,11 +53,12 @@ class Fault(NamedTuple):
 class ClusterView:
     """See the module. The mappings are live views; only `apply` changes them.
 
-    `topics`, `brokers`, `broker_configs` and `acls` are those of `ClusterMetadata`. `assignments` has every topic node,
-    also without an id; `without_id` has the topics whose node has none: kafka-topics of 2.7 writes it so, and the topic
-    keeps its earlier id. `states` has every state node, by topic and number. `deletions` has topics whose deletion is
-    requested and not yet carried out. `last_epochs` has the leader epochs of partitions whose state nodes were deleted
-    while their topics stayed. `registrations` has the numbers of all brokers that ever registered.
+    `topics`, `brokers`, `broker_configs`, `acls` and `delegation_tokens` are those of `ClusterMetadata`. `assignments`
+    has every topic node, also without an id; `without_id` has the topics whose node has none: kafka-topics of 2.7
+    writes it so, and the topic keeps its earlier id. `states` has every state node, by topic and number. `deletions`
+    has topics whose deletion is requested and not yet carried out. `last_epochs` has the leader epochs of partitions
+    whose state nodes were deleted while their topics stayed. `registrations` has the numbers of all brokers that ever
+    registered.
     """
 
     def __init__(self) -> None:
@@ -65,6 +67,7 @@ class ClusterView:
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         self.entity_configs: dict[str, Mapping[str, str]] = {}
         self.acls: dict[Resource, tuple[Entry, ...]] = {}
+        self.delegation_tokens: dict[str, DelegationToken] = {}
         self.assignments: dict[str, Known[znode_data.TopicNode]] = {}
         self.without_id: set[str] = set()
         self.states: dict[str, dict[int, Known[znode_data.StateNode]]] = {}
@@ -137,6 +140,8 @@ class ClusterView:
             self._take_config(*entity, node)
         elif (resource := acl_nodes.resource_of(path)) is not None:
             self._take_acls(resource, node)
+        elif (token_id := token_nodes.token_of(path)) is not None:
+            self._take_token(token_id, node)
         elif (broker_id := znode_paths.broker_of(path)) is not None:
             self._take_broker(broker_id, node)
         elif (broker_id := znode_paths.registration_of(path)) is not None:
@@ -234,6 +239,13 @@ class ClusterView:
             self.acls.pop(resource, None)
         self._changes.append((Change.ACLS, resource.text))
 
+    def _take_token(self, token_id: str, node: Node | None) -> None:
+        if node is None:
+            self.delegation_tokens.pop(token_id, None)
+        else:
+            self.delegation_tokens[token_id] = token_nodes.parse_token(node.data, token_id)
+        self._changes.append((Change.DELEGATION_TOKEN, token_id))
+
     def _take_broker(self, broker_id: int, node: Node | None) -> None:
         if node is None:
             self._broker_nodes.pop(broker_id, None)
@@ -307,6 +319,7 @@ def is_of_interest(path: str) -> bool:
         or path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
         or znode_paths.broker_of(path) is not None
         or acl_nodes.resource_of(path) is not None
+        or token_nodes.token_of(path) is not None
         or znode_paths.registration_of(path) is not None
         or znode_paths.deleted_topic_of(path) is not None
     )

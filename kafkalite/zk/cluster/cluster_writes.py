@@ -23,6 +23,7 @@ from kafkalite.metadata.cluster_metadata import (
     NO_LEADER,
     ChangeConfig,
     ChangeEntries,
+    ChangeToken,
     PartitionRecord,
     TopicRecord,
 )
@@ -40,7 +41,7 @@ from kafkalite.zk.client.operations import (
 )
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
 from kafkalite.zk.cluster.entity_writes import entity_writes
-from kafkalite.zk.znodes import acl_nodes, znode_data, znode_paths
+from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -178,6 +179,22 @@ class ClusterWrites:
             write: Operation = Create(path, data)
             if node is not None:
                 write = SetData(path, data, node.version) if entries else Delete(path, node.version)
+            if await self._write([write, notification], [path]):
+                return
+        raise _contended(path)
+
+    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
+        path = token_nodes.path_of(token_id)
+        notification = Create(token_nodes.CHANGE, token_id.encode(), sequential=True)
+        for _ in range(_ATTEMPTS):
+            node = self._view.node(path)
+            token = change(self._view.delegation_tokens.get(token_id))
+            if token is None and node is None:
+                return
+            data = token_nodes.token_json(token) if token is not None else b""
+            write: Operation = Create(path, data)
+            if node is not None:
+                write = SetData(path, data, node.version) if data else Delete(path, node.version)
             if await self._write([write, notification], [path]):
                 return
         raise _contended(path)

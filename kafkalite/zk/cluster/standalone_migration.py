@@ -18,7 +18,7 @@ from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, NodeExists, Operation, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.znodes import znode_data, znode_paths
+from kafkalite.zk.znodes import token_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -57,6 +57,8 @@ class JournalMigration:
                     for broker, config in old.broker_configs.items():
                         if broker not in view.broker_configs:
                             await metadata.set_broker_config(broker, config)
+                    if old.delegation_tokens:
+                        await session.make_paths(token_nodes.PERSISTENT)
                     await _bring_security(old, metadata)
                     await metadata.skip_producer_ids((await old.next_producer_id_block()).start - 1)
             finally:
@@ -87,9 +89,11 @@ class JournalMigration:
 
 
 async def _bring_security(old: ClusterMetadata, metadata: ClusterMetadata) -> None:
-    """Users, quotas and access control lists, where the cluster has none of that name."""
+    """Users, quotas, access control lists and delegation tokens, where the cluster has none of that name."""
     for path, config in old.entity_configs.items():
         await metadata.change_entity_config(path, lambda there, config=config: there or config)  # type: ignore[misc]
+    for token_id, token in old.delegation_tokens.items():
+        await metadata.change_delegation_token(token_id, lambda there, token=token: there or token)  # type: ignore[misc]
     for resource, entries in old.acls.items():
         await metadata.change_acls(resource, lambda there, entries=entries: there or entries)  # type: ignore[misc]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.zk.client.operations import Node, OperationFailed
 from kafkalite.zk.cluster.cluster_view import ClusterView, is_of_interest
-from kafkalite.zk.znodes import acl_nodes, znode_paths
+from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -58,13 +58,15 @@ class ViewReader:
         applied: Callable[[Sequence[str]], None],
         *,
         with_acls: bool = False,
+        with_tokens: bool = False,
     ) -> None:
         self._session = session
         self._view = view
         self._tell = tell
         self._applied = applied
-        self._watched = (*WATCHED, *acl_nodes.TREES) if with_acls else WATCHED
-        self._parents = (*_PARENTS, *acl_nodes.PARENTS) if with_acls else _PARENTS
+        tokens = (token_nodes.TOKENS,) if with_tokens else ()
+        self._watched = (*WATCHED, *(acl_nodes.TREES if with_acls else ()), *tokens)
+        self._parents = (*_PARENTS, *(acl_nodes.PARENTS if with_acls else ()), *tokens)
         self._turn = asyncio.Lock()
         self._changed: dict[str, None] = {}
         self._unreadable: set[str] = set()

@@ -23,6 +23,7 @@ from kafkalite.metadata.cluster_metadata import (
     Change,
     ChangeConfig,
     ChangeEntries,
+    ChangeToken,
     ClusterMetadata,
     Listener,
     PartitionRecord,
@@ -31,6 +32,7 @@ from kafkalite.metadata.cluster_metadata import (
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import MEMBER, RegistrationState
 from kafkalite.security.acl.acl import Entry, Resource
+from kafkalite.security.delegation_tokens import DelegationToken
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
@@ -44,7 +46,7 @@ from kafkalite.zk.cluster.isr_writes import IsrWrites
 from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.standalone_migration import JournalMigration, adopt_topics
-from kafkalite.zk.znodes import acl_nodes, znode_paths
+from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_paths
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         min_insync_replicas: int = 1,
         reserved_broker_max_id: int = 1000,
         with_acls: bool = False,
+        with_tokens: bool = False,
         change_timeout_ms: int = _CHANGE_TIMEOUT_MS,
     ) -> None:
         self.view = ClusterView()
@@ -82,7 +85,9 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         self._stored_cluster_id = cluster_id
         self._reserved_broker_max_id = reserved_broker_max_id
         self._change_timeout_ms = change_timeout_ms
-        self._acl_paths = acl_nodes.PERSISTENT if with_acls else ()
+        self._security_paths = (acl_nodes.PERSISTENT if with_acls else ()) + (
+            token_nodes.PERSISTENT if with_tokens else ()
+        )
         self._migration = JournalMigration(data_dirs, adopts)
         self._own_sessions = SessionFile(data_dirs[0])
         self._registration_files = RegistrationFiles(data_dirs, clean)
@@ -97,6 +102,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
             self._registration_files,
             min_insync_replicas=min_insync_replicas,
             with_acls=with_acls,
+            with_tokens=with_tokens,
             tell=self._tell,
             applied=self._tell_path_listeners,
         )
@@ -131,6 +137,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     @property
     def acls(self) -> Mapping[Resource, tuple[Entry, ...]]:
         return self.view.acls
+
+    @property
+    def delegation_tokens(self) -> Mapping[str, DelegationToken]:
+        return self.view.delegation_tokens
 
     @property
     def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
@@ -204,7 +214,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         await session.sync()
         founds = self._migration.has_journal or self._migration.adopts
         lifecycle.cluster_found(await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds))
-        await session.make_paths((*znode_paths.PERSISTENT, *self._acl_paths))
+        await session.make_paths((*znode_paths.PERSISTENT, *self._security_paths))
         if self.broker_id < 0:
             lifecycle.registration.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
             logger.info("this broker has got broker.id=%d", self.broker_id)
@@ -337,6 +347,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
         async with self._writing() as writes:
             await writes.change_entity_config(path, change)
+
+    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
+        async with self._writing() as writes:
+            await writes.change_delegation_token(token_id, change)
 
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
         async with self._writing() as writes:

@@ -1,0 +1,191 @@
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken.
+
+Only a client that has proven whose it is gets tokens, and one that is logged in by a token gets none.
+Source: kafka.server.KafkaApis (handleCreateTokenRequest and its neighbours, allowTokenRequests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import format_uuid, random_uuid
+from kafkalite.network.client_connection import ANONYMOUS
+from kafkalite.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from kafkalite.security.acl.acl import Operation, ResourceType
+from kafkalite.security.delegation_tokens import DelegationToken, Lifetimes, ended, hmac_of, issued, renewed
+from kafkalite.security.principal import USER
+
+_NO_TIME = -1
+_NAME_CHARS_MAX = 1_000  # of owners and renewers: they are kept
+_RENEWERS_MAX = 100
+
+
+async def create_delegation_token(
+    services: Services, request: CreateDelegationTokenRequest, context: RequestContext
+) -> CreateDelegationTokenResponse:
+    requester = context.connection.principal
+    owner = requester
+    if request.owner_principal_name:
+        owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
+    answer = CreateDelegationTokenResponse(
+        issue_timestamp_ms=_NO_TIME, expiry_timestamp_ms=_NO_TIME, max_timestamp_ms=_NO_TIME
+    )
+    answer.principal_type, _, answer.principal_name = owner.partition(":")
+    answer.token_requester_principal_type, _, answer.token_requester_principal_name = requester.partition(":")
+    try:
+        _check_login(services, context)
+        if owner != requester and not _allows(services, context, Operation.CREATE_TOKENS, ResourceType.USER, owner):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+        if any(each.principal_type != USER for each in request.renewers):
+            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        secret = _secret(services)
+        renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
+        if len(renewers) > _RENEWERS_MAX or max(map(len, (owner, *renewers))) > _NAME_CHARS_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        now_ms, token_id = services.runtime.clock.wall_ms(), format_uuid(random_uuid())
+        token = issued(token_id, owner, requester, renewers, request.max_lifetime_ms, now_ms, _lifetimes(services))
+        await services.metadata.change_delegation_token(token_id, lambda _: token)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    answer.token_id, answer.hmac = token_id, hmac_of(token_id, secret)
+    answer.issue_timestamp_ms, answer.max_timestamp_ms = token.issued_ms, token.max_ms
+    answer.expiry_timestamp_ms = token.expiry_ms
+    return answer
+
+
+async def renew_delegation_token(
+    services: Services, request: RenewDelegationTokenRequest, context: RequestContext
+) -> RenewDelegationTokenResponse:
+    now_ms, by, limits = services.runtime.clock.wall_ms(), context.connection.principal, _lifetimes(services)
+    period_ms = request.renew_period_ms
+    try:
+        token = await _change(
+            services, context, bytes(request.hmac), lambda token: renewed(token, by, period_ms, now_ms, limits)
+        )
+    except KafkaError as error:
+        return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_NO_TIME)
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=now_ms if token is None else token.expiry_ms)
+
+
+async def expire_delegation_token(
+    services: Services, request: ExpireDelegationTokenRequest, context: RequestContext
+) -> ExpireDelegationTokenResponse:
+    now_ms, by = services.runtime.clock.wall_ms(), context.connection.principal
+    period_ms = request.expiry_time_period_ms
+    try:
+        token = await _change(services, context, bytes(request.hmac), lambda token: ended(token, by, period_ms, now_ms))
+    except KafkaError as error:
+        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_NO_TIME)
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms if token is None else token.expiry_ms)
+
+
+async def _change(
+    services: Services,
+    context: RequestContext,
+    hmac: bytes,
+    change: Callable[[DelegationToken], DelegationToken | None],
+) -> DelegationToken | None:
+    """The token afterwards; None if it is gone. Raises KafkaError."""
+    _check_login(services, context)
+    found = services.token_hmacs.find(hmac, _secret(services))
+    if found is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    after: DelegationToken | None = None
+
+    def changed(there: DelegationToken | None) -> DelegationToken | None:
+        nonlocal after
+        if there is None:
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        after = change(there)
+        return after
+
+    await services.metadata.change_delegation_token(found.token_id, changed)
+    return after
+
+
+def describe_delegation_token(
+    services: Services, request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    try:
+        _check_login(services, context)
+        secret = _secret(services)
+    except KafkaError as error:
+        return DescribeDelegationTokenResponse(error_code=error.code)
+    owners = request.owners
+    wanted = None if owners is None else [f"{each.principal_type}:{each.principal_name}" for each in owners]
+    return DescribeDelegationTokenResponse(
+        tokens=[
+            _described(token, secret)
+            for token in services.metadata.delegation_tokens.values()
+            if (wanted is None or any(token.is_of(each) for each in wanted)) and _may_see(services, context, token)
+        ]
+    )
+
+
+def _may_see(services: Services, context: RequestContext, token: DelegationToken) -> bool:
+    return (
+        token.is_of(context.connection.principal)
+        or _allows(services, context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or _allows(services, context, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+    )
+
+
+def _described(token: DelegationToken, secret: str) -> DescribedDelegationToken:
+    owner_type, _, owner = token.owner.partition(":")
+    requester_type, _, requester = token.requester.partition(":")
+    renewers = [each.partition(":") for each in token.renewers]
+    return DescribedDelegationToken(
+        principal_type=owner_type,
+        principal_name=owner,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester,
+        issue_timestamp=token.issued_ms,
+        expiry_timestamp=token.expiry_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.token_id,
+        hmac=hmac_of(token.token_id, secret),
+        renewers=[DescribedDelegationTokenRenewer(principal_type=a, principal_name=b) for a, _, b in renewers],
+    )
+
+
+def _check_login(services: Services, context: RequestContext) -> None:
+    """Raises KafkaError unless the client has proven whose it is, by something else than a token."""
+    connection = context.connection
+    protocols = {each.name: each.protocol for each in services.config.listeners}
+    protocol = protocols.get(connection.listener_name, "PLAINTEXT")
+    is_nobody = protocol == "PLAINTEXT" or (protocol == "SSL" and connection.principal == ANONYMOUS)
+    if is_nobody or connection.is_by_token:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def _secret(services: Services) -> str:
+    """Raises KafkaError."""
+    secret = services.config.token_secret
+    if not secret:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return secret
+
+
+def _lifetimes(services: Services) -> Lifetimes:
+    config = services.config
+    return Lifetimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms)
+
+
+def _allows(services: Services, context: RequestContext, operation: Operation, type_: ResourceType, name: str) -> bool:
+    access = services.access
+    return access is None or access.allows(context.connection, operation, type_, name, is_logged=False)
