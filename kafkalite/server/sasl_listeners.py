@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
-from kafkalite.security.delegation_tokens import TokenCredentials
 from kafkalite.security.principal import name_of
 from kafkalite.security.sasl import gssapi, oauthbearer, plain, scram
 from kafkalite.security.sasl.exchange import Exchange
@@ -23,6 +22,7 @@ from kafkalite.security.sasl.jaas import plain_users
 from kafkalite.security.sasl.jwt import TokenRules, verify_unsecured
 from kafkalite.security.sasl.login_modules import login_module, property_of
 from kafkalite.security.sasl.sanitizer import sanitized
+from kafkalite.security.sasl.token_credentials import TokenCredentials
 from kafkalite.server import jwks
 
 if TYPE_CHECKING:

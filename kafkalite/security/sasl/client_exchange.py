@@ -52,7 +52,8 @@ class Login(NamedTuple):
 
 
 def login_of(mechanism: str, module: LoginModule) -> Login:
-    """The login of `username` and `password` of a login module; with tokenauth="true" those of a delegation token. Raises ValueError, which repeats no secret."""
+    """The login of `username` and `password` of a login module; with tokenauth="true" those of a delegation token.
+    Raises ValueError, which repeats no secret."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"is for the mechanism {mechanism[:40]!r}, and logins are by {', '.join(MECHANISMS)}")
     name, password = module.options.get("username", ""), module.options.get("password", "")

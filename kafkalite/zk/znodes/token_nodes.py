@@ -34,16 +34,17 @@ def token_of(path: str) -> str | None:
 
 
 def token_json(token: DelegationToken) -> bytes:
+    """With the keys in the order in which Kafka 3.9 writes them."""
     return js.encode(
         {
-            "tokenRequester": sanitized(token.requester),
+            "issueTimestamp": token.issued_ms,
             "renewers": [sanitized(each) for each in token.renewers],
+            "tokenRequester": sanitized(token.requester),
             "tokenId": token.token_id,
             "owner": sanitized(token.owner),
             "expiryTimestamp": token.expiry_ms,
             "maxTimestamp": token.max_ms,
             "version": _VERSION,
-            "issueTimestamp": token.issued_ms,
         }
     )
 

@@ -67,4 +67,5 @@ def test_tokens_by_kafkas_tool(tmp_path: Path, version: str) -> None:
         assert "Completed expire operation" in ended
         told = tools("TopicCommand", "--list", "--command-config", by_token, check=False)
         assert f"invalid credentials with SASL mechanism {mechanism}" in told
-        assert token_id not in tools("DelegationTokenCommand", *admin, "--describe")
+        left = tools("DelegationTokenCommand", *admin, "--describe", "--owner-principal", "User:admin")
+        assert "TOKENID" in left and token_id not in left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.security.sasl.exchange import AuthenticationFailed
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
 from kafkalite.security.sasl.jwt import BearerToken, TokenRefused
 from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange
 
@@ -34,14 +34,14 @@ class Judge:
 )
 def test_a_good_token(message: bytes) -> None:
     step = Judge().exchange().evaluate(message)
-    assert step == (b"", "alice", 5_000)
+    assert step == Step(b"", "alice", 5_000)
 
 
 @pytest.mark.parametrize("answer", [b"\x01", b"", b"\x01\x01", b"n,,\x01auth=Bearer good.token\x01\x01"])
 def test_a_refused_token_is_told_in_two_steps(answer: bytes) -> None:
     judge = Judge()
     exchange = judge.exchange()
-    assert exchange.evaluate(b"n,,\x01auth=Bearer bad\x01\x01") == (b'{"status":"invalid_token"}', None, None)
+    assert exchange.evaluate(b"n,,\x01auth=Bearer bad\x01\x01") == Step(b'{"status":"invalid_token"}', None, None)
     assert judge.told == ["it is bad"]
     with pytest.raises(AuthenticationFailed, match="invalid_token" if answer == b"\x01" else "invalid credentials"):
         exchange.evaluate(answer)
