@@ -28,11 +28,12 @@ from kafkalite.controller.pending_changes import ElectionContext, StateChange
 from kafkalite.controller.reassignment import assignment_of
 from kafkalite.zk.client.operations import Create, Delete, Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.znodes import znode_data, znode_paths
+from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 
 logger = logging.getLogger(__name__)
 
-_CONFIG_CHANGE_MS = 15 * 60_000
+_CHANGES = (znode_paths.CONFIG_CHANGES, acl_nodes.LITERAL_CHANGES, acl_nodes.EXTENDED_CHANGES, token_nodes.CHANGES)
+_CHANGE_MS = 15 * 60_000
 
 
 class AdminRequests:
@@ -55,9 +56,9 @@ class AdminRequests:
         for parent in (znode_paths.ISR_CHANGES, znode_paths.LOG_DIR_EVENTS):
             steps += removals(await store.children(parent))
         now_ms = self._clock.monotonic_ms()
-        changes = await store.children(znode_paths.CONFIG_CHANGES)
+        changes = [path for parent in _CHANGES for path in await store.children(parent)]
         self._known_since_ms = {path: self._known_since_ms.get(path, now_ms) for path in changes}
-        steps += removals(path for path, since in self._known_since_ms.items() if now_ms - since > _CONFIG_CHANGE_MS)
+        steps += removals(path for path, since in self._known_since_ms.items() if now_ms - since > _CHANGE_MS)
         await store.write(steps)
 
     async def process(self, store: ControllerStore, context: ElectionContext) -> bool:

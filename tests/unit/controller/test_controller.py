@@ -17,7 +17,7 @@ from kafkalite.controller.controller_store import ControllerStore, Step
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.partition_admin import Election
 from kafkalite.zk.client.operations import Create, Delete, SetData
-from kafkalite.zk.znodes import znode_data, znode_paths
+from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 from tests.support.controller_members import Member, Place, cluster, expire, topic
 from tests.support.manual_clock import ManualClock
 from tests.support.zk.tool_requests import partitions_json, reassignment_json
@@ -358,7 +358,7 @@ def test_a_session_that_expires_without_a_death_costs_an_election_each(tell: Tel
     tell(story)
 
 
-def test_notices_of_settings_are_swept_when_everybody_has_seen_them(tell: Tell) -> None:
+def test_notices_of_settings_lists_and_tokens_are_swept_when_everybody_has_seen_them(tell: Tell) -> None:
     async def story(place: Place) -> None:
         clock = ManualClock()
         one = Member(place, 1)
@@ -366,14 +366,19 @@ def test_notices_of_settings_are_swept_when_everybody_has_seen_them(tell: Tell) 
         await one.start()
         await one.until(lambda: one.is_controller and not one.controller._admin_is_due, "the first look")
         change = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json("topics/orders"), sequential=True)
-        (notice,) = await one.session.write([change])
+        parents = [acl_nodes.LITERAL_CHANGES, acl_nodes.EXTENDED_CHANGES, token_nodes.CHANGES]
+        await one.session.make_paths(parents)
+        others = [Create(f"{parent}/change_", b"", sequential=True) for parent in parents]
+        notices = await one.session.write([change, *others])
         clock.advance(30_000)
-        await one.until(lambda: notice in one.controller._admin_requests._known_since_ms, "the notice to be known")
-        clock.advance(15 * 60_000)
+        await one.until(
+            lambda: one.controller._admin_requests._known_since_ms.keys() >= set(notices), "the notices to be known"
+        )
+        clock.advance(14 * 60_000)
         await one.until(lambda: not one.controller._admin_is_due, "another look")
-        assert await one.session.read([notice]) != [None]
-        clock.advance(30_000)
-        await one.until_gone(notice)
+        assert None not in await one.session.read(notices)
+        clock.advance(2 * 60_000)
+        await one.until_gone(*notices)
         await one.stop()
 
     tell(story)
