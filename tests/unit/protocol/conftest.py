@@ -32,6 +32,12 @@ BY_NAME = {
     "log_append_time_ms": st.integers(-1, 2**40),
     "retention_time_ms": st.integers(-1, 2**40),
     "transaction_start_time_ms": st.integers(-1, 2**40),
+    "issue_timestamp_ms": st.integers(-1, 2**40),
+    "expiry_timestamp_ms": st.integers(-1, 2**40),
+    "max_timestamp_ms": st.integers(-1, 2**40),
+    "max_lifetime_ms": st.integers(-1, 2**40),
+    "renew_period_ms": st.integers(-1, 2**40),
+    "expiry_time_period_ms": st.integers(-1, 2**40),
 }
 
 

@@ -82,10 +82,12 @@ def frame(data: bytes) -> memoryview:
 
 
 def kafka_python_class(name: str) -> Any:
+    """kafka-python's class of this message, or None: it has no delegation tokens."""
     for module in (kafka_admin, kafka_consumer, kafka_metadata, kafka_producer, kafka_sasl):
         if hasattr(module, name):
             return getattr(module, name)
-    raise AssertionError(f"kafka-python has no {name}")
+    assert "DelegationToken" in name, f"kafka-python has no {name}"
+    return None
 
 
 def kio_codec(api: Api, version: int, name: str) -> Any:
@@ -149,10 +151,11 @@ def test_a_message_survives_the_wire_and_nothing_else_does(messages: Any, api: A
         assert decode(kind, version, frame(data)) == (message, len(data))
 
         kafka_python, kio = oracles[kind]
-        theirs = kafka_python.decode(data, version=version)
-        assert_same_values(message, theirs, version)
-        theirs._header = None  # its decoder leaves this unset, its encoder asks for it
-        assert theirs.encode(version=version) == data
+        if kafka_python is not None:
+            theirs = kafka_python.decode(data, version=version)
+            assert_same_values(message, theirs, version)
+            theirs._header = None  # its decoder leaves this unset, its encoder asks for it
+            assert theirs.encode(version=version) == data
 
         if kio is not None:
             read, write = kio
