@@ -16,7 +16,7 @@ import kafkalite
 from kafkalite.cli.main import main
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
-from tests.support.wait import DEADLINE_S
+from tests.support.wait import DEADLINE_S, until
 from tests.support.zookeeper import without_zookeeper
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -133,7 +133,7 @@ def test_users_in_zookeeper(place: Place, zookeeper: Any, chroot: str) -> None:
     rows = [line.split() for line in place.user("list").splitlines()[1:]]
     assert rows == [["a/b", "SCRAM-SHA-256", "4096"], ["alice", "SCRAM-SHA-512", "4096"]]
     with place.broker() as broker:
-        place.add("bob", "late")  # at any time: the broker sees it
+        place.add("bob", "late")  # at any time: the broker learns of it a moment later
         login = place.path / "bob.properties"
         login.write_text(
             "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
@@ -148,7 +148,7 @@ def test_users_in_zookeeper(place: Place, zookeeper: Any, chroot: str) -> None:
             "--timeout",
             str(DEADLINE_S),
         ]
-        assert main(health) == 0
+        until(lambda: main(health) == 0, "the login of bob")
     place.user("remove", "alice")
     assert "alice" not in place.user("list")
 
