@@ -69,9 +69,9 @@ def load_into_spark(data_dir: Path) -> None:
         .getOrCreate()
     )
     rows = spark.read.format("kafkalite").option("path", str(data_dir)).option("subscribe", TOPIC).load()
-    rows.selectExpr("cast(key as string) key", "cast(value as string) value", "partition", "offset", "timestamp").show(
-        5, truncate=False
-    )
+    columns = ("cast(key as string) key", "cast(value as string) value", "partition", "offset", "timestamp")
+    # Sorted: a `show` that has enough after some rows breaks the pipe of its worker, which complains with a traceback.
+    rows.selectExpr(*columns).orderBy("timestamp", "partition", "offset").show(5, truncate=False)
     count, keys = rows.selectExpr("count(*)", "count(distinct key)").first() or (0, 0)
     print(f"Spark sees {count} rows with {keys} keys")
     spark.stop()
