@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
-_FOR_ONE = ("faults", "control_token_file", "in_memory", "ready_file", "exit_with_parent")
+_FOR_ONE = ("faults", "fault", "control_token_file", "in_memory", "ready_file", "exit_with_parent")
 CONSOLE_LISTENER = "127.0.0.1:9080"
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -67,6 +67,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--faults",
         metavar="FILE",
         help="for tests of clients: make the faults that the file lists (docs/testing.md), YAML or JSON",
+    )
+    command.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="for tests of clients: make one fault, such as error,api=PRODUCE,error=NOT_LEADER_OR_FOLLOWER,times=2 "
+        "(docs/testing.md); may be given several times",
     )
     command.add_argument(
         "--control-token-file",
@@ -210,7 +218,8 @@ def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[
     if options.brokers is not None and (given := [name for name in _FOR_ONE if getattr(options, name)]):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ConfigError(f"{names}: for one broker, not for several (--brokers)")
-    if options.faults is None and options.control_token_file is None and not options.in_memory:
+    is_controlled = options.faults is not None or options.fault or options.control_token_file is not None
+    if not is_controlled and not options.in_memory:
 
         def make() -> Broker:
             from kafkalite.server.broker import Broker
@@ -220,7 +229,7 @@ def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[
         return make
     from kafkalite.testing.daemon.controlled_broker import ControlledBroker
 
-    return partial(ControlledBroker, config, adopts, options.faults, options.control_token_file)
+    return partial(ControlledBroker, config, adopts, options.faults, options.control_token_file, options.fault)
 
 
 async def _serve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,20 @@ logger = logging.getLogger(__name__)
 
 
 class ControlledBroker(AsyncBroker):
-    """Without `token_file` there is no control. Raises ConfigError, also for what the files have."""
+    """Makes the faults of `faults_file`, and each of `faults`, as the command line has them. Without `token_file` there
+    is no control. Raises ConfigError, also for what the files have."""
 
     def __init__(
-        self, config: BrokerConfig, adopts: bool, faults_file: str | None = None, token_file: str | None = None
+        self,
+        config: BrokerConfig,
+        adopts: bool,
+        faults_file: str | None = None,
+        token_file: str | None = None,
+        faults: Sequence[str] = (),
     ) -> None:
         super().__init__(config, adopt=adopts)
         self._faults: list[dict[str, Any]] = [] if faults_file is None else fault_file.read(faults_file)
+        self._faults += map(fault_file.from_option, faults)
         self._control = None if token_file is None else self._new_control(token_file, config)
 
     def _new_control(self, path: str, config: BrokerConfig) -> Control:

@@ -1,4 +1,4 @@
-"""Faults from a file, for a daemon: a list in JSON, or in YAML where PyYAML is installed.
+"""Faults for a daemon: from a file, a list in JSON, or in YAML where PyYAML is installed.
 
     - fault: error
       api: PRODUCE
@@ -7,7 +7,9 @@
       times: 2
     - {fault: delay, seconds: 0.5, api: FETCH, times: null}
 
-`fault` names a method of `Faults`, and the rest are its arguments.
+`fault` names a method of `Faults`, and the rest are its arguments. Or one of them from the command line:
+
+    error,api=PRODUCE,error=NOT_LEADER_OR_FOLLOWER,topic=orders,times=2
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from kafkalite.testing.requests.interception import Interception
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
 
+_TEXTS = ("api", "topic", "client_id")
+
 
 def read(path: str) -> list[dict[str, Any]]:
     """The faults as the file has them; each is tried. Raises ConfigError."""
@@ -30,10 +34,42 @@ def read(path: str) -> list[dict[str, Any]]:
         found = _parsed(Path(path).read_text(encoding="utf-8"), path)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             raise ValueError("it is no list of faults")
-        Faults(Interception(), _no_broker).load(found)
-    except (OSError, ValueError) as error:
+        _try(found)
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"--faults {path}: {error}") from None
     return found
+
+
+def from_option(text: str) -> dict[str, Any]:
+    """The fault that an option of the command line describes; it is tried. Values are numbers, true, false, null or
+    text. Raises ConfigError."""
+    kind, *pairs = text.split(",")
+    fault: dict[str, Any] = {"fault": kind.strip()}
+    try:
+        for pair in pairs:
+            name, equals, value = (part.strip() for part in pair.partition("="))
+            if not equals or not name:
+                raise ValueError(f"{pair!r} is not name=value")
+            if name in fault:
+                raise ValueError(f"{name} is given twice")
+            fault[name] = value if name in _TEXTS else _value(value)
+        _try([fault])
+    except ValueError as error:
+        raise ConfigError(f"--fault {text}: {error}") from None
+    return fault
+
+
+def _value(text: str) -> object:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(found, list | dict) else found
+
+
+def _try(faults: list[dict[str, Any]]) -> None:
+    """Raises ValueError."""
+    Faults(Interception(), _no_broker).load(faults)
 
 
 def _parsed(text: str, path: str) -> object:

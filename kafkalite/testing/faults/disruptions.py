@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.membership import JoinRequest, JoinResult
+from kafkalite.testing.records.arguments import check_text
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import Group
@@ -45,9 +46,10 @@ class _Nobody:
 
 
 def fence(server: BrokerServer, transactional_id: str) -> None:
+    check_text("transactional_id", transactional_id)
     transaction, error = server.transactions.describe(transactional_id)
     if transaction is None:
-        raise ValueError(f"no producer has the transactional.id {transactional_id!r}: {error.name}")
+        raise ValueError(f"no producer has the transactional.id {transactional_id!r}{_why(error)}")
     _Successor(server, transactional_id).initialise()
 
 
@@ -85,7 +87,16 @@ def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
 
 
 def _group(server: BrokerServer, group_id: str) -> Group:
+    check_text("group", group_id)
     group, error = server.groups.describe(group_id)
     if group is None:
-        raise ValueError(f"there is no group {group_id!r}" + (f": {error.name}" if error else ""))
+        raise ValueError(f"there is no group {group_id!r}{_why(error)}")
     return group
+
+
+def _why(error: ErrorCode) -> str:
+    """Nothing where there simply is none: a broker that never had one has no topic for them either."""
+    is_plain = error in (
+        ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND
+    )  # fmt: skip
+    return "" if is_plain else f": {error.name}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from kafkalite.api.request.request_split import names_topic
 from kafkalite.common.errors import ErrorCode
@@ -20,7 +20,8 @@ from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.testing.faults import disruptions, spoils
 from kafkalite.testing.faults.fault import Call, Fault, FiredFault, Spoil, hang_up, settled
 from kafkalite.testing.faults.fetch_error import is_in_session
-from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
+from kafkalite.testing.faults.request_pattern import Choice, RequestPattern, check_choice, error_code
+from kafkalite.testing.records.arguments import check_bool, check_number, check_text
 from kafkalite.testing.requests.interception import Interception
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 
@@ -72,13 +73,15 @@ class Faults:
         *,
         topic: str | None = None,
         has_effect: bool = False,
-        **which: Any,
+        **which: Unpack[Choice],
     ) -> Fault:
         """Answer with one of Kafka's errors, by name or number, wherever the answer has a place for one. The request is
         not executed, but for what it says of other topics; with `has_effect` it is, and only the answer is wrong. A
         Produce with acks=0 has no answer: its connection is closed. Raises ValueError."""
         code = error_code(error)
-        return self._add(f"error {code.name}", spoils.error(code, topic, has_effect=has_effect), api, topic, which)
+        return self._add(
+            f"error {code.name}", spoils.error(code, topic, has_effect=_flag(has_effect)), api, topic, which
+        )
 
     def delay(
         self,
@@ -87,40 +90,42 @@ class Faults:
         *,
         topic: str | None = None,
         has_effect: bool = False,
-        **which: Any,
+        **which: Unpack[Choice],
     ) -> Fault:
         """Execute the request later, by the broker's clock; with `has_effect` at once, and only answer later."""
         _check_seconds(seconds)
-        spoil = spoils.delay(seconds, self._sleep, has_effect=has_effect)
+        spoil = spoils.delay(seconds, self._sleep, has_effect=_flag(has_effect))
         return self._add(f"delay of {seconds:g} s", spoil, api, topic, which)
 
     def disconnect(
-        self, api: str | None = None, *, topic: str | None = None, has_effect: bool = False, **which: Any
+        self, api: str | None = None, *, topic: str | None = None, has_effect: bool = False, **which: Unpack[Choice]
     ) -> Fault:
         """Close the connection instead of executing the request; with `has_effect`, instead of answering it."""
-        return self._add("disconnect", spoils.disconnect(has_effect=has_effect), api, topic, which)
+        return self._add("disconnect", spoils.disconnect(has_effect=_flag(has_effect)), api, topic, which)
 
     def blackhole(
-        self, api: str | None = None, *, topic: str | None = None, has_effect: bool = False, **which: Any
+        self, api: str | None = None, *, topic: str | None = None, has_effect: bool = False, **which: Unpack[Choice]
     ) -> Fault:
         """Never answer, nor take another request of that connection. With `has_effect` the request is executed."""
-        return self._add("blackhole", spoils.blackhole(self._hold, has_effect=has_effect), api, topic, which)
+        return self._add("blackhole", spoils.blackhole(self._hold, has_effect=_flag(has_effect)), api, topic, which)
 
     def truncate_response(
-        self, api: str | None = None, size: int | None = None, *, topic: str | None = None, **which: Any
+        self, api: str | None = None, size: int | None = None, *, topic: str | None = None, **which: Unpack[Choice]
     ) -> Fault:
         """Send only the first bytes of the answer (None: half of it), and close the connection."""
         if size is not None and (not isinstance(size, int) or size < 0):
             raise ValueError(f"size is a number of bytes, 0 or more, or None for half of the answer; not {size!r}")
         return self._add("truncated response", spoils.truncate(size), api, topic, which)
 
-    def throttle(self, seconds: float, api: str | None = None, *, topic: str | None = None, **which: Any) -> Fault:
+    def throttle(
+        self, seconds: float, api: str | None = None, *, topic: str | None = None, **which: Unpack[Choice]
+    ) -> Fault:
         """Say in the answer that the client is over its quota, and take its next request after that time only."""
         _check_seconds(seconds)
         spoil = spoils.throttle(round(seconds * 1000), self._mute)
         return self._add(f"throttle of {seconds:g} s", spoil, api, topic, which)
 
-    def corrupt(self, topic: str | None = None, **which: Any) -> Fault:
+    def corrupt(self, topic: str | None = None, **which: Unpack[Choice]) -> Fault:
         """Turn a bit of each record batch that a Fetch brings; one that brings none does not count. The log is not
         changed."""
         return self._add("corrupt records", spoils.corrupt(topic), "Fetch", topic, which)
@@ -128,16 +133,29 @@ class Faults:
     def load(self, faults: Iterable[Mapping[str, Any]]) -> list[Fault]:
         """Faults as a file has them: {"fault": "error", "api": "PRODUCE", "error": "REQUEST_TIMED_OUT", "times": 2}.
         Raises ValueError."""
-        made = []
-        for given in faults:
-            arguments = dict(given)
-            kind = arguments.pop("fault", None)
-            if kind not in _KINDS:
-                raise ValueError(f"a fault is one of {', '.join(_KINDS)}, not {kind!r}")
-            try:
-                made.append(getattr(self, str(kind))(**arguments))
-            except TypeError as error:
-                raise ValueError(f"fault {kind}: {str(error).partition('() ')[2] or error}") from None
+        if isinstance(faults, str | Mapping):
+            raise ValueError(f"faults are a list, not {faults!r}")
+        made: list[Fault] = []
+        try:
+            for given in faults:
+                made.append(self._loaded(given))
+        except ValueError:
+            for fault in made:  # all of them, or none
+                fault.remove()
+            raise
+        return made
+
+    def _loaded(self, given: Mapping[str, Any]) -> Fault:
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise ValueError(f"a fault is a mapping of names, not {given!r}")
+        arguments = dict(given)
+        kind = arguments.pop("fault", None)
+        if kind not in _KINDS:
+            raise ValueError(f"a fault is one of {', '.join(_KINDS)}, not {kind!r}")
+        try:
+            made: Fault = getattr(self, str(kind))(**arguments)
+        except TypeError as error:
+            raise ValueError(f"fault {kind}: {str(error).partition('() ')[2] or error}") from None
         return made
 
     # --- of groups, producers
@@ -195,9 +213,12 @@ class Faults:
         self._held.clear()
         self._muted.clear()
 
-    def _add(self, name: str, spoil: Spoil, api: str | None, topic: str | None, which: dict[str, Any]) -> Fault:
+    def _add(self, name: str, spoil: Spoil, api: str | None, topic: str | None, which: Choice) -> Fault:
+        check_choice(which)
+        check_text("topic", topic, or_none=True)
         must_fire = which.pop("must_fire", True)
-        fault = Fault(name, RequestPattern(api, topic=topic, **which), spoil, self._remove, must_fire)
+        pattern = RequestPattern(api, topic=topic, **which)  # type: ignore[misc]  # without must_fire
+        fault = Fault(name, pattern, spoil, self._remove, must_fire)
         self._faults.append(fault)
         if len(self._faults) == 1:
             self._interception.remove(self._intercept)  # it may still be there for a connection that is throttled
@@ -265,7 +286,13 @@ class Faults:
         over.add_done_callback(lambda _: self._muted.pop(call.connection, None))
 
 
+def _flag(has_effect: bool) -> bool:
+    check_bool("has_effect", has_effect)
+    return has_effect
+
+
 def _check_seconds(seconds: float) -> None:
+    check_number("seconds", seconds)
     if not 0 <= seconds <= _SECONDS_MAX:
         raise ValueError(f"seconds is 0 to {_SECONDS_MAX}, not {seconds!r}")
 

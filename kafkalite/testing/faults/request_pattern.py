@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.protocol.apis import SERVED
+from kafkalite.testing.records.arguments import check_bool, check_integer, check_number, check_text
+from kafkalite.testing.requests.api_names import api_name, near_to
 
 if TYPE_CHECKING:
     from kafkalite.testing.requests.recorded_request import RecordedRequest
 
-_APIS = {api.name.casefold(): api.name for api in SERVED.values()}
+
+class Choice(TypedDict, total=False):
+    """The arguments that all faults of requests take, besides `topic`."""
+
+    client_id: str | None
+    times: int | None
+    after: int
+    probability: float
+    seed: int
+    must_fire: bool
 
 
-def api_name(given: str) -> str:
-    """Kafka's name of an API from any of its spellings: "InitProducerId", "INIT_PRODUCER_ID". Raises ValueError."""
-    name = _APIS.get(given.replace("_", "").casefold())
-    if name is None:
-        near = get_close_matches(given.replace("_", "").casefold(), _APIS, 3, 0.5)
-        raise ValueError(f"no API is named {given!r}{_or(_APIS[one] for one in near)}")
-    return name
+def check_choice(given: Choice) -> None:
+    """Raises TypeError for an argument that there is not, or that is of another type."""
+    for name, value in given.items():
+        if name not in Choice.__annotations__:
+            raise TypeError(f"no fault takes {name!r}{near_to(name, Choice.__annotations__)}")
+        if name in ("times", "after", "seed"):
+            check_integer(name, value, or_none=name == "times")
+    check_text("client_id", given.get("client_id"), or_none=True)
+    check_number("probability", given.get("probability", 1.0))
+    check_bool("must_fire", given.get("must_fire", True))
 
 
 def error_code(given: str | int | ErrorCode) -> ErrorCode:
-    """One of Kafka's errors by its name or number. Raises ValueError."""
-    if isinstance(given, int):
-        return ErrorCode(given)
-    name = given.upper()
-    if name not in ErrorCode.__members__:
-        raise ValueError(f"no error is named {given!r}{_or(get_close_matches(name, ErrorCode.__members__, 3, 0.5))}")
-    return ErrorCode[name]
-
-
-def _or(names: object) -> str:
-    listed = list(names)  # type: ignore[call-overload]
-    return f"; near to it: {', '.join(listed)}" if listed else ""
+    """One of Kafka's errors by its name or number. Raises ValueError for another and for NONE, TypeError."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        if given not in ErrorCode._value2member_map_:
+            raise ValueError(f"no error of Kafka has the number {given}")
+        code = ErrorCode(given)
+    else:
+        check_text("error", given)
+        name = given.upper()  # type: ignore[union-attr]
+        if name not in ErrorCode.__members__:
+            raise ValueError(f"no error is named {given!r}{near_to(name, ErrorCode.__members__.keys() - {'NONE'})}")
+        code = ErrorCode[name]
+    if code is ErrorCode.NONE:
+        raise ValueError("NONE is no error: a client would take for done what has not been")
+    return code
 
 
 class RequestPattern:

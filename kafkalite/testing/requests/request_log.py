@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.region import FileRegion
 from kafkalite.testing.requests import sequence_diagram, trace_file
+from kafkalite.testing.requests.api_names import api_name
 from kafkalite.testing.requests.interception import Interception, changed_answer
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 
@@ -73,11 +74,13 @@ class RequestLog:
     def of(
         self, api: str | None = None, *, client_id: str | None = None, topic: str | None = None
     ) -> list[RecordedRequest]:
-        """The requests of an API ("Produce"), of clients with that id, that name that topic."""
+        """The requests of an API ("Produce", or "PRODUCE"), of clients with that id, that name that topic. Raises
+        ValueError if there is no such API."""
+        wanted = None if api is None else api_name(api)
         return [
             each
             for each in self
-            if (api is None or each.api.casefold() == api.casefold())
+            if (wanted is None or each.api == wanted)
             and (client_id is None or each.client_id == client_id)
             and (topic is None or topic in each.topics)
         ]

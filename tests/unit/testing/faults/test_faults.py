@@ -18,7 +18,8 @@ from kafkalite.api.dispatch import Dispatcher
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.testing import Cluster
 from kafkalite.testing.daemon import fault_file
-from kafkalite.testing.faults.request_pattern import RequestPattern, api_name, error_code
+from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
+from kafkalite.testing.requests.api_names import api_name
 from tests.support.wait import until
 
 
@@ -53,6 +54,38 @@ def test_names_of_apis_and_errors_are_taken_in_any_spelling() -> None:
         error_code("NOT_LEADER_FOR_PARTITION_OR_FOLLOWER")
     with pytest.raises(ValueError, match=r"no API is named 'xyz'$"):
         api_name("xyz")
+    for nothing in ("NONE", 0):  # the client would take a record for stored that is not
+        with pytest.raises(ValueError, match="NONE is no error"):
+            error_code(nothing)
+    with pytest.raises(ValueError, match="number 9999"):
+        error_code(9999)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"times": "2"}, "times is a whole number or None, not '2'"),
+        ({"times": 1.5}, "times is a whole number"),
+        ({"after": True}, "after is a whole number, not True"),
+        ({"seed": [1]}, "seed is a whole number"),
+        ({"probability": "x"}, "probability is a number, not 'x'"),
+        ({"topic": 5}, "topic is text, not 5"),
+        ({"client_id": 5}, "client_id is text, not 5"),
+        ({"must_fire": "no"}, "must_fire is true or false, not 'no'"),
+        ({"has_effect": "no"}, "has_effect is true or false, not 'no'"),
+        ({"tims": 2}, "no fault takes 'tims'; near to it: times"),
+        ({"api": 5}, "api is text, not 5"),
+        ({"error": None}, "error is text, not None"),
+        ({"fault": "delay", "seconds": "1"}, "seconds is a number, not '1'"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(broker: Broker, wrong: dict[str, object], words: str) -> None:
+    whole = {"fault": "error", "api": "PRODUCE", "error": "REQUEST_TIMED_OUT"} | wrong
+    if whole["fault"] == "delay":
+        del whole["error"]
+    with pytest.raises(ValueError, match=words):
+        broker.faults.load([{"fault": "delay", "seconds": 1}, whole])
+    assert broker.faults.active == []  # the first one is not left behind
 
 
 @pytest.mark.parametrize("wrong", [{"times": 0}, {"after": -1}, {"probability": 0.0}, {"probability": 1.5}])
@@ -102,15 +135,34 @@ def test_other_topics_and_other_clients_are_served(broker: Broker, client: wire.
 
 
 def test_without_faults_connections_call_the_dispatcher_itself(broker: Broker, client: wire.Connection) -> None:
-    def handlers() -> set[type]:
-        return {type(processor.handler) for processor in broker.server.server.processors}
+    """So they cost a request nothing: before the first fault and after the last one connections call the same object, a
+    Dispatcher as it is in any broker, with the routes that it had."""
+    served = broker.server.server
 
-    assert handlers() == {Dispatcher}
+    def in_place() -> tuple[object, ...]:
+        handlers = {id(processor.handler): processor.handler for processor in served.processors}
+        [handler] = handlers.values()
+        assert isinstance(handler, Dispatcher) and type(handler) is Dispatcher and not hasattr(handler, "__dict__")
+        [connected] = [one for one in served.clients() if one.port == client.socket.getsockname()[1]]
+        return handler, dict(handler._routes), handler._services, connected.authenticator, set(connected.fast_paths)
+
+    produce(client)
+    at_first = in_place()
     with broker.faults.error("Produce", "REQUEST_TIMED_OUT"):
-        assert handlers() != {Dispatcher}
+        assert served.handler is not at_first[0]
         with pytest.raises(wire.BrokerError):
             produce(client)
-    assert handlers() == {Dispatcher}
+    assert in_place() == at_first
+    broker.faults.delay(0.0, "Produce")
+    broker.requests.start()
+    produce(client)
+    broker.faults.clear()
+    assert served.handler is not at_first[0]  # requests are still recorded
+    broker.requests.stop()
+    assert in_place() == at_first
+    fault = broker.faults.throttle(60, "Produce", must_fire=False)
+    fault.remove()  # it has never fired
+    assert in_place() == at_first and served.handler is at_first[0]
 
 
 # how many have fired
@@ -345,9 +397,12 @@ def test_faults_are_loaded_from_lists(broker: Broker, client: wire.Connection) -
         ({"fault": "delay", "second": 1}, "delay: missing|delay: got an unexpected|second"),
         ({"fault": "error", "api": "Produce", "error": "OOPS"}, "no error is named 'OOPS'"),
         ({"fault": "disconnect", "api": "Produce", "tims": 2}, "tims"),
+        ({"fault": "delay", 5: 1}, "a mapping of names"),
     ):
         with pytest.raises(ValueError, match=words):
-            broker.faults.load([wrong])
+            broker.faults.load([wrong])  # type: ignore[list-item]  # a file may have anything
+    with pytest.raises(ValueError, match="faults are a list"):
+        broker.faults.load({"fault": "delay"})  # type: ignore[arg-type]
 
 
 def test_a_file_is_json_or_yaml(tmp_path: Path) -> None:
@@ -355,6 +410,29 @@ def test_a_file_is_json_or_yaml(tmp_path: Path) -> None:
     (tmp_path / "faults.json").write_text(json.dumps(faults))
     (tmp_path / "faults.yaml").write_text("- {fault: delay, seconds: 0.5, api: FETCH, times: null}\n")
     assert fault_file.read(str(tmp_path / "faults.json")) == faults == fault_file.read(str(tmp_path / "faults.yaml"))
+
+
+def test_a_fault_of_the_command_line_is_that_of_a_file() -> None:
+    assert fault_file.from_option("error,api=PRODUCE,error=NOT_LEADER_OR_FOLLOWER,topic=7,times=null,after=2") == {
+        "fault": "error",
+        "api": "PRODUCE",
+        "error": "NOT_LEADER_OR_FOLLOWER",
+        "topic": "7",
+        "times": None,
+        "after": 2,
+    }
+    assert fault_file.from_option("delay, seconds=0.5, has_effect=true")["has_effect"] is True
+    for wrong, words in (
+        ("", "a fault is one of"),
+        ("error,api", "'api' is not name=value"),
+        ("error,=x", "is not name=value"),
+        ("delay,seconds=1,seconds=2", "given twice"),
+        ("error,fault=delay,seconds=1", "given twice"),
+        ("delay,seconds=soon", "seconds is a number"),
+        ("delay,seconds=[1]", "seconds is a number"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            fault_file.from_option(wrong)
 
 
 @pytest.mark.parametrize(
