@@ -41,7 +41,14 @@ class HttpRequest(NamedTuple):
 Control = Callable[[HttpRequest], Awaitable[tuple[int, bytes]]]
 """Its status and its JSON."""
 
-_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+}
 
 
 class MetricsEndpoint:

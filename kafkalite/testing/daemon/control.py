@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from kafkalite.common.errors import KafkaError, StorageError
+from kafkalite.testing.records.arguments import check_bool, check_integer, check_text
+from kafkalite.testing.requests.api_names import near_to
 
 if TYPE_CHECKING:
     from kafkalite.server.metrics_endpoint import HttpRequest
@@ -26,9 +29,25 @@ if TYPE_CHECKING:
 
 PREFIX = "/control/"
 TOKEN_LENGTH_MIN = 16
+TIMEOUT_S_MAX = 30
 _RECORDS_MAX = 10_000
 
-Action = Callable[["AsyncBroker", dict[str, Any]], Awaitable[object]]
+_log = logging.getLogger(__name__)
+
+
+class Action(NamedTuple):
+    """`takes` are the names of its arguments; None: it looks at them itself."""
+
+    carry_out: Callable[[AsyncBroker, dict[str, Any]], Awaitable[object]]
+    takes: tuple[str, ...] | None = ()
+
+    def check(self, given: dict[str, Any]) -> None:
+        """Raises ValueError for an argument that it does not take: one with a mistake in its name would do nothing."""
+        takes = given if self.takes is None else self.takes
+        for name in given:
+            if name not in takes:
+                there_are = f"there are {', '.join(takes)}" if takes else "there are none"
+                raise ValueError(f"no argument is named {name!r}{near_to(name, takes) or f'; {there_are}'}")
 
 
 class Control:
@@ -60,14 +79,35 @@ class Control:
             arguments = json.loads(request.body or b"{}")
             if not isinstance(arguments, dict):
                 raise ValueError("the body is a JSON object")
-            return 200, await action(self._broker, {**dict(parse_qsl(url.query)), **arguments})
+            arguments = {**dict(parse_qsl(url.query)), **arguments}
+            action.check(arguments)
+            return 200, await action.carry_out(self._broker, arguments)
         except KafkaError as error:
             return 409, {"error": str(error), "code": error.code.name}
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             return 400, {"error": missing}
         except (RuntimeError, StorageError, TimeoutError) as error:
             return 409, {"error": str(error)}
+        except Exception as error:  # the client has to hear of it
+            _log.exception("%s %s failed", request.method, url.path)
+            return 500, {"error": repr(error)}
+
+
+def _text(arguments: dict[str, Any], name: str) -> str:
+    """Raises KeyError if it is missing, TypeError."""
+    value = arguments[name]
+    check_text(name, value)
+    return str(value)
+
+
+def _integer(arguments: dict[str, Any], name: str) -> int | None:
+    """A number, or one as text, as a query has it; None if it is missing. Raises TypeError."""
+    value = arguments.get(name)
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 20:
+        return int(value)
+    check_integer(name, value, or_none=True)
+    return None if value is None else int(value)
 
 
 async def _describe(broker: AsyncBroker, _: dict[str, Any]) -> object:
@@ -84,25 +124,28 @@ async def _topics(broker: AsyncBroker, _: dict[str, Any]) -> object:
 
 
 async def _create_topic(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
-    await broker.create_topic(str(arguments.pop("name")), int(arguments.pop("partitions", 1)), **arguments)
+    """All other arguments are settings of the topic."""
+    name, partitions = _text(arguments, "name"), _integer(arguments, "partitions")
+    settings = {key: value for key, value in arguments.items() if key not in ("name", "partitions")}
+    await broker.create_topic(name, 1 if partitions is None else partitions, **settings)
     return {}
 
 
 async def _delete_topic(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
-    await broker.delete_topic(str(arguments["name"]))
+    await broker.delete_topic(_text(arguments, "name"))
     return {}
 
 
 async def _records(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
     """With `count` it waits for so many."""
     isolation = arguments.get("isolation", "read_uncommitted")
-    partition = arguments.get("partition")
-    topic = str(arguments["topic"])
-    if "count" in arguments:
-        await broker.wait_for(
-            topic, int(arguments["count"]), timeout=float(arguments.get("timeout_s", 30)), isolation=isolation
-        )
-    found = broker.records(topic, None if partition is None else int(partition), isolation=isolation)
+    topic, partition, count = _text(arguments, "topic"), _integer(arguments, "partition"), _integer(arguments, "count")
+    timeout_s = float(arguments.get("timeout_s", TIMEOUT_S_MAX))
+    if not 0 <= timeout_s <= TIMEOUT_S_MAX:
+        raise ValueError(f"timeout_s is 0 to {TIMEOUT_S_MAX}, not {timeout_s:g}")
+    if count is not None:
+        await broker.wait_for(topic, count, timeout=timeout_s, isolation=isolation)
+    found = broker.records(topic, partition, isolation=isolation)
     if len(found) > _RECORDS_MAX:
         raise ValueError(f"the topic has {len(found)} records, more than the {_RECORDS_MAX} of an answer")
     return [_record(record) for record in found]
@@ -130,22 +173,26 @@ def _shown(name: str, data: bytes | None) -> dict[str, Any]:
 
 
 async def _produce(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
-    headers = arguments.pop("headers", {})
     stored = await broker.produce(
-        str(arguments["topic"]),
+        _text(arguments, "topic"),
         _given(arguments, "value"),
         key=_given(arguments, "key"),
-        headers=headers,
-        partition=arguments.get("partition"),
-        timestamp=arguments.get("timestamp"),
+        headers=arguments.get("headers", {}),
+        partition=_integer(arguments, "partition"),
+        timestamp=_integer(arguments, "timestamp"),
     )
     return {"partition": stored.partition, "offset": stored.offset, "timestamp": stored.timestamp}
 
 
 def _given(arguments: dict[str, Any], name: str) -> Payload:
     encoded = arguments.get(f"{name}_base64")
-    given: Payload = b64decode(encoded, validate=True) if encoded is not None else arguments.get(name)
-    return given
+    if encoded is None:
+        given: Payload = arguments.get(name)
+        return given
+    if arguments.get(name) is not None:
+        raise ValueError(f"{name} and {name}_base64 are the same: give one of them")
+    check_text(f"{name}_base64", encoded)
+    return b64decode(encoded, validate=True)
 
 
 async def _groups(broker: AsyncBroker, _: dict[str, Any]) -> object:
@@ -170,9 +217,9 @@ async def _groups(broker: AsyncBroker, _: dict[str, Any]) -> object:
 
 async def _maintain(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
     if arguments["what"] == "compact":
-        await broker.compact(str(arguments["topic"]))
+        await broker.compact(_text(arguments, "topic"))
     elif arguments["what"] == "roll":
-        broker.roll(str(arguments["topic"]))
+        broker.roll(_text(arguments, "topic"))
     elif arguments["what"] == "expire":
         broker.expire()
     else:
@@ -185,15 +232,17 @@ async def _clock(broker: AsyncBroker, _: dict[str, Any]) -> object:
 
 
 async def _turn_clock(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+    """In the order in which they are given."""
     for what, value in arguments.items():
         if what == "set":
-            broker.clock.set(datetime.fromisoformat(value))
+            broker.clock.set(datetime.fromisoformat(_text(arguments, what)))
         elif what == "advance":
+            if not isinstance(value, dict):
+                raise TypeError(f'advance has units, as in {{"days": 8}}, and is not {value!r}')
             await broker.clock.advance(**value)
-        elif what == "frozen":
-            (broker.clock.freeze if value else broker.clock.resume)()
         else:
-            raise ValueError(f"a clock takes set, advance and frozen, not {what}")
+            check_bool(what, value)
+            (broker.clock.freeze if value else broker.clock.resume)()
     return await _clock(broker, {})
 
 
@@ -210,8 +259,10 @@ async def _faults(broker: AsyncBroker, _: dict[str, Any]) -> object:
 async def _make_fault(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
     """Of requests, or one of fence, rebalance, expire_session."""
     kind = arguments.get("fault")
-    if kind in ("fence", "rebalance", "expire_session"):
-        getattr(broker.faults, kind)(**{name: value for name, value in arguments.items() if name != "fault"})
+    if isinstance(kind, str) and kind in _DISRUPTIONS:
+        takes = _DISRUPTIONS[kind]
+        Action(_make_fault, ("fault", *takes)).check(arguments)
+        getattr(broker.faults, kind)(*(_text(arguments, name) for name in takes))
         return {}
     [fault] = broker.faults.load([arguments])
     return {"fault": str(fault)}
@@ -240,6 +291,7 @@ async def _requests(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
 
 
 async def _record_requests(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+    check_bool("record", arguments["record"])
     (broker.requests.start if arguments["record"] else broker.requests.stop)()
     return {}
 
@@ -249,14 +301,28 @@ async def _clear_requests(broker: AsyncBroker, _: dict[str, Any]) -> object:
     return {}
 
 
+_DISRUPTIONS = {
+    "fence": ("transactional_id",),
+    "rebalance": ("group",),
+    "expire_session": ("group", "member_id"),
+}
+_RECORD = ("topic", "key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp")
+
 _ACTIONS: dict[str, dict[str, Action]] = {
-    "broker": {"GET": _describe},
-    "reset": {"POST": _reset},
-    "topics": {"GET": _topics, "POST": _create_topic, "DELETE": _delete_topic},
-    "records": {"GET": _records, "POST": _produce},
-    "groups": {"GET": _groups},
-    "maintenance": {"POST": _maintain},
-    "clock": {"GET": _clock, "POST": _turn_clock},
-    "faults": {"GET": _faults, "POST": _make_fault, "DELETE": _clear_faults},
-    "requests": {"GET": _requests, "POST": _record_requests, "DELETE": _clear_requests},
+    "broker": {"GET": Action(_describe)},
+    "reset": {"POST": Action(_reset)},
+    "topics": {"GET": Action(_topics), "POST": Action(_create_topic, None), "DELETE": Action(_delete_topic, ("name",))},
+    "records": {
+        "GET": Action(_records, ("topic", "partition", "isolation", "count", "timeout_s")),
+        "POST": Action(_produce, _RECORD),
+    },
+    "groups": {"GET": Action(_groups)},
+    "maintenance": {"POST": Action(_maintain, ("what", "topic"))},
+    "clock": {"GET": Action(_clock), "POST": Action(_turn_clock, ("set", "advance", "frozen"))},
+    "faults": {"GET": Action(_faults), "POST": Action(_make_fault, None), "DELETE": Action(_clear_faults)},
+    "requests": {
+        "GET": Action(_requests, ("api", "client_id", "topic")),
+        "POST": Action(_record_requests, ("record",)),
+        "DELETE": Action(_clear_requests),
+    },
 }

@@ -120,18 +120,46 @@ def test_time_faults_and_requests(remote: Remote) -> None:
         ("POST", "topics", b"{", 400, "Expecting"),
         ("POST", "topics", {}, 400, "'name' is missing"),
         ("POST", "topics", {"name": "a b"}, 409, "INVALID_TOPIC_EXCEPTION"),
-        ("POST", "topics", {"name": "a", "partitions": "x"}, 400, "invalid literal"),
+        ("POST", "topics", {"name": "a", "partitions": "x"}, 400, "partitions is a whole number"),
+        ("POST", "topics", {"name": "a", "partitions": 1.5}, 400, "partitions is a whole number"),
+        ("POST", "topics", {"name": "a", "partitons": 3}, 409, "Unknown topic config name: 'partitons'"),
+        ("POST", "topics", {"name": None}, 400, "name is text, not None"),
+        ("POST", "reset", {"x": 1}, 400, "no argument is named 'x'; there are none"),
+        ("POST", "reset", b"[" * 100_000, 400, "recursion"),
+        ("GET", "records?topic=a&coutn=3", None, 400, "no argument is named 'coutn'; near to it: count"),
+        ("GET", "records?topic=a&count=x", None, 400, "count is a whole number"),
+        ("GET", "records?topic=a&count=1&timeout_s=nan", None, 400, "timeout_s is 0 to 30"),
+        ("GET", "records?topic=a&count=1&timeout_s=31", None, 400, "timeout_s is 0 to 30"),
+        ("POST", "records", {"topic": "a", "valeu": "x"}, 400, "near to it: value"),
+        ("POST", "records", {"topic": None, "value": "x"}, 400, "topic is text"),
+        ("POST", "records", {"topic": "a", "value": "x", "value_base64": "eA=="}, 400, "give one of them"),
+        ("POST", "records", {"topic": "a", "value_base64": 5}, 400, "value_base64 is text"),
+        ("POST", "records", {"topic": "a", "value": "x", "headers": "abc"}, 400, "headers are a mapping"),
+        ("POST", "records", {"topic": "a", "value": "x", "headers": [["a"]]}, 400, "a header is a name and a value"),
+        ("POST", "records", {"topic": "a", "value": "x", "timestamp": "now"}, 400, "timestamp is a whole number"),
+        ("POST", "records", {"topic": "a", "value": "x", "timestamp": 1 << 70}, 400, "more than 64 bits"),
+        ("POST", "records", {"topic": "a", "value": "\ud800"}, 400, "surrogates"),
         ("GET", "records?topic=nothing", None, 409, "UNKNOWN_TOPIC_OR_PARTITION"),
         ("POST", "records", {"topic": "a", "value_base64": "?"}, 400, "base64|Only|Invalid"),
         ("POST", "faults", {"fault": "explode"}, 400, "a fault is one of"),
         ("POST", "faults", {"fault": "fence", "transactional_id": "x"}, 400, "no producer"),
+        ("POST", "faults", {"fault": "fence"}, 400, "'transactional_id' is missing"),
+        ("POST", "faults", {"fault": "fence", "transactional_id": "x", "id": 1}, 400, "no argument is named 'id'"),
         ("POST", "faults", {"fault": "crash"}, 400, "a fault is one of"),
+        ("POST", "faults", {"fault": ["fence"]}, 400, "a fault is one of"),
+        ("POST", "faults", {"fault": "error", "api": "PRODUCE", "error": None}, 400, "error is text"),
+        ("POST", "requests", {"record": "no"}, 400, "record is true or false"),
+        ("GET", "requests?api=Prodcue", None, 400, "near to it: Produce"),
+        ("POST", "clock", {"frozen": "no"}, 400, "frozen is true or false"),
+        ("POST", "clock", {"advance": 8}, 400, "advance has units"),
+        ("POST", "clock", {"advance": {"day": 8}}, 400, "no unit is named 'day'; there are weeks, days"),
+        ("POST", "clock", {"set": 5}, 400, "set is text"),
         ("POST", "clock", {"advance": {"days": -1}}, 400, "forward only"),
         ("POST", "clock", {"advance": {"days": 1e12}}, 400, "too long"),
         ("POST", "clock", {"advance": {"days": 3e6}}, 400, "year 9999"),
         ("POST", "faults", {"fault": "truncate_response", "size": "x"}, 400, "number of bytes"),
         ("POST", "faults", {"fault": "throttle", "seconds": 1e10}, 400, "seconds is 0 to"),
-        ("POST", "clock", {"faster": 1}, 400, "set, advance and frozen"),
+        ("POST", "clock", {"faster": 1}, 400, "there are set, advance, frozen"),
         ("POST", "maintenance", {"what": "delete"}, 400, "compact, roll or expire"),
     ],
 )
@@ -142,6 +170,14 @@ def test_what_is_wrong_is_refused_with_a_reason(
 
     found, answer = remote.ask(method, path, body)
     assert found == status and re.search(words, json.dumps(answer)), answer
+
+
+def test_a_failure_of_the_broker_itself_is_answered(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail() -> None:
+        raise AssertionError("a bug")
+
+    monkeypatch.setattr(remote.broker, "reset", fail)
+    assert remote.ask("POST", "reset") == (500, {"error": "AssertionError('a bug')"})
 
 
 def test_a_body_has_a_length_and_a_limit(remote: Remote) -> None:
