@@ -139,6 +139,11 @@ class Broker:
     # --- what it is
 
     @property
+    def is_running(self) -> bool:
+        """Whether it is entered by `with`, and has not crashed."""
+        return self._thread is not None
+
+    @property
     def config(self) -> BrokerConfig:
         return self.asynchronous.config
 

@@ -28,6 +28,10 @@ class BrokerNeeds(NamedTuple):
         faults: Iterable[Mapping[str, Any]] = (),
     ) -> BrokerNeeds:
         """These and others, which win. Raises TypeError."""
+        if settings is not None and not isinstance(settings, Mapping):
+            raise TypeError(f"settings are a mapping of names to values, not {settings!r}")
+        if isinstance(faults, (str, Mapping)):
+            raise TypeError(f"faults are a list of mappings, not {faults!r}")
         return BrokerNeeds(
             {**self.topics, **_normal(topics)}, {**self.settings, **(settings or {})}, (*self.faults, *faults)
         )
@@ -53,6 +57,8 @@ def _normal(topics: Topics) -> dict[str, dict[str, Any]]:
         return {name: {} for name in topics}
     found: dict[str, dict[str, Any]] = {}
     for name, each in topics.items():
+        if not isinstance(each, int | Mapping) or isinstance(each, bool):
+            raise TypeError(f"topic {name!r} has a number of partitions or a mapping of settings, not {each!r}")
         found[name] = {"partitions": each} if isinstance(each, int) else dict(each)
     return found
 

@@ -1,14 +1,16 @@
-"""A broker in some lines of text, for the report of a test that has failed."""
+"""A broker or a cluster in some lines of text, for the report of a test that has failed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalite.common.names import INTERNAL_TOPICS
 from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, count_records
 
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
     from kafkalite.testing.broker import Broker
+    from kafkalite.testing.cluster import Cluster
     from kafkalite.testing.group_description import GroupDescription
 
 _LINES_MAX = 40
@@ -19,18 +21,35 @@ _REPEATED = ("ApiVersions", "Fetch", "Heartbeat")
 def broker_report(broker: Broker) -> str:
     """Its topics with the number of records, its groups with members, offsets and lag, the faults that fired, and
     the last requests."""
+    state = _state(broker) if broker.is_running else ["a broker that does not run: it has crashed or ended"]
+    return "\n".join([*state, *_some([f"fault {fired}" for fired in broker.faults.fired]), *_requests(broker)])
+
+
+def cluster_report(cluster: Cluster) -> str:
+    """Its brokers, the leaders and in-sync replicas of its partitions, and the faults that fired. A broker that stands
+    still is asked nothing."""
+    lines = [f"{broker} at {broker.bootstrap_servers}" for broker in cluster.brokers]
+    live = next((broker for broker in cluster.brokers if broker.is_running and not broker.is_paused), None)
+    topics = {} if live is None else live.call(lambda: dict(live.server.metadata.topics))
+    partitions = [
+        f"{name}-{index}: leader {_or_none(cluster.leader_of(name, index))}, ISR {sorted(cluster.isr(name, index))}"
+        for name, topic in sorted(topics.items())
+        if name not in INTERNAL_TOPICS
+        for index in sorted(topic.partitions)
+    ]
+    fired = [f"broker {one.broker_id}: fault {fired}" for one in cluster.brokers for fired in one.faults.fired]
+    return "\n".join([*lines, *_some(partitions or ["no topics"]), *_some(fired)])
+
+
+def _or_none(leader: int | None) -> str:
+    return "none" if leader is None else str(leader)
+
+
+def _state(broker: Broker) -> list[str]:
     server = broker.server
     topics = broker.call(lambda: _topics(server))
     groups = [line for group in broker.groups.values() for line in _group(broker, group)]
-    return "\n".join(
-        [
-            f"broker at {broker.bootstrap_servers}",
-            *_some(topics or ["no topics"]),
-            *_some(groups or ["no groups"]),
-            *_some([f"fault {fired}" for fired in broker.faults.fired]),
-            *_requests(broker),
-        ]
-    )
+    return [f"broker at {broker.bootstrap_servers}", *_some(topics or ["no topics"]), *_some(groups or ["no groups"])]
 
 
 def _requests(broker: Broker) -> list[str]:

@@ -11,7 +11,8 @@ a test asks for a broker.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from kafkalite.testing.broker_needs import BrokerNeeds
     from kafkalite.testing.cluster import Cluster
 
-_FIXTURES = ("kafka", "kafka_module", "kafka_session")
 _MARKER = (
     "kafka(topics=None, settings=None, faults=None): topics of this test's broker (names, or a mapping to partitions "
     "or to the arguments of create_topic), settings, named like Kafka's with underscores, and faults as in a fault file"
 )
 _REPORTER = "kafkalite-reporter"
+_IN_USE: pytest.StashKey[dict[str, Broker | Cluster]] = pytest.StashKey()
+"""Of a test, a module or the session: its brokers, by the names of their fixtures."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,13 +71,25 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         raise pytest.UsageError("faults are of one broker: ask a broker of the cluster for them")
     with Cluster(int(count), **needs.settings) as cluster:
         needs.create_topics(cluster)
-        yield cluster
+        with _reported(request, cluster):
+            yield cluster
 
 
-def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+@contextmanager
+def _reported(request: pytest.FixtureRequest, broker: Broker | Cluster) -> Iterator[None]:
+    """It is shown meanwhile, if a test fails that uses it."""
     manager = request.config.pluginmanager
     if not manager.has_plugin(_REPORTER):
         manager.register(_Reporter(), _REPORTER)
+    in_use = request.node.stash.setdefault(_IN_USE, {})
+    in_use[str(request.fixturename)] = broker
+    try:
+        yield
+    finally:
+        del in_use[str(request.fixturename)]
+
+
+def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     needs = _needs(request)
     with needs.new_broker() as broker:
         needs.create_topics(broker)
@@ -84,8 +98,13 @@ def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
             broker.faults.load(needs.faults)
         except ValueError as error:
             raise pytest.UsageError(str(error)) from None
-        yield broker
-        broker.faults.check()
+        with _reported(request, broker):
+            yield broker
+        try:
+            broker.faults.check()
+        except AssertionError as error:
+            error.add_note(_report(broker))
+            raise
 
 
 def _needs(request: pytest.FixtureRequest) -> BrokerNeeds:
@@ -96,6 +115,9 @@ def _needs(request: pytest.FixtureRequest) -> BrokerNeeds:
         for marker in reversed(list(request.node.iter_markers("kafka"))):  # the closest one comes last, and wins
             if marker.args:
                 raise TypeError("the marker kafka takes keyword arguments only")
+            if unknown := marker.kwargs.keys() - {"topics", "settings", "faults"}:
+                names = ", ".join(sorted(unknown))
+                raise TypeError(f"the marker kafka takes topics, settings and faults, not {names}")
             needs = needs.with_more(**marker.kwargs)
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None
@@ -111,17 +133,18 @@ class _Reporter:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.when == "call" and report.failed:
-            used: dict[str, Any] = getattr(item, "funcargs", {})
-            for name in _FIXTURES:
-                if name in used:
-                    report.sections.append((f"{name}: what it has and was asked", _report(used[name])))
+            for node in reversed(item.listchain()):
+                for name, broker in node.stash.get(_IN_USE, {}).items():
+                    if node is item or name in getattr(item, "fixturenames", ()):
+                        report.sections.append((f"{name}: what it has and was asked", _report(broker)))
         return report
 
 
-def _report(broker: Broker) -> str:
-    from kafkalite.testing.broker_report import broker_report
+def _report(broker: Broker | Cluster) -> str:
+    from kafkalite.testing.broker_report import broker_report, cluster_report
+    from kafkalite.testing.cluster import Cluster
 
     try:
-        return broker_report(broker)
+        return cluster_report(broker) if isinstance(broker, Cluster) else broker_report(broker)
     except Exception as error:  # a report must not hide the failure that it is about
         return f"it cannot be shown: {error!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -82,6 +83,26 @@ def test_fails(kafka):
 def test_fails_without_a_broker():
     assert False
 
+@pytest.fixture
+def application(kafka):
+    kafka.create_topic("used")
+
+def test_fails_with_a_fixture_over_it(application):
+    assert False
+
+def test_fails_and_has_asked_late(request):
+    request.getfixturevalue("kafka").create_topic("late")
+    assert False
+
+def test_fails_after_a_crash(kafka):
+    kafka.faults.crash()
+    assert False
+
+def test_fails_with_a_cluster(kafka_cluster):
+    kafka_cluster.create_topic("spread")
+    kafka_cluster.kill(kafka_cluster.leader_of("spread", 0))
+    assert False
+
 @pytest.mark.kafka(topic="orders")
 def test_a_wrong_word(kafka): ...
 
@@ -93,16 +114,32 @@ def test_a_text(kafka): ...
 
 @pytest.mark.kafka(settings={"num_partition": 1})
 def test_a_wrong_setting(kafka): ...
+
+@pytest.mark.kafka(topics={"orders": "3"})
+def test_a_wrong_count(kafka): ...
+
+@pytest.mark.kafka(settings=["num_partitions"])
+def test_settings_without_values(kafka): ...
+
+@pytest.mark.kafka(faults={"fault": "delay"})
+def test_faults_that_are_no_list(kafka): ...
 """
 
 
 def test_a_failure_shows_the_broker_and_a_mistake_is_named(tmp_path: Path) -> None:
     output = run(tmp_path, test_failures_py=FAILURES)
-    assert "2 failed, 4 errors" in output, output
-    assert output.count("kafka: what it has and was asked") == 1
+    assert "6 failed, 7 errors" in output, output
+    assert output.count("kafka: what it has and was asked") == 4
+    assert "topic used: 0 records" in output and "topic late: 0 records" in output
+    assert "a broker that does not run" in output
+    assert "kafka_cluster: what it has and was asked" in output and "stopped) at 127.0.0.1" in output
+    assert re.search(r"^spread-0: leader \w+, ISR \[", output, re.MULTILINE), output
     assert "topic orders: 0 + 1 records retention.ms=1000\nno groups" in output
     for words in (
-        "unexpected keyword argument 'topic'",
+        "takes topics, settings and faults, not topic",
+        "topic 'orders' has a number of partitions or a mapping of settings, not '3'",
+        "settings are a mapping",
+        "faults are a list",
         "the marker kafka takes keyword arguments only",
         "not the text 'orders'",
         "num.partition",
