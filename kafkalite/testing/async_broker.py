@@ -27,6 +27,7 @@ from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, group_description, maintenance
 from kafkalite.testing.broker_clock import BrokerClock
+from kafkalite.testing.records.arguments import check_integer
 from kafkalite.testing.records.payload import HeadersGiven, Payload, encoded, encoded_headers
 from kafkalite.testing.records.record_pattern import RecordPattern, Wanted
 from kafkalite.testing.records.record_watch import RecordWatch
@@ -206,6 +207,7 @@ class AsyncBroker(ServerBroker):
     async def create_topic(self, name: str, partitions: int = 1, **settings: object) -> AsyncTopicHandle:
         """Create a topic, with settings named like Kafka's with underscores (`cleanup_policy="compact"`). Raises
         KafkaError: it exists, a bad name, count or setting."""
+        check_integer("partitions", partitions)
         overrides = {key.replace("_", "."): setting_text(value) for key, value in settings.items()}
         await self.server.topic_admin.create(name, partitions, overrides)
         return AsyncTopicHandle(self, name)
@@ -230,8 +232,12 @@ class AsyncBroker(ServerBroker):
 
         A missing topic is created if auto.create.topics.enable says so. Without `partition` the key decides, as in
         Kafka's producers; records without a key go round the partitions. `timestamp` (ms) is now by default. Raises
-        KafkaError for what a client would be refused.
+        KafkaError for what a client would be refused, TypeError, ValueError.
         """
+        check_integer("partition", partition, or_none=True)
+        check_integer("timestamp", timestamp, or_none=True)
+        if timestamp is not None and not -(1 << 63) <= timestamp < 1 << 63:
+            raise ValueError(f"timestamp is in milliseconds, and {timestamp} has more than 64 bits")
         server = self.server
         now_ms = server.clock.wall_ms()
         new = NewRecord(
@@ -382,6 +388,8 @@ class AsyncBroker(ServerBroker):
         FileExistsError, OSError."""
         if len(self.config.data_dirs) > 1:
             raise ValueError("a snapshot is of one data directory, and this broker has several (log.dirs)")
+        if Path(path).resolve().is_relative_to(self.data_dir.resolve()):
+            raise ValueError(f"{path} is within the data that a snapshot copies")
         data_directory.copy_running(self.data_dir, Path(path))
 
 

@@ -22,6 +22,7 @@ each other than a hundredth of it is late by so much."""
 _TURNS = 8  # of the loop, in which a timer's tasks wake each other
 _PAUSE_S = 0.001  # between looks at work that other threads do
 _LOOKS_MAX = 10_000
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
 _LAST_MS = round(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1000
 
 Result = TypeVar("Result")
@@ -124,7 +125,10 @@ class BrokerClock:
             self._arm_all()
 
     def set(self, moment: datetime) -> None:
-        """Set the date, also back, as an administrator would: no timer fires for that. Raises ValueError."""
+        """Set the date, also back, as an administrator would: no timer fires for that. Raises ValueError,
+        TypeError."""
+        if not isinstance(moment, datetime):
+            raise TypeError(f"the date is a datetime, not {moment!r}")
         if moment.tzinfo is None:
             raise ValueError("give the date with its time zone, as in datetime(2030, 1, 1, tzinfo=UTC)")
         self._wall_ahead_ms += round(moment.timestamp() * 1000) - self.wall_ms()
@@ -220,6 +224,9 @@ class BlockingClock:
 
 
 def _milliseconds(delta: timedelta | float | None, units: dict[str, float]) -> int:
+    unknown = units.keys() - _UNITS
+    if unknown:
+        raise TypeError(f"no unit is named {', '.join(map(repr, sorted(unknown)))}; there are {', '.join(_UNITS)}")
     try:
         given = delta if isinstance(delta, timedelta) else timedelta(seconds=delta or 0)
         total_ms = round((given + timedelta(**units)) / timedelta(milliseconds=1))

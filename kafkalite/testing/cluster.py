@@ -29,6 +29,7 @@ from kafkalite.metadata.registration_state import MEMBER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.data_directory import throwaway_place
+from kafkalite.testing.records.arguments import check_integer
 from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
 
@@ -68,6 +69,7 @@ class Cluster:
         own: Mapping[int, Mapping[str, Any]] | None = None,
         **settings: Any,
     ) -> None:
+        check_integer("count", count)
         if count < 1:
             raise ValueError("a cluster has at least one broker")
         self.zookeeper = InMemoryZooKeeper()
@@ -129,44 +131,49 @@ class Cluster:
 
     # -- brokers
 
+    def _broker(self, number: int) -> ClusterBroker:
+        if not 0 <= number < len(self.brokers):
+            raise IndexError(f"there is no broker {number}: they have the numbers 0 to {len(self.brokers) - 1}")
+        return self.brokers[number]
+
     def start(self, number: int) -> None:
         """Start a broker again, and wait until all that run know it. Raises RuntimeError if it runs."""
-        broker = self.brokers[number]
+        broker = self._broker(number)
         broker.finish_start(broker.begin_start())
         self._wait_for_members()
 
     def stop(self, number: int) -> None:
         """Stop a broker in order: it hands over what it leads. Does nothing when it does not run."""
-        self.brokers[number].stop()
+        self._broker(number).stop()
 
     def kill(self, number: int, *, session_ends: bool = True) -> None:
         """End a broker as kill -9 would. Its session ends at once, so that the others go on without it; otherwise after
         zookeeper.session.timeout.ms, as it would be. Does nothing when it does not run."""
-        broker = self.brokers[number]
+        broker = self._broker(number)
         broker.kill()
         if session_ends:
             broker.line.expire()
 
     def lose_session(self, number: int) -> None:
         """End a broker's session with ZooKeeper on the side of the servers. The broker comes back by itself."""
-        self.brokers[number].line.expire()
+        self._broker(number).line.expire()
 
     def cut_off(self, number: int) -> None:
         """Cut a broker off from ZooKeeper. Its session ends after zookeeper.session.timeout.ms, but for `mend`."""
-        self.brokers[number].line.cut()
+        self._broker(number).line.cut()
 
     def mend(self, number: int) -> None:
         """The end of `cut_off`."""
-        self.brokers[number].line.mend()
+        self._broker(number).line.mend()
 
     def pause(self, number: int) -> None:
         """Let a broker stand still, as SIGSTOP would; its connections stay. Its session ends after
         zookeeper.session.timeout.ms, but for `resume`."""
-        self.brokers[number].pause()
+        self._broker(number).pause()
 
     def resume(self, number: int) -> None:
         """The end of `pause`."""
-        self.brokers[number].resume()
+        self._broker(number).resume()
 
     # -- partitions
 

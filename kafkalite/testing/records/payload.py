@@ -27,8 +27,18 @@ def encoded(payload: Payload) -> bytes | None:
 
 def encoded_headers(headers: HeadersGiven) -> tuple[tuple[str, bytes | None], ...]:
     """Raises TypeError."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, encoded(value)) for name, value in pairs)
+    found = []
+    for header in headers.items() if isinstance(headers, Mapping) else _listed(headers):
+        if not isinstance(header, (tuple, list)) or len(header) != 2 or not isinstance(header[0], str):
+            raise TypeError(f"a header is a name and a value, not {header!r}")
+        found.append((header[0], encoded(header[1])))
+    return tuple(found)
+
+
+def _listed(headers: object) -> Iterable[object]:
+    if isinstance(headers, (str, bytes)) or not isinstance(headers, Iterable):
+        raise TypeError(f"headers are a mapping, or pairs of name and value, not {headers!r}")
+    return headers
 
 
 def matches(stored: bytes | None, wanted: Payload | Callable[[Any], object]) -> bool:

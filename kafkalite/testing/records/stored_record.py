@@ -40,10 +40,14 @@ class StoredRecord(NamedTuple):
     def decoded(self, key: Decode | None, value: Decode | None) -> StoredRecord:
         """With the key and the value decoded, where there is a decoder and something to decode."""
         record = self
-        if key is not None and record.key is not None:
-            record = record._replace(key=key(record.key))
-        if value is not None and record.value is not None:
-            record = record._replace(value=value(record.value))
+        try:
+            if key is not None and record.key is not None:
+                record = record._replace(key=key(record.key))
+            if value is not None and record.value is not None:
+                record = record._replace(value=value(record.value))
+        except Exception as error:
+            error.add_note(f"record {self.offset} of {self.topic}-{self.partition}: {self.key!r}, {self.value!r}"[:500])
+            raise
         return record
 
 

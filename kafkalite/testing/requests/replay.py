@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkalite.protocol.codec.primitives import RECORDS
 from kafkalite.protocol.codec.schema import Message
@@ -38,6 +39,9 @@ _FAMILIES = {
     "generation_id_or_member_epoch": "generation",
 }
 """Field -> what it is an id of. Another broker has other ids."""
+
+_NO_ID: dict[str, Any] = {"producer": -1, "member": "", "session": 0, "topic": UUID(int=0), "generation": -1}
+"""What stands for none of them, also beside an error. It is the same everywhere."""
 
 _LENGTH_AT, _MAGIC_AT, _CRC_AT, _PRODUCER_ID_AT, _HEAD_BYTES = 8, 16, 17, 43, 61  # of a record batch v2
 
@@ -77,7 +81,8 @@ class Trace:
 
     def replay(self, bootstrap_servers: str, *, timeout: float = TIMEOUT_S) -> list[Replayed]:
         """Ask another broker the same. Each answer that there was is waited for, at most `timeout` seconds. Raises
-        OSError when the broker cannot be reached. Not from a running event loop: there, await `replay_async`."""
+        OSError when the broker cannot be reached, ValueError if the address is none. Not from a running event loop:
+        there, await `replay_async`."""
         return asyncio.run(self.replay_async(bootstrap_servers, timeout=timeout))
 
     async def replay_async(
@@ -87,7 +92,9 @@ class Trace:
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109  the name that everybody expects
     ) -> list[Replayed]:
         """As `replay`."""
-        host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
+        host, _, port = bootstrap_servers.partition(",")[0].strip().rpartition(":")
+        if not host or not port.isdecimal():
+            raise ValueError(f"{bootstrap_servers!r} is no host:port")
         replay = _Replay(host.strip("[]"), int(port), timeout)
         try:
             for event in _events(self._frames):
@@ -182,7 +189,8 @@ class _Replay:
         for name in before.__fields__:
             was, is_now = getattr(before, name), getattr(after, name)
             if name in _FAMILIES:
-                self._ids[_FAMILIES[name], was] = is_now
+                if was != _NO_ID[_FAMILIES[name]]:
+                    self._ids[_FAMILIES[name], was] = is_now
             elif isinstance(was, Message) and isinstance(is_now, Message):
                 self._learn(was, is_now)
             elif isinstance(was, list) and isinstance(is_now, list):

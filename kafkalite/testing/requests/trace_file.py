@@ -33,8 +33,9 @@ def read(path: Path) -> list[Frames]:
             if json.loads(file.readline()) != _HEAD:
                 raise ValueError("its first line is not that of a trace")
             return [_frames(json.loads(line)) for line in file]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is no trace of requests: {error}") from None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            why = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} is no trace of requests: {why}") from None
 
 
 def _line(frames: Frames) -> dict[str, Any]:
@@ -55,7 +56,9 @@ def _line(frames: Frames) -> dict[str, Any]:
     return line
 
 
-def _frames(line: dict[str, Any]) -> Frames:
+def _frames(line: Any) -> Frames:
+    if not isinstance(line, dict):
+        raise ValueError(f"a request is an object, not {line!r}"[:200])
     response = line.get("response")
     return Frames(
         int(line["began"]), int(line["ms"]), str(line["client"]), b64decode(line["request"], validate=True),

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -198,6 +199,36 @@ def test_what_clients_are_refused_is_refused() -> None:
             broker.records("orders", isolation="dirty")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        ({"partition": "0"}, TypeError, "partition is a whole number or None, not '0'"),
+        ({"timestamp": "now"}, TypeError, "timestamp is a whole number"),
+        ({"timestamp": 1 << 63}, ValueError, "more than 64 bits"),
+        ({"headers": 5}, TypeError, "headers are a mapping, or pairs"),
+        ({"headers": "abc"}, TypeError, "headers are a mapping, or pairs"),
+        ({"headers": ["abc"]}, TypeError, "a header is a name and a value, not 'abc'"),
+        ({"headers": {"n": 5}}, TypeError, "not int"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(wrong: dict[str, Any], error: type[Exception], words: str) -> None:
+    with Broker() as broker:
+        with pytest.raises(error, match=words):
+            broker.produce("orders", "x", **wrong)
+        assert broker.topics == {}
+        with pytest.raises(TypeError, match="partitions is a whole number"):
+            broker.create_topic("orders", "3")  # type: ignore[arg-type]
+
+
+def test_a_record_that_cannot_be_decoded_is_named() -> None:
+    with Broker() as broker:
+        broker.produce("orders", "{}")
+        broker.produce("orders", b"\xff", key="k")
+        with pytest.raises(ValueError) as caught:
+            broker.records("orders", value=json.loads)
+        assert caught.value.__notes__ == [r"record 1 of orders-0: b'k', b'\xff'"]
+
+
 def test_compressed_batches_of_clients_are_read() -> None:
     with Broker() as broker:
         client = producer(broker, **{"compression.type": "zstd", "linger.ms": 50})
@@ -363,6 +394,9 @@ def test_a_snapshot_is_a_broker_s_data_at_a_moment(tmp_path: Path) -> None:
         broker.produce("changes", "later", key="k")
         with pytest.raises(FileExistsError, match="not empty"):
             broker.snapshot(tmp_path / "snapshot")
+        with pytest.raises(ValueError, match="within the data"):
+            broker.snapshot(broker.data_dir / "snapshot")
+        assert not (broker.data_dir / "snapshot").exists()
     for _ in range(2):  # any number of times
         with Broker.from_snapshot(tmp_path / "snapshot") as again:
             assert again.topics == {"changes": 2}

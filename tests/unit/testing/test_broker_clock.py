@@ -282,6 +282,14 @@ def test_committed_offsets_of_a_group_that_is_gone_expire() -> None:
         assert "billing" not in broker.groups
 
 
+def test_a_time_that_makes_no_sense_is_refused() -> None:
+    with Broker() as broker:
+        with pytest.raises(TypeError, match="no unit is named 'day'; there are weeks, days"):
+            broker.clock.advance(day=1)
+        with pytest.raises(TypeError, match="the date is a datetime, not '2030-01-01'"):
+            broker.clock.set("2030-01-01")  # type: ignore[arg-type]
+
+
 def test_a_reset_broker_has_todays_date() -> None:
     with Broker() as broker:
         broker.clock.advance(weeks=4)

@@ -103,6 +103,17 @@ def test_a_broker_that_stands_still_answers_later_and_without_its_session():
         cluster.pause(1)  # the end takes no notice of it
 
 
+def test_a_broker_that_there_is_not_is_none_of_the_others():
+    with Cluster(2) as cluster:
+        for act in (cluster.kill, cluster.stop, cluster.start, cluster.pause, cluster.cut_off):
+            for number in (-1, 2):
+                with pytest.raises(IndexError, match="0 to 1"):
+                    act(number)
+        assert cluster.running == [0, 1]
+    with pytest.raises(TypeError, match="count is a whole number"):
+        Cluster("3")
+
+
 def test_brokers_have_settings_of_their_own():
     with Cluster(2, own={1: {"broker_rack": "b"}}, broker_rack="a") as cluster:
         assert [each.rack for _, each in sorted(cluster.brokers[0].server.metadata.brokers.items())] == ["a", "b"]

@@ -86,6 +86,29 @@ def test_an_error_of_then_that_is_none_now_is_seen(tmp_path: Path) -> None:
     assert (made.then.errors, made.now.errors, made.is_alike) == (["TOPIC_ALREADY_EXISTS"], [], False)
 
 
+def test_an_answer_without_an_id_teaches_none(tmp_path: Path) -> None:
+    """Where there was an error instead of a producer id, the later request that has none is not given one."""
+
+    def story(broker: Broker) -> None:
+        with broker.faults.error("InitProducerId", "COORDINATOR_NOT_AVAILABLE"):
+            producer = confluent_kafka.Producer(
+                {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop", "log_level": 0}
+            )
+            producer.init_transactions(DEADLINE_S)
+
+    trace = record(tmp_path / "x.trace", story)
+    with Broker() as other:
+        asked = [each for each in trace.replay(other.bootstrap_servers) if each.then.api == "InitProducerId"]
+    assert [each.then.errors for each in asked] == [["COORDINATOR_NOT_AVAILABLE"], []]
+    assert [each.now.errors for each in asked] == [[], []]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:port", ":9092", ""])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match=r"no host:port"):
+        Trace([]).replay(address)
+
+
 def test_a_broker_that_closes_connections_leaves_requests_unanswered(tmp_path: Path) -> None:
     def story(broker: Broker) -> None:
         with wire.Connection(broker.bootstrap_servers) as client:
