@@ -19,6 +19,7 @@ Source: kafka.network.Processor, org.apache.kafka.common.network.{KafkaChannel, 
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Awaitable
@@ -47,6 +48,7 @@ COALESCED_BYTES = 64 * 1024
 UNAUTHENTICATED_BYTES_MAX = 512 * 1024  # of a frame, as sasl.server.max.receive.size is at most
 
 _log = logging.getLogger("kafkalite.network")
+_NUMBERS = re.compile(r"\d+")
 
 
 class Connection:
@@ -415,7 +417,9 @@ class Connection:
             warn(client.host, "malformed", f"closed its connection to {client.listener_name}: {reason}")
         elif isinstance(reason, (Disconnect, OSError)):
             if str(reason):
-                warn(client.host, str(reason), f"closed its connection to {client.listener_name}: {reason}")
+                # numbers come from the client: with a new one each time it would write a line each time
+                kind = _NUMBERS.sub("", str(reason))
+                warn(client.host, kind, f"closed its connection to {client.listener_name}: {reason}")
         else:
             _log.error("closed the connection of %r: a request failed", client, exc_info=reason)
         if not self._ending:

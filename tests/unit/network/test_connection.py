@@ -244,6 +244,25 @@ def test_a_frame_too_large_closes_the_connection_and_is_logged_once(
     tell(story)
 
 
+def test_numbers_of_a_client_give_it_no_lines_of_its_own(tell: Tell, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: World) -> None:
+        caplog.clear()
+        await world.start()
+
+        def answer(peer: ClientConnection, request: memoryview) -> Answer:
+            raise Disconnect(f"API {request[0]} before it is authenticated, version -{request[1]}")
+
+        world.answer = answer
+        for number in range(40):
+            client = await world.connect()
+            await client.ask(bytes((number, 255 - number)))
+            assert await client.is_closed()
+        (line,) = [record.getMessage() for record in ours(caplog)]
+        assert "API 0 before it is authenticated, version -255" in line
+
+    tell(story)
+
+
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("failure", [Malformed("nonsense"), Disconnect(), RuntimeError("our bug"), TypeError("ours")])
 def test_a_handler_that_fails_closes_this_connection_only(
