@@ -11,6 +11,8 @@ import logging
 import threading
 import urllib.request
 from collections.abc import Callable
+from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from kafkalite.common.errors import ConfigError
@@ -50,6 +52,10 @@ class RefreshingKeys:
             raise ConfigError("OAUTHBEARER needs: pip install 'kafkalite[security]'") from None
         except (OSError, ValueError) as fault:
             raise ConfigError(f"{SETTING}={url}: {fault}") from None
+        if urlsplit(url).scheme == "http":
+            logger.warning(
+                "%s=%s: whoever is between here and there can put in keys of his own; use https:", SETTING, url
+            )
         self._read_ms = self._tried_ms = monotonic_ms()
         self.reading: threading.Thread | None = None
 
@@ -77,9 +83,21 @@ class RefreshingKeys:
         self.reading.start()
 
 
+class NoStepDown(urllib.request.HTTPRedirectHandler):
+    """Follows https: to https: alone, and http: to these two."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if urlsplit(newurl).scheme not in ("https", req.type):
+            raise HTTPError(req.full_url, code, f"it leads from {req.type}: to {newurl[:200]!r}", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _read(url: str) -> Keys:
     """Raises OSError, ValueError."""
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+    opener = urllib.request.build_opener(NoStepDown)
+    with opener.open(url, timeout=_TIMEOUT_S) as answer:
         data: bytes = answer.read(_BYTES_MAX + 1)
     if len(data) > _BYTES_MAX:
         raise ValueError(f"is larger than {_BYTES_MAX} bytes")

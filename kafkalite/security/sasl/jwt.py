@@ -18,7 +18,10 @@ from typing import Any, NamedTuple
 _ALGORITHMS = frozenset(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512))
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC"}
 _KEYS_MAX = 1_000
+_RSA_BITS_MIN = 2048  # RFC 7518, 3.3
 _NAME_CHARS_MAX = 10_000
+_LIFETIME_MS_MAX = 100 * 365 * 86_400_000
+"""Of a session. Clients count in nanoseconds, of which 64 bits hold 292 years."""
 
 
 class TokenRefused(Exception):
@@ -43,6 +46,15 @@ class TokenRules(NamedTuple):
     scope: Sequence[str] = ()
 
 
+class _Key(NamedTuple):
+    """`algorithm` is the only one that the key is for; None if it may be any for its kind."""
+
+    kid: object
+    kind: str
+    algorithm: object
+    key: Any
+
+
 class Keys:
     """The public keys of a JWKS (RFC 7517), by their ids."""
 
@@ -53,26 +65,35 @@ class Keys:
         told = json.loads(text)
         if not isinstance(told, dict) or not isinstance(told.get("keys"), list):
             raise ValueError('is no JWKS: it has no list "keys"')
-        self._keys: list[tuple[str | None, str, Any]] = []
+        self._keys: list[_Key] = []
         for one in told["keys"][:_KEYS_MAX]:
             if isinstance(one, dict) and one.get("use", "sig") == "sig" and one.get("kty") in ("RSA", "EC"):
                 try:
                     key = jwt.PyJWK(one).key
                 except jwt.PyJWTError:
                     continue
-                self._keys.append((one.get("kid"), one["kty"], key))
+                if one["kty"] != "RSA" or key.key_size >= _RSA_BITS_MIN:
+                    self._keys.append(_Key(one.get("kid"), one["kty"], one.get("alg"), key))
         if not self._keys:
-            raise ValueError("is a JWKS without a public key of RSA or EC for signatures")
+            raise ValueError(
+                f"is a JWKS without a public key for signatures, of EC or of RSA with {_RSA_BITS_MIN} bits or more"
+            )
 
     def has(self, kid: object) -> bool:
-        return any(known == kid for known, _, _ in self._keys)
+        return any(each.kid == kid for each in self._keys)
 
     def find(self, algorithm: str, kid: object) -> Any:
         """Raises TokenRefused."""
         wanted = _KEY_TYPES[algorithm[:2]]
-        found = [key for known, kind, key in self._keys if kind == wanted and (kid is None or known == kid)]
+        found = [
+            each.key
+            for each in self._keys
+            if each.kind == wanted and each.algorithm in (None, algorithm) and (kid is None or each.kid == kid)
+        ]
         if len(found) != 1:
-            raise TokenRefused("no key has its kid" if kid is not None else "it has no kid, and several keys might do")
+            raise TokenRefused(
+                "no key has its kid and algorithm" if kid is not None else "it has no kid, and not one key might do"
+            )
         return found[0]
 
 
@@ -91,6 +112,8 @@ def verify_signed(token: str, keys: Keys, rules: TokenRules, now_ms: float) -> B
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
         raise TokenRefused(f"its algorithm is {ascii(algorithm)[:20]}")
+    if "crit" in header:  # RFC 7515, 4.1.11: what it names must be understood, and none of that is
+        raise TokenRefused("its header has crit, which asks for extensions")
     options: Any = {
         "verify_exp": False,  # times are judged below, by the broker's clock
         "verify_nbf": False,
@@ -108,8 +131,8 @@ def verify_signed(token: str, keys: Keys, rules: TokenRules, now_ms: float) -> B
             audience=list(rules.audience) or None,
             options=options,
         )
-    except (jwt.PyJWTError, ValueError, TypeError) as fault:
-        raise TokenRefused(f"{type(fault).__name__}: {str(fault)[:200]}") from None
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as fault:
+        raise TokenRefused(f"{type(fault).__name__}: {ascii(str(fault)[:200])[1:-1]}") from None
     return _accepted(claims, rules, now_ms)
 
 
@@ -139,7 +162,7 @@ def _accepted(claims: Mapping[str, Any], rules: TokenRules, now_ms: float) -> Be
         raise TokenRefused("it was issued after its end")
     if rules.scope and not set(rules.scope) <= _scopes(claims.get(rules.scope_claim)):
         raise TokenRefused(f"its claim {rules.scope_claim} lacks one of {', '.join(rules.scope)}")
-    return BearerToken(name.strip(), expires_ms)
+    return BearerToken(name.strip(), min(expires_ms, now_ms + _LIFETIME_MS_MAX))
 
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> float | None:

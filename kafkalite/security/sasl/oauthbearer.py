@@ -16,6 +16,7 @@ from kafkalite.security.sasl.jwt import BearerToken, TokenRefused
 MECHANISM = "OAUTHBEARER"
 _INVALID = b'{"status":"invalid_token"}'
 _ACKNOWLEDGED = b"\x01"
+_SHOWN_CHARS = 200
 _FAILED = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {MECHANISM}"
 _FIRST = re.compile(
     r"n,(?:a=(?P<id>(?:[^=,\0]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01\Z"
@@ -47,10 +48,15 @@ class OAuthBearerExchange:
             return Step(_INVALID)
         if authorization_id not in ("", found.name):
             raise AuthenticationFailed(
-                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
-                f"from the token's principal name ({found.name})"
+                f"Authentication failed: Client requested an authorization id ({_shown(authorization_id)}) that is "
+                f"different from the token's principal name ({_shown(found.name)})"
             )
         return Step(b"", found.name, max(1, int(found.expires_ms - self._wall_ms())))
+
+
+def _shown(name: str) -> str:
+    """For an answer, which has room for 32,767 bytes, and a line in the log."""
+    return "".join(each if each.isprintable() else "?" for each in name[:_SHOWN_CHARS])
 
 
 def _first_message(data: bytes) -> tuple[str, str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import BytesIO
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.security.sasl.jwt import TokenRefused, TokenRules
-from kafkalite.server.jwks import RefreshingKeys
+from kafkalite.server.jwks import NoStepDown, RefreshingKeys
 from tests.support.manual_clock import ManualClock
 from tests.support.tokens import TokenAuthority
 from tests.support.wait import DEADLINE_S
@@ -72,3 +77,49 @@ def test_a_start_needs_keys(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             RefreshingKeys(url, TokenRules(), 1_000, clock.wall_ms, clock.monotonic_ms)
+
+
+class Redirects(BaseHTTPRequestHandler):
+    """Leads to the address behind the ? of the one that is asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", self.path.partition("?")[2])
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_another_kind_of_address_is_not_followed(tmp_path: Path) -> None:
+    """Whoever answers for the authority leads to addresses, too; never to a file, nor from https: to http:."""
+    clock, keys = ManualClock(), TokenAuthority().write(tmp_path / "keys.json")
+    with HTTPServer(("127.0.0.1", 0), Redirects) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for where in (keys, "ftp://127.0.0.1/keys"):
+            url = f"http://127.0.0.1:{server.server_port}/?{where}"
+            with pytest.raises(ConfigError, match=r"it leads from http: to|is not allowed"):
+                RefreshingKeys(url, TokenRules(), 1_000, clock.wall_ms, clock.monotonic_ms)
+        server.shutdown()
+    for old, new in (("https", "http"), ("https", "file"), ("http", "data")):
+        with pytest.raises(HTTPError, match="it leads from"):
+            NoStepDown().redirect_request(Request(f"{old}://a/"), None, 302, "", None, f"{new}://b/")
+    assert NoStepDown().redirect_request(Request("https://a/"), BytesIO(), 302, "", {}, "https://b/") is not None
+
+
+def test_an_address_without_tls_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    clock, authority = ManualClock(), TokenAuthority()
+
+    class Keys(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(authority.jwks.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Keys) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        RefreshingKeys(url, TokenRules(), 1_000, clock.wall_ms, clock.monotonic_ms)
+        server.shutdown()
+    assert "can put in keys of his own" in caplog.text

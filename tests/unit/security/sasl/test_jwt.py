@@ -9,6 +9,7 @@ from base64 import urlsafe_b64encode
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,44 @@ def test_claims_that_do_not_fit(wrong: dict[str, Any]) -> None:
     claims = {name: value for name, value in (GOOD | wrong).items() if value is not None}
     with pytest.raises(TokenRefused):
         verify(AUTHORITY.sign(**claims))
+
+
+@pytest.mark.parametrize("exp", [10**18, 2**63, 10**400, 1e300])
+def test_the_end_of_the_world_is_near_enough_for_64_bits(exp: float) -> None:
+    """Clients count a session's milliseconds in 64 bits, and in nanoseconds."""
+    for found in (
+        verify_signed(AUTHORITY.sign(**GOOD | {"exp": exp}), KEYS, RULES, NOW_MS),
+        verify_unsecured(unsecured(**GOOD | {"exp": exp}), RULES, NOW_MS),
+    ):
+        assert 3e12 < found.expires_ms - NOW_MS < 2**63 / 1e6
+
+
+def test_headers_that_ask_for_more_are_refused() -> None:
+    for more in ({"crit": ["exp"]}, {"crit": []}, {"crit": ["b64"], "b64": False}, {"crit": "x", "x": 1}):
+        said = f"{part({'alg': 'RS256', 'kid': 'first', **more})}.{part(GOOD)}.AAAA"
+        with pytest.raises(TokenRefused, match="crit"):
+            verify(said)
+
+
+def test_a_key_is_used_for_its_own_algorithm_and_weak_ones_for_none() -> None:
+    told = json.loads(AUTHORITY.jwks)
+    for one in told["keys"]:
+        one["alg"] = "RS256" if one["kty"] == "RSA" else "ES256"
+    keys = Keys(json.dumps(told))
+    assert verify_signed(AUTHORITY.sign(**GOOD), keys, RULES, NOW_MS).name == "alice"
+    with pytest.raises(TokenRefused, match="algorithm"):
+        verify_signed(AUTHORITY.sign("first", "PS256", **GOOD), keys, RULES, NOW_MS)
+    weak = TokenAuthority()
+    weak.keys = {"weak": rsa.generate_private_key(public_exponent=65537, key_size=1024)}
+    with pytest.raises(ValueError, match="2048 bits or more"):
+        Keys(weak.jwks)
+
+
+@pytest.mark.parametrize("depth", [100, 900, 950, 980, 1_000, 100_000])
+def test_json_however_deep_is_refused_in_good_order(depth: int) -> None:
+    deep = '{"alg":"RS256","kid":"first","a":' + "[" * depth + "]" * depth + "}"
+    with pytest.raises(TokenRefused):
+        verify(f"{urlsafe_b64encode(deep.encode()).decode().rstrip('=')}.{part(GOOD)}.AAAA")
 
 
 def test_clocks_may_differ_a_little() -> None:

@@ -37,6 +37,13 @@ def test_a_good_token(message: bytes) -> None:
     assert step == Step(b"", "alice", 5_000)
 
 
+def test_a_wrong_authorization_id_fits_into_an_answer_and_a_line() -> None:
+    wanted = b"bob\r\nfake line \x1b[0m" + b"y" * 40_000
+    with pytest.raises(AuthenticationFailed, match=r"id \(bob\?\?fake line ") as failure:
+        Judge().exchange().evaluate(b"n,a=" + wanted + b",\x01auth=Bearer good.token\x01\x01")
+    assert len(str(failure.value)) < 500 and str(failure.value).isprintable()
+
+
 @pytest.mark.parametrize("answer", [b"\x01", b"", b"\x01\x01", b"n,,\x01auth=Bearer good.token\x01\x01"])
 def test_a_refused_token_is_told_in_two_steps(answer: bytes) -> None:
     judge = Judge()
