@@ -7,6 +7,7 @@ Source: kafka.network.Processor (channel builder), org.apache.kafka.common.netwo
 
 from __future__ import annotations
 
+import hmac
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.principal import name_of
 from kafkalite.security.sasl import gssapi, oauthbearer, plain, scram
+from kafkalite.security.sasl.decoys import Decoys
 from kafkalite.security.sasl.exchange import Exchange
 from kafkalite.security.sasl.jaas import plain_users
 from kafkalite.security.sasl.jwt import TokenRules, verify_unsecured
@@ -37,6 +40,7 @@ _CONCERNS = re.compile(r"sasl\.|connections\.max\.reauth\.ms\Z|connection\.faile
 _SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM, gssapi.MECHANISM)
 _SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
+_BLANK = scram.ScramCredential(bytes(24), bytes(32), bytes(32), scram.ITERATIONS_MIN).text
 Exchanges = Mapping[str, Callable[[], Exchange]]
 
 
@@ -45,8 +49,9 @@ class SaslListeners:
     that nobody could log in with."""
 
     def __init__(self, config: BrokerConfig, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> None:
+        decoys = _follow_decoys(config, metadata)
         self._make: Callable[[BrokerConfig, str], SaslSettings] = lambda config, name: _settings(
-            config, name, metadata, serve, clock
+            config, name, metadata, serve, clock, decoys
         )
         self._config = config
         self._settings = {name: self._make(config, name) for name in _with_sasl(config)}
@@ -90,10 +95,10 @@ def _concerning(config: BrokerConfig) -> list[dict[str, str]]:
 
 
 def _settings(
-    config: BrokerConfig, listener: str, metadata: ClusterMetadata, serve: Handler, clock: Clock
+    config: BrokerConfig, listener: str, metadata: ClusterMetadata, serve: Handler, clock: Clock, decoys: Decoys
 ) -> SaslSettings:
     return SaslSettings(
-        _exchanges(config, listener, metadata, clock),
+        _exchanges(config, listener, metadata, clock, decoys),
         serve,
         clock,
         failure_delay_ms=config.connection_failed_authentication_delay_ms,
@@ -103,7 +108,24 @@ def _settings(
     )
 
 
-def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata, clock: Clock) -> Exchanges:
+def _follow_decoys(config: BrokerConfig, metadata: ClusterMetadata) -> Decoys:
+    """Look like the users there are, from now on. Their secret is that of the cluster's delegation tokens; without one
+    they are the same on all its brokers, too, but whoever is let in and knows the id of the cluster can tell them."""
+    decoys = Decoys(hmac.digest(config.token_secret.encode(), f"decoys {metadata.cluster_id}".encode(), "sha256"))
+    for path, stored in metadata.entity_configs.items():
+        decoys.put(path, stored)
+
+    def on_change(change: Change, path: str) -> None:
+        if change is Change.ENTITY_CONFIG:
+            decoys.put(path, metadata.entity_configs.get(path, {}))
+
+    metadata.listen(on_change)  # as long as the broker runs
+    return decoys
+
+
+def _exchanges(
+    config: BrokerConfig, listener: str, metadata: ClusterMetadata, clock: Clock, decoys: Decoys
+) -> Exchanges:
     names = config.listener_setting(listener, "sasl.enabled.mechanisms")
     unknown = [name for name in names if name not in _SPOKEN]
     if unknown or not names:
@@ -124,7 +146,10 @@ def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata, c
             exchanges[name] = kerberos_exchanges(config, listener, clock)
         else:
             exchanges[name] = lambda name=name: scram.ScramExchange(  # type: ignore[misc]
-                name, lambda user: _credential(metadata, user, name), lambda token: _token(tokens, token, name)
+                name,
+                lambda user: _credential(metadata, user, name),
+                decoys.credential,
+                lambda token: _token(tokens, token, name),
             )
     return exchanges
 
@@ -201,10 +226,9 @@ def _token(tokens: TokenCredentials, token_id: str, mechanism: str) -> tuple[scr
 
 def _credential(metadata: ClusterMetadata, user: str, mechanism: str) -> scram.ScramCredential | None:
     text = metadata.entity_configs.get(f"users/{sanitized(user)}", {}).get(mechanism)
-    if text is None:
-        return None
     try:
-        return scram.parse_credential(text)
+        credential = scram.parse_credential(text or _BLANK)  # takes as long for nobody
+        return None if text is None else credential
     except ValueError as fault:
         _log.warning("a credential of a user for %s is ignored: %s", mechanism, fault)
         return None

@@ -1,8 +1,8 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512: proof of a password that is neither sent nor stored.
 
 Credentials are stored as Kafka stores them, salt=...,stored_key=...,server_key=...,iterations=4096, in the entity
-config of their user. Somebody without credentials gets a salt of his own all the same and fails at the end, as with a
-wrong password, so that nobody learns who exists.
+config of their user. Somebody without credentials gets a salt of his own all the same (`decoys.py`) and fails at the
+end, as with a wrong password, so that nobody learns who exists.
 Source: org.apache.kafka.common.security.scram.internals (ScramSaslServer, ScramFormatter, ScramCredentialUtils), RFC
 5802, RFC 7677, KIP-84, KIP-48 (logins by delegation tokens: tokenauth=true in the first message).
 """
@@ -28,7 +28,6 @@ _NONCE_BYTES = 24
 TOKEN = "tokenauth=true"
 _NAME_CHARS_MAX = 1_000
 SALT_BYTES = 24
-_SECRET = secrets.token_bytes(32)  # of this process: salts of nobody stay the same for a while
 
 _FIRST = re.compile(
     r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>(?:m=[^,]*,)?n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,(?P<extensions>.*))?)\Z",
@@ -85,22 +84,27 @@ def new_credential(mechanism: str, password: str, iterations: int = ITERATIONS_M
     return credential_of(mechanism, salt, salted, iterations)
 
 
+Decoy = Callable[[str, str], ScramCredential]
+"""The credential of a mechanism for the name of a user that has none."""
 FindToken = Callable[[str], "tuple[ScramCredential, str, int] | None"]
 """The credential, the owner's name and the remaining milliseconds of the delegation token of an id."""
 
 
 class ScramExchange:
-    """`find` gives the credential of a user, None if there is none; `find_token` that of a token."""
+    """`find` gives the credential of a user, None if there is none; `decoy` that of nobody, `find_token` that of a
+    token."""
 
     def __init__(
         self,
         mechanism: str,
         find: Callable[[str], ScramCredential | None],
+        decoy: Decoy,
         find_token: FindToken = lambda _: None,
     ) -> None:
         self._mechanism = mechanism
         self._digest = MECHANISMS[mechanism]
         self._find = find
+        self._decoy = decoy
         self._find_token = find_token
         self._lifetime_ms: int | None = None
         self._is_by_token = False
@@ -130,9 +134,10 @@ class ScramExchange:
         self._name = _unescaped(found["name"])
         if found["authzid"] not in (None, "", found["name"]):
             raise self._failed()
+        decoy = self._decoy(self._mechanism, self._name)  # in any case: the time tells nothing of who exists
         known = self._known(found["extensions"] or "")
         self._is_known = known is not None and known.iterations >= ITERATIONS_MIN
-        self._credential = known if known is not None and self._is_known else self._nobody()
+        self._credential = known if known is not None and self._is_known else decoy
         self._nonce = found["nonce"] + secrets.token_urlsafe(_NONCE_BYTES)
         salt = base64.b64encode(self._credential.salt).decode()
         first = f"r={self._nonce},s={salt},i={self._credential.iterations}"
@@ -149,12 +154,6 @@ class ScramExchange:
         credential, self._owner, self._lifetime_ms = token
         self._is_by_token = True
         return credential
-
-    def _nobody(self) -> ScramCredential:
-        """The same for a name each time, so that nothing tells it from a user's."""
-        salt = hmac.digest(_SECRET, f"{self._mechanism} {self._name}".encode(), "sha256")[:SALT_BYTES]
-        nothing = bytes(hashlib.new(self._digest).digest_size)
-        return ScramCredential(salt, nothing, nothing, ITERATIONS_MIN)
 
     def _final(self, text: str, credential: ScramCredential) -> Step:
         found = _FINAL.match(text)

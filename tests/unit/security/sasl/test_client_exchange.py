@@ -16,6 +16,7 @@ from kafkalite.security.sasl.client_exchange import (
     ScramClient,
     login_of,
 )
+from kafkalite.security.sasl.decoys import Decoys
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange
 from kafkalite.security.sasl.jaas import LoginModule
 from kafkalite.security.sasl.plain import PlainExchange
@@ -40,9 +41,11 @@ def exchange(mechanism: str, name: str, password: str) -> ClientExchange:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_both_sides_are_content(mechanism: str, name: str) -> None:
     known = {name: new_credential(mechanism, "pencil", 5000)}
-    assert talk(exchange(mechanism, name, "pencil"), ScramExchange(mechanism, known.get)) == name
+    assert (
+        talk(exchange(mechanism, name, "pencil"), ScramExchange(mechanism, known.get, Decoys(b"").credential)) == name
+    )
     with pytest.raises(AuthenticationFailed):
-        talk(exchange(mechanism, name, "pen"), ScramExchange(mechanism, known.get))
+        talk(exchange(mechanism, name, "pen"), ScramExchange(mechanism, known.get, Decoys(b"").credential))
 
 
 def test_plain() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.security.sasl.decoys import Decoys
 from kafkalite.security.sasl.exchange import AuthenticationFailed
 from kafkalite.security.sasl.scram import (
     MECHANISMS,
@@ -19,6 +20,8 @@ from kafkalite.security.sasl.scram import (
     new_credential,
     parse_credential,
 )
+
+DECOYS = Decoys(b"secret")
 
 
 class Client:
@@ -50,7 +53,7 @@ class Client:
 @pytest.mark.parametrize("name", ["user", "a,b=c", "Jürgen"])
 def test_a_password_is_proven_to_both_sides(mechanism: str, name: str) -> None:
     known = {name: new_credential(mechanism, "pencil")}
-    client, exchange = Client(mechanism, name, "pencil"), ScramExchange(mechanism, known.get)
+    client, exchange = Client(mechanism, name, "pencil"), ScramExchange(mechanism, known.get, DECOYS.credential)
     last = client.final(exchange.evaluate(client.first()).token)
     step = exchange.evaluate(last)
     assert step.name == name and step.token == b"v=" + base64.b64encode(client.expected)
@@ -75,7 +78,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 def failure(mechanism: str, name: str, password: str, known: dict[str, ScramCredential]) -> tuple[str, bytes, str]:
     """Salt and iterations that were told, and the error."""
-    client, exchange = Client(mechanism, name, password), ScramExchange(mechanism, known.get)
+    client, exchange = Client(mechanism, name, password), ScramExchange(mechanism, known.get, DECOYS.credential)
     answer = exchange.evaluate(client.first()).token
     with pytest.raises(AuthenticationFailed) as refusal:
         exchange.evaluate(client.final(answer))
@@ -106,7 +109,9 @@ def test_credentials_with_few_iterations_are_none() -> None:
     ],
 )  # fmt: skip
 def test_first_messages_that_cannot_be(first: bytes) -> None:
-    exchange = ScramExchange("SCRAM-SHA-256", {"user": new_credential("SCRAM-SHA-256", "pencil")}.get)
+    exchange = ScramExchange(
+        "SCRAM-SHA-256", {"user": new_credential("SCRAM-SHA-256", "pencil")}.get, DECOYS.credential
+    )
     with pytest.raises(AuthenticationFailed, match="invalid credentials"):
         exchange.evaluate(first)
 
@@ -114,7 +119,7 @@ def test_first_messages_that_cannot_be(first: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_any_final_message_is_refused(final: bytes) -> None:
     known = {"user": ScramCredential(b"salt", bytes(32), bytes(32), 4096)}
-    exchange = ScramExchange("SCRAM-SHA-256", known.get)
+    exchange = ScramExchange("SCRAM-SHA-256", known.get, DECOYS.credential)
     exchange.evaluate(b"n,,n=user,r=abc")
     with pytest.raises(AuthenticationFailed):
         exchange.evaluate(final)
@@ -122,7 +127,10 @@ def test_any_final_message_is_refused(final: bytes) -> None:
 
 def test_the_nonce_of_somebody_else_is_refused() -> None:
     known = {"user": new_credential("SCRAM-SHA-256", "pencil")}
-    one, other = ScramExchange("SCRAM-SHA-256", known.get), ScramExchange("SCRAM-SHA-256", known.get)
+    one, other = (
+        ScramExchange("SCRAM-SHA-256", known.get, DECOYS.credential),
+        ScramExchange("SCRAM-SHA-256", known.get, DECOYS.credential),
+    )
     client = Client("SCRAM-SHA-256", "user", "pencil")
     last = client.final(one.evaluate(client.first()).token)
     other.evaluate(client.first())

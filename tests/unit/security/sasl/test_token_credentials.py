@@ -8,6 +8,7 @@ import pytest
 
 from kafkalite.security.delegation_tokens import DelegationToken, hmac_of
 from kafkalite.security.sasl.client_exchange import login_of
+from kafkalite.security.sasl.decoys import Decoys
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
 from kafkalite.security.sasl.jaas import LoginModule
 from kafkalite.security.sasl.scram import ScramExchange
@@ -20,7 +21,9 @@ TOKEN = DelegationToken("id", ALICE, ALICE, (), issued_ms=5_000, max_ms=6_000, e
 def exchange(mechanism: str, name: str, password: str, *, tokenauth: str, now_ms: int = 5_000) -> Step:
     tokens = {"id": TOKEN}
     credentials = TokenCredentials(lambda: tokens, "secret", lambda: now_ms)
-    server = ScramExchange(mechanism, lambda _: None, lambda token_id: credentials.find(mechanism, token_id))
+    server = ScramExchange(
+        mechanism, lambda _: None, Decoys(b"").credential, lambda token_id: credentials.find(mechanism, token_id)
+    )
     options = {"username": name, "password": password, "tokenauth": tokenauth}
     client = login_of(mechanism, LoginModule("m", options)).exchange()
     first = server.evaluate(client.first()).token
