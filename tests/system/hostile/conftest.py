@@ -75,13 +75,15 @@ class Neighbour:
 class Victim:
     """`python -m kafkalite serve`, and what can be seen of it from outside."""
 
-    def __init__(self, directory: Path, *overrides: str) -> None:
+    def __init__(self, directory: Path, *overrides: str, config: Path | None = None) -> None:
+        """The port that is known is that of the first listener."""
         self.log = directory / "victim.log"
         words = [word for override in overrides for word in ("--override", override)]
+        place = ["--port", "0", "--data-dir", str(directory / "data")] if config is None else [str(config)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "kafkalite", "serve", "--port", "0", "--data-dir", str(directory / "data")),
+                    *(sys.executable, "-m", "kafkalite", "serve", *place),
                     *words,
                 ],
                 stdout=subprocess.PIPE,
