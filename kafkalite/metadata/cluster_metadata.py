@@ -166,6 +166,11 @@ class ClusterMetadata(ABC):
         """The state of this broker's registration."""
 
     @property
+    def controller_epoch(self) -> int | None:
+        """How many times a controller was elected; None where nobody counts."""
+        return None
+
+    @property
     def is_surely_registered(self) -> bool:
         """Whether this broker has been heard of lately, so that no other can have been elected as if it were gone."""
         return True

@@ -191,6 +191,8 @@ class Acceptor:
             self._quotas.release(listener.name, host)
             return
         client = ClientConnection(listener.name, host, port, plain_address(local[0]), local[1])
+        client.accepted_ms = self._clock.monotonic_ms()
+        client.is_encrypted = listener.tls is not None
         if listener.authenticator is not None:
             client.authenticator = listener.authenticator(client)
         if listener.tls is not None:

@@ -30,16 +30,18 @@ class ClientConnection:
     `authenticator` gets the frames instead of the processor's handler as long as it is set; its frames are limited
     until `lift_limit`. `refused_batches` belong to the handlers of produces: topic and partition -> the error code of
     its last refusal, and how many batches may be behind it. `quotas` belong to whoever counts requests against quotas
-    (`api/request/request_quotas`).
+    (`api/request/request_quotas`). The acceptor tells `accepted_ms`, of the monotonic clock, and `is_encrypted`.
     """
 
     __slots__ = (
+        "accepted_ms",
         "authenticator",
         "client_software_name",
         "client_software_version",
         "fast_paths",
         "host",
         "is_by_token",
+        "is_encrypted",
         "lift_limit",
         "listener_name",
         "local_host",
@@ -65,6 +67,8 @@ class ClientConnection:
         self.lift_limit: Callable[[], None] = ignore
         self.refused_batches: dict[tuple[str, int], tuple[int, int]] | None = None
         self.quotas: Any = None
+        self.accepted_ms = 0
+        self.is_encrypted = False
 
     def __repr__(self) -> str:
         return f"ClientConnection({self.host}:{self.port} on {self.listener_name})"

@@ -151,10 +151,14 @@ class Processor:
         self.disconnect_watcher.close()
         self.lingering.close()
 
+    def renew_clock(self) -> None:
+        """For whoever shows how long connections have been silent: the coarse clock may be a sweep behind."""
+        self.now_ms = self.clock.monotonic_ms()
+
     def _sweep(self) -> None:
         """Close connections that were silent for the idle time; at the latest two sweeps after it, never before it."""
         self._timer = self.clock.call_later(self._sweep_ms, self._sweep)
-        self.now_ms = self.clock.monotonic_ms()
+        self.renew_clock()
         # `active_ms` was read from a clock that may have been one sweep behind
         expired_ms = self.now_ms - self._idle_ms_max - self._sweep_ms
         for connection in list(self.connections):

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.consumable_records import CountPlan
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.api.request.request_watch import FETCH, PRODUCE
+from kafkalite.api.request.request_watch import FETCH, PRODUCE, WatchedClient
 from kafkalite.api.request.services import Services
+from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.coordinator.group.members import NEVER_MS
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest, BrokerReportResponse
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import Group
+    from kafkalite.coordinator.group.members import Member
     from kafkalite.log.segment.record_counts import SegmentCounts
     from kafkalite.log.segment.segment import Segment
     from kafkalite.network.client_connection import ClientConnection
@@ -71,6 +75,8 @@ async def _broker(services: Services, arguments: Json) -> Json:
     sources.watch.go_on()
     processors = sources.network().processors
     size_bytes = under_replicated = records_in = 0
+    for processor in processors:
+        processor.renew_clock()
     for at, (key, log) in enumerate(list(services.logs.logs.items())):
         size_bytes += log.size_bytes
         partition = services.replica_manager.partition(*key)
@@ -202,31 +208,33 @@ def _described(
 async def _connections(services: Services, arguments: Json) -> Json:
     sources = services.reports
     sources.watch.go_on()
-    now_ms = services.runtime.clock.monotonic_ms()
+    now = Moment(services.runtime.clock.monotonic_ms(), services.runtime.clock.wall_ms())
     items: list[Json] = []
     clients = set()
     for processor in sources.network().processors:
+        processor.renew_clock()
         for connection in list(processor.connections):
             client = connection.client
             clients.add(client)
             if len(items) < CONNECTIONS_MAX:
-                items.append(_connection(client, sources.watch.by_client.get(client), now_ms - connection.active_ms))
+                watched = sources.watch.by_client.get(client)
+                items.append(_connection(client, watched, now, now.monotonic_ms - connection.active_ms))
     sources.watch.clients_now(clients)
     return {"items": items, "total": len(clients)}
 
 
-def _connection(client: ClientConnection, counts: Mapping[int, int] | None, idle_ms: int) -> Json:
-    apis = {_name(key): count for key, count in (counts or {}).items()}
+def _connection(client: ClientConnection, watched: WatchedClient | None, now: Moment, idle_ms: int) -> Json:
+    apis = {} if watched is None else {_name(key): count for key, count in watched.counts.items()}
     return {
-        "client_id": None,
+        "client_id": None if watched is None else watched.client_id,
         "host": client.host,
         "port": client.port,
         "listener": client.listener_name,
         "software": client.client_software_name,
         "software_version": client.client_software_version,
         "user": client.principal,
-        "is_encrypted": None,
-        "connected_ms": None,
+        "is_encrypted": client.is_encrypted,
+        "connected_ms": now.wall_ms - max(0, now.monotonic_ms - client.accepted_ms),
         "requests": sum(apis.values()) if apis else None,
         "apis": apis or None,
         "idle_ms": max(0, idle_ms),
@@ -244,13 +252,13 @@ async def _slow_requests(services: Services, arguments: Json) -> Json:
         {
             "api": _name(one.api_key),
             "version": one.version,
-            "client_id": None,
+            "client_id": one.client_id,
             "host": one.client.host,
             "software": one.client.client_software_name,
             "began_ms": one.began_ms,
             "took_ms": one.took_ms,
             "bytes_in": one.bytes_in,
-            "bytes_out": None,
+            "bytes_out": one.bytes_out,
         }
         for one in watch.slow
     ]
@@ -279,28 +287,96 @@ async def _rebalances(services: Services, arguments: Json) -> Json:
                     "since_ms": since_ms,
                     "waited_ms": max(0, wall_ms - since_ms),
                     "until_ms": None if waiting.left_ms is None else wall_ms + waiting.left_ms,
-                    "waits_for": _members(group, waiting.member_ids),
+                    "waits_for": _members(group, waiting.member_ids, Moment(now, wall_ms)),
                     "sentence": waiting.sentence(group.group_id, wall_ms - since_ms),
                 }
             )
     return {"groups": found}
 
 
-def _members(group: Group, member_ids: Iterable[str]) -> list[Json]:
+def _members(group: Group, member_ids: Iterable[str], now: Moment) -> list[Json]:
+    """The members that are waited for. Whoever has an id and has not joined with it yet has no name."""
     found = []
     for member_id in member_ids:
         member = group.members.by_id.get(member_id)
-        client_id, host = ("", "") if member is None else (member.client_id, member.client_host.removeprefix("/"))
-        found.append({"member_id": member_id, "client_id": client_id, "host": host, "last_seen_ms": None})
+        found.append(
+            {
+                "member_id": member_id,
+                "client_id": "" if member is None else member.client_id,
+                "host": "" if member is None else member.client_host.removeprefix("/"),
+                "last_seen_ms": None if member is None else _last_seen_ms(member, now),
+            }
+        )
     return found
 
 
+def _last_seen_ms(member: Member, now: Moment) -> int | None:
+    """When the session of a member began that runs now; None while the member itself waits for an answer."""
+    if member.session_deadline_ms == NEVER_MS:
+        return None
+    began_ms = member.session_deadline_ms - member.session_timeout_ms
+    return now.wall_ms - max(0, now.monotonic_ms - began_ms)
+
+
+# cluster
+
+
 async def _cluster(services: Services, arguments: Json) -> Json:
+    """The cluster as this broker sees it."""
+    metadata = services.metadata
     connect = services.config.zookeeper_connect
+    own = metadata.brokers.get(services.config.broker_id)
+    told = {
+        "connect": connect,
+        "state": metadata.registration_state.value,
+        "transaction": metadata.last_transaction,
+        "brokers": sorted(metadata.brokers),
+    }
     return {
-        "broker_epoch": None,
-        "controller_epoch": None,
-        "zookeeper": {"connect": connect, "state": None} if connect else None,
+        "broker_epoch": own.epoch if own is not None and connect else None,
+        "registration": own.registration if own is not None and connect else None,
+        "is_intact": own.intact if own is not None and connect else None,
+        "is_stopping": own.stopping if own is not None and connect else None,
+        "controller_id": metadata.controller_id if metadata.controller_id >= 0 else None,
+        "controller_epoch": metadata.controller_epoch,
+        "zookeeper": told if connect else None,
+    }
+
+
+# restart
+
+
+async def _restart(services: Services, arguments: Json) -> Json:
+    """What the next start would read of each directory if the broker died now; after a clean stop it reads nothing.
+    Source: `LogRecovery.recover_unclean`, which begins at the segment with the recovery point of the checkpoint file.
+    """
+    items = []
+    for directory in services.logs.online:
+        kept = directory.checkpoints.recovery_points
+        logs = segment_count = size_bytes = 0
+        for at, (key, log) in enumerate(list(directory.logs.items())):
+            segments = log.segments
+            first = max(0, bisect_right(segments, kept.get(key, 0), key=lambda segment: segment.base_offset) - 1)
+            checked = [segment.size_bytes for segment in segments[first:]]
+            if any(checked):
+                logs += 1
+                segment_count += len(checked)
+                size_bytes += sum(checked)
+            if at % _PER_TURN == _PER_TURN - 1:
+                await asyncio.sleep(0)
+        items.append(
+            {
+                "path": directory.path,
+                "logs": logs,
+                "segments": segment_count,
+                "size_bytes": size_bytes,
+                "all_logs": len(directory.logs),
+            }
+        )
+    return {
+        "directories": items,
+        "was_clean": services.logs.was_clean,
+        "threads": services.config.num_recovery_threads_per_data_dir,
     }
 
 
@@ -313,4 +389,5 @@ REPORTS: Mapping[str, Report] = {
     "slow_requests": _slow_requests,
     "rebalances": _rebalances,
     "cluster": _cluster,
+    "restart": _restart,
 }

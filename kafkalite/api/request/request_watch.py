@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalite.common.errors import Malformed
 from kafkalite.network.client_connection import Answer, DeferredResponse
 from kafkalite.protocol.apis import SERVED
+from kafkalite.protocol.header import decode_request_header
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
@@ -25,18 +27,32 @@ SLOW_MS = 50.0
 SLOW_MAX = 200
 TIMED_MAX = 4_096
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP = 0, 1, 11, 14
+_HEADER_BYTES = 10  # of the shortest request
 _WAIT_AS_ASKED = (FETCH, JOIN_GROUP, SYNC_GROUP)
 
 
 class SlowRequest(NamedTuple):
-    """One answered request that took long. `client` has its address and, if told, its software."""
+    """One answered request that took long. `client` has its address and, if told, its software. `bytes_out` is None
+    for a request that wants no answer."""
 
     api_key: int
     version: int
     client: ClientConnection
+    client_id: str | None
     began_ms: int
     took_ms: float
     bytes_in: int
+    bytes_out: int | None
+
+
+class WatchedClient:
+    """What a connection has asked since somebody looks: how often by API, and the name that it gave itself."""
+
+    __slots__ = ("client_id", "counts")
+
+    def __init__(self, client_id: str | None) -> None:
+        self.client_id = client_id
+        self.counts: dict[int, int] = {}
 
 
 class RequestWatch:
@@ -48,7 +64,7 @@ class RequestWatch:
         self._timer: Timer | None = None
         self._times: dict[int, deque[float]] = {}
         self.counts: dict[int, int] = {}
-        self.by_client: dict[ClientConnection, dict[int, int]] = {}
+        self.by_client: dict[ClientConnection, WatchedClient] = {}
         self.slow: deque[SlowRequest] = deque(maxlen=SLOW_MAX)
 
     @property
@@ -90,11 +106,15 @@ class RequestWatch:
 
         def timed(connection: ClientConnection, frame: memoryview) -> Answer:
             began = monotonic()
-            key, version = frame[0] << 8 | frame[1], frame[3]
             size = len(frame)
+            if size < _HEADER_BYTES:  # the handler will say so
+                return handler(connection, frame)
+            key, version = frame[0] << 8 | frame[1], frame[3]
+            if connection not in self.by_client:
+                self.by_client[connection] = WatchedClient(_client_id(frame))
             answer = handler(connection, frame)
             if answer is None or isinstance(answer, list):
-                self._answered(key, version, connection, size, monotonic() - began)
+                self._answered(key, version, connection, size, answer, monotonic() - began)
             elif key in _WAIT_AS_ASKED:
                 self._count(key, connection)
             elif isinstance(answer, DeferredResponse):
@@ -115,8 +135,10 @@ class RequestWatch:
         began: float,
     ) -> Callable[[Any], list[Part]]:
         def rendered(response: Any) -> list[Part]:
-            self._answered(key, version, client, size, time.perf_counter() - began)
-            return render(response)
+            seconds = time.perf_counter() - began
+            parts = render(response)
+            self._answered(key, version, client, size, parts, seconds)
+            return parts
 
         return rendered
 
@@ -130,15 +152,24 @@ class RequestWatch:
         began: float,
     ) -> list[Part] | None:
         found = await answer
-        self._answered(key, version, client, size, time.perf_counter() - began)
+        self._answered(key, version, client, size, found, time.perf_counter() - began)
         return found
 
     def _count(self, key: int, client: ClientConnection) -> None:
         self.counts[key] = self.counts.get(key, 0) + 1
-        of_client = self.by_client.setdefault(client, {})
-        of_client[key] = of_client.get(key, 0) + 1
+        of_client = self.by_client.get(client)
+        if of_client is not None:  # None: nobody looks any more
+            of_client.counts[key] = of_client.counts.get(key, 0) + 1
 
-    def _answered(self, key: int, version: int, client: ClientConnection, size: int, seconds: float) -> None:
+    def _answered(
+        self,
+        key: int,
+        version: int,
+        client: ClientConnection,
+        size: int,
+        parts: list[Part] | None,
+        seconds: float,
+    ) -> None:
         self._count(key, client)
         times = self._times.get(key)
         if times is None:
@@ -148,4 +179,15 @@ class RequestWatch:
         times.append(seconds)
         if seconds * 1000 >= SLOW_MS:
             began_ms = self._clock.wall_ms() - int(seconds * 1000)
-            self.slow.append(SlowRequest(key, version, client, began_ms, round(seconds * 1000, 1), size))
+            watched = self.by_client.get(client)
+            client_id = None if watched is None else watched.client_id
+            sent = None if parts is None else sum(map(len, parts))
+            took_ms = round(seconds * 1000, 1)
+            self.slow.append(SlowRequest(key, version, client, client_id, began_ms, took_ms, size, sent))
+
+
+def _client_id(frame: memoryview) -> str | None:
+    try:
+        return decode_request_header(frame)[0].client_id
+    except Malformed:
+        return None

@@ -155,6 +155,11 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         return self.view.controller_id
 
     @property
+    def controller_epoch(self) -> int | None:
+        known = self.view.controller_epoch
+        return None if known is None else known.value
+
+    @property
     def registration_state(self) -> RegistrationState:
         return self._lifecycle.registration_state
 

@@ -1,0 +1,94 @@
+"""BrokerReport: what the console is told of connections, slow requests, waiting groups, the cluster and a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.api.handlers import broker_report
+from kafkalite.common.clock import Moment
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.members import Member
+from kafkalite.protocol.messages.broker_report import BrokerReportRequest
+from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from kafkalite.record.batch import NewRecord, build_batch
+
+
+async def report(asker: Any, kind: str, **arguments: Any) -> Any:
+    answer = await asker.ask(BrokerReportRequest(kind=kind, arguments=json.dumps(arguments)), 0)
+    assert answer.error_code == 0, answer.error_message
+    return json.loads(answer.content)
+
+
+async def write(asker: Any, topic: str) -> None:
+    wanted = [CreatableTopic(name=topic, num_partitions=2, replication_factor=1)]
+    await asker.ask(CreateTopicsRequest(topics=wanted, timeout_ms=10_000), 5)
+    data = PartitionProduceData(index=0, records=build_batch([NewRecord(None, b"value", (), 1)]))
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    answer = await asker.ask(ProduceRequest(acks=-1, timeout_ms=9_000, topic_data=topics), 7)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_connection_tells_who_it_is_and_what_it_asks(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        await report(asker, "connections")  # from now on requests are counted
+        await report(asker, "connections")
+        [own] = (await report(asker, "connections"))["items"]
+        assert own["client_id"] and own["apis"]["BrokerReport"] >= 1
+        assert own["is_encrypted"] is False and own["idle_ms"] >= 0
+        assert own["connected_ms"] <= broker._running._services.runtime.clock.wall_ms()
+
+    tell(story)
+
+
+def test_a_slow_request_has_its_client_and_both_sizes(tell: Callable[..., None], monkeypatch: Any) -> None:
+    monkeypatch.setattr("kafkalite.api.request.request_watch.SLOW_MS", 0.0)
+
+    async def story(asker: Any, broker: Any) -> None:
+        await report(asker, "broker")
+        await write(asker, "orders")
+        await report(asker, "broker")
+        slow = {one["api"]: one for one in (await report(asker, "slow_requests"))["items"]}
+        for api in ("CreateTopics", "Produce", "BrokerReport"):
+            assert slow[api]["client_id"] and slow[api]["bytes_in"] > 0 and slow[api]["bytes_out"] > 0, api
+
+    tell(story)
+
+
+def test_after_a_crash_the_segment_with_the_recovery_point_is_read(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        [directory] = (await report(asker, "restart"))["directories"]
+        assert (directory["logs"], directory["size_bytes"]) == (0, 0)
+        await write(asker, "orders")
+        [directory] = (await report(asker, "restart"))["directories"]
+        assert (directory["logs"], directory["segments"], directory["all_logs"]) == (1, 1, 2)
+        log = broker._running._services.logs.logs["orders", 0]
+        assert directory["size_bytes"] == log.size_bytes > 0
+
+    tell(story)
+
+
+def test_without_zookeeper_there_is_nothing_that_it_says(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        told = await report(asker, "cluster")
+        assert told["zookeeper"] is None and told["broker_epoch"] is None and told["controller_epoch"] is None
+
+    tell(story)
+
+
+def test_what_is_no_report_is_refused(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        for kind, arguments in (("nonsense", "{}"), ("broker", "["), ("records", '{"places": 1}')):
+            answer = await asker.ask(BrokerReportRequest(kind=kind, arguments=arguments), 0)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST and answer.error_message
+
+    tell(story)
+
+
+def test_a_member_was_last_seen_when_its_session_began() -> None:
+    member = Member("m", None, "c", "h", 1_000, session_timeout_ms=300, protocols=())
+    assert broker_report._last_seen_ms(member, Moment(5_000, 90_000)) is None  # it waits for an answer itself
+    member.session_deadline_ms = 5_100
+    assert broker_report._last_seen_ms(member, Moment(5_000, 90_000)) == 89_800
