@@ -56,7 +56,7 @@ class BlockingClient:
         self._unanswered: deque[int] = deque()  # correlation ids; brokers answer in order
         self._login = None if security is None else security.login
         self._login_due_s = float("inf")
-        host, port = parse_address(address)
+        self._host, port = host, _ = parse_address(address)
         try:
             sock = socket.create_connection((host, port), timeout_s)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -71,11 +71,15 @@ class BlockingClient:
             self._log_in(self._login)
 
     def _log_in(self, login: Login) -> None:
-        from kafkalite.client.sasl_login import due_ms, log_in_blocking
+        from kafkalite.client.sasl_login import NoCredential, due_ms, log_in_blocking
 
         began_ms, self._login_due_s = time.monotonic() * 1000, float("inf")  # the login's own requests need none
         try:
-            self._login_due_s = due_ms(log_in_blocking(login, self.ask), began_ms) / 1000
+            lifetime_ms = log_in_blocking(login, self._host, self.ask)
+            self._login_due_s = due_ms(lifetime_ms, began_ms, time.monotonic() * 1000) / 1000
+        except NoCredential as error:
+            self._socket.close()
+            raise self._lost(f"cannot log in at {self.address}: {error}") from None
         except OSError as error:
             self._socket.close()
             raise self._lost(f"{self.address} does not let us in: {error}") from None

@@ -132,7 +132,8 @@ class BrokerChannel:
             self._login_due_ms = NEVER_MS
             if security.login is not None:
                 began_ms = self._clock.monotonic_ms()
-                self._login_due_ms = due_ms(await log_in(security.login, self._send), began_ms)
+                lifetime_ms = await log_in(security.login, endpoint.host, self._send)
+                self._login_due_ms = due_ms(lifetime_ms, began_ms, self._clock.monotonic_ms())
         except OSError as error:
             why = f"{endpoint.address}: {error.strerror or error}"
             if self._opening is asyncio.current_task():

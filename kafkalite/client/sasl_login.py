@@ -1,12 +1,16 @@
 """A login by SASL as requests and responses: SaslHandshake 1, then SaslAuthenticate 1 until both sides are content.
 
 The versions are known to every broker since Kafka 2.2. A session may end (KIP-368): whoever keeps a connection for long
-logs in again on it before, at `due_ms`.
+logs in again on it before, at `due_ms`. A login that may wait for others, such as for whoever gives tokens, has its
+turns in a thread.
 Source: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 _HANDSHAKE_VERSION = _AUTHENTICATE_VERSION = 1
 _USED_OF_SESSION = 0.85  # Kafka's: between this and 0.95
+_PAUSE_MS = 1_050
 NEVER_MS = float("inf")
 _SHOWN_CHARS = 300
 
@@ -29,15 +34,24 @@ class LoginRefused(OSError):
     """One of the things that keep a connection from being made; the text is for the operator."""
 
 
-def conversation(login: Login) -> Conversation:
+class NoCredential(OSError):
+    """There is nothing to log in with now, and nothing was asked for; the text is for the operator."""
+
+
+def conversation(login: Login, host: str) -> Conversation:
     """Yields requests with their versions, is sent the responses, and returns for how many ms the session lasts (0: for
-    ever). Raises LoginRefused."""
+    ever). `host` is the name that was dialled. Raises LoginRefused, NoCredential."""
+    try:
+        exchange = login.exchange(host)
+        token: bytes | None = exchange.first()
+    except OSError as fault:
+        raise NoCredential(f"there is nothing to log in with by {login.mechanism}: {fault}") from None
+    except ValueError as fault:
+        raise NoCredential(f"the login of {login.name} by {login.mechanism} does not begin: {fault}") from None
     answer = yield SaslHandshakeRequest(mechanism=login.mechanism), _HANDSHAKE_VERSION
     if answer.error_code:
         enabled = _shown(", ".join(answer.mechanisms[:8])) or "none"
         raise LoginRefused(f"it does not take the SASL mechanism {login.mechanism}; enabled there: {enabled}")
-    exchange = login.exchange()
-    token: bytes | None = exchange.first()
     while token is not None:
         answer = yield SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION
         if answer.error_code:
@@ -45,7 +59,7 @@ def conversation(login: Login) -> Conversation:
             raise LoginRefused(f"it refuses the login of {login.name} by {login.mechanism}: {_shown(why)}")
         try:
             token = exchange.answer(bytes(answer.auth_bytes))
-        except ValueError as fault:
+        except (ValueError, OSError) as fault:
             raise LoginRefused(f"the login of {login.name} by {login.mechanism} ends: {fault}") from None
     return int(answer.session_lifetime_ms)
 
@@ -55,32 +69,69 @@ def _shown(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in text[:_SHOWN_CHARS])
 
 
-def due_ms(lifetime_ms: int, now_ms: float) -> float:
-    """When to log in again for a session that began now."""
-    return now_ms + lifetime_ms * _USED_OF_SESSION if lifetime_ms > 0 else NEVER_MS
+def due_ms(lifetime_ms: int, began_ms: float, ended_ms: float) -> float:
+    """When to log in again for a session whose login took from `began_ms` to `ended_ms`; not within a second, which no
+    broker takes."""
+    if lifetime_ms <= 0:
+        return NEVER_MS
+    return max(began_ms + lifetime_ms * _USED_OF_SESSION, ended_ms + _PAUSE_MS)
 
 
-async def log_in(login: Login, ask: Callable[[Message, int], Awaitable[Any]]) -> int:
-    """The whole conversation, each request by `ask`. Returns as `conversation`. Raises LoginRefused, and as `ask`."""
-    talk = conversation(login)
-    request, version = next(talk)
-    while True:
+async def log_in(login: Login, host: str, ask: Callable[[Message, int], Awaitable[Any]]) -> int:
+    """The whole conversation, each request by `ask`. Returns as `conversation`. Raises as that, and as `ask`."""
+    talk = conversation(login, host)
+    turn = await _next(login, talk, None)
+    while not isinstance(turn, int):
+        request, version = turn
         try:
             response = await ask(request, version)
         except Malformed as fault:
             raise LoginRefused(f"it does not answer as SASL has it: {fault}") from None
-        try:
-            request, version = talk.send(response)
-        except StopIteration as end:
-            return int(end.value)
+        turn = await _next(login, talk, response)
+    return turn
 
 
-def log_in_blocking(login: Login, ask: Callable[[Message, int], Any]) -> int:
+def log_in_blocking(login: Login, host: str, ask: Callable[[Message, int], Any]) -> int:
     """The same for a connection that waits."""
-    talk = conversation(login)
-    request, version = next(talk)
-    while True:
+    talk = conversation(login, host)
+    turn = _advance(talk, None)
+    while not isinstance(turn, int):
+        turn = _advance(talk, ask(*turn))
+    return turn
+
+
+def _advance(talk: Conversation, response: Any) -> tuple[Message, int] | int:
+    """The next request, or what the conversation returns."""
+    try:
+        return talk.send(response)
+    except StopIteration as end:
+        return int(end.value)
+
+
+async def _next(login: Login, talk: Conversation, response: Any) -> tuple[Message, int] | int:
+    if not login.may_wait:
+        return _advance(talk, response)
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[tuple[Message, int] | int] = loop.create_future()
+
+    def settle(turn: tuple[Message, int] | int | None, fault: BaseException | None) -> None:
+        if answer.done():
+            return  # nobody waits any more
+        if fault is not None:
+            answer.set_exception(fault)
+        else:
+            assert turn is not None
+            answer.set_result(turn)
+
+    def run() -> None:
+        turn, fault = None, None
         try:
-            request, version = talk.send(ask(request, version))
-        except StopIteration as end:
-            return int(end.value)
+            turn = _advance(talk, response)
+        except BaseException as error:
+            fault = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, turn, fault)
+
+    # a thread that the end of the process does not wait for, as it would for one of a pool
+    threading.Thread(target=run, name="kafkalite-login", daemon=True).start()
+    return await answer

@@ -121,25 +121,11 @@ remote.log.storage.manager.impl.prefix STRING =rsm.config.
 remote.log.storage.system.enable BOOLEAN =false
 request.timeout.ms INT =30000
 sasl.client.callback.handler.class CLASS
-sasl.kerberos.kinit.cmd STRING dynamic =/usr/bin/kinit
-sasl.kerberos.min.time.before.relogin LONG dynamic =60000
-sasl.kerberos.service.name STRING dynamic
 sasl.kerberos.ticket.renew.jitter DOUBLE dynamic =0.05
-sasl.kerberos.ticket.renew.window.factor DOUBLE dynamic =0.8
-sasl.login.callback.handler.class CLASS
 sasl.login.class CLASS
-sasl.login.connect.timeout.ms INT
-sasl.login.read.timeout.ms INT
-sasl.login.refresh.buffer.seconds SHORT dynamic >=0 <=3600 =300
-sasl.login.refresh.min.period.seconds SHORT dynamic >=0 <=900 =60
-sasl.login.refresh.window.factor DOUBLE dynamic >=0.5 <=1 =0.8
-sasl.login.refresh.window.jitter DOUBLE dynamic >=0 <=0.25 =0.05
-sasl.login.retry.backoff.max.ms LONG =10000
-sasl.login.retry.backoff.ms LONG =100
 sasl.mechanism.controller.protocol STRING =GSSAPI
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG =10000
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG =100
-sasl.oauthbearer.token.endpoint.url STRING
 security.providers STRING
 socket.connection.setup.timeout.max.ms LONG =30000
 socket.connection.setup.timeout.ms LONG =10000

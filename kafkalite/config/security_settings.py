@@ -10,7 +10,19 @@ Source: org.apache.kafka.common.config.{SslConfigs, internals.BrokerSecurityConf
 from __future__ import annotations
 
 from kafkalite.config.listeners import PROTOCOLS
-from kafkalite.config.settings import Settings, boolean, integer, java_class, long, password, section, string, words
+from kafkalite.config.settings import (
+    Settings,
+    boolean,
+    double,
+    integer,
+    java_class,
+    long,
+    password,
+    section,
+    short,
+    string,
+    words,
+)
 from kafkalite.config.value_parsers import (
     parse_endpoint_identification,
     parse_principal_builder,
@@ -51,7 +63,7 @@ class SecuritySettings(Settings):
 
     _sasl = section("Authentication (SASL)")
     sasl_enabled_mechanisms: tuple[str, ...] = words(("GSSAPI",), "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos).", dynamic=True)
-    sasl_mechanism_inter_broker_protocol: str = string("GSSAPI", "The mechanism by which the brokers of a cluster log in to each other, where they meet at a SASL listener; username and password stand in the login module of that listener and mechanism.", dynamic=True)
+    sasl_mechanism_inter_broker_protocol: str = string("GSSAPI", "The mechanism by which the brokers of a cluster log in to each other, where they meet at a SASL listener; their own login stands in the login module of that listener and mechanism.", dynamic=True)
     sasl_jaas_config: str | None = password(None, "The login module of one listener and mechanism, such as listener.name.outside.plain.sasl.jaas.config=...PlainLoginModule required user_alice=\"...\";", dynamic=True)
     java_security_auth_login_config: str | None = string(None, "JAAS file with the login modules of listeners without sasl.jaas.config, and of ZooKeeper's client. Kafka has it as a property of Java: KAFKA_OPTS=-Djava.security.auth.login.config=FILE, which is understood, too.")
     sasl_server_max_receive_size: int = integer(524_288, "Largest token or request of a connection that is not authenticated yet.", at_least=1)
@@ -64,6 +76,20 @@ class SecuritySettings(Settings):
     sasl_oauthbearer_sub_claim_name: str = string("sub", "The claim with the name of the user.")
     sasl_oauthbearer_scope_claim_name: str = string("scope", "The claim with the scopes.")
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = words(("DEFAULT",), "Turn principals of Kerberos (GSSAPI) into names of users: a list of RULE:[n:FORMAT](PATTERN)s/FROM/TO/ and DEFAULT, of which the first that applies counts.", dynamic=True)
+    sasl_login_callback_handler_class: str | None = java_class(None, "How this broker gets its own token of OAUTHBEARER, where brokers log in to each other by that: ...OAuthBearerLoginCallbackHandler from an authority, ...OAuthBearerUnsecuredLoginCallbackHandler one that nobody has signed, for trials.")
+    sasl_oauthbearer_token_endpoint_url: str | None = string(None, "Where the authority gives tokens to clientId and clientSecret of the login module: https://..., or file:///... with a token.")
+    sasl_login_connect_timeout_ms: int | None = integer(None, "A connection to it may take so long; unset or 0, 10000.", at_least=0)
+    sasl_login_read_timeout_ms: int | None = integer(None, "Its answer may take so long; unset or 0, 10000.", at_least=0)
+    sasl_login_retry_backoff_ms: int = long(100, "Pause before it is asked again after an error; doubled each time.", at_least=0)
+    sasl_login_retry_backoff_max_ms: int = long(10_000, "It is asked again for so long.", at_least=0)
+    sasl_login_refresh_window_factor: float = double(0.8, "After this part of its life a token is replaced,", at_least=0.5, at_most=1, dynamic=True)
+    sasl_login_refresh_window_jitter: float = double(0.05, "and a random part of so much.", at_least=0, at_most=0.25, dynamic=True)
+    sasl_login_refresh_min_period_seconds: int = short(60, "It is kept for so long,", at_least=0, at_most=900, dynamic=True)
+    sasl_login_refresh_buffer_seconds: int = short(300, "and goes so long before its end; both only if it lives for longer.", at_least=0, at_most=3600, dynamic=True)
+    sasl_kerberos_service_name: str | None = string(None, "First part of the principals of brokers, where they log in to each other by GSSAPI, such as kafka.", dynamic=True)
+    sasl_kerberos_kinit_cmd: str = string("/usr/bin/kinit", "Renews the tickets of a login module with useTicketCache=true.", dynamic=True)
+    sasl_kerberos_ticket_renew_window_factor: float = double(0.8, "After this part of their time,", dynamic=True)
+    sasl_kerberos_min_time_before_relogin: int = long(60_000, "and no more often than after this.", dynamic=True)
     connections_max_reauth_ms: int = long(0, "Clients prove themselves again after this time, or are cut off; 0 is never.")
     connection_failed_authentication_delay_ms: int = integer(100, "A failed authentication is told after this time.", at_least=0)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.security.sasl.gssapi import MECHANISM, GssapiExchange, TicketRefused
+from kafkalite.security.sasl.kerberos_library import library, principal_name, told
 from kafkalite.security.sasl.kerberos_names import short_names
 from kafkalite.security.sasl.login_modules import FoundModule, login_module, property_of
 
@@ -26,17 +27,6 @@ _log = logging.getLogger("kafkalite.authentication")
 RULES = "sasl.kerberos.principal.to.local.rules"
 _MINORS_BASE = -1765328384
 _MAY_PASS = frozenset(_MINORS_BASE + code for code in (21, 33, 34))  # not valid yet, and shown before
-
-
-def library() -> Any:
-    """The package gssapi. Raises ConfigError without it."""
-    try:
-        import gssapi  # an extra
-    except ImportError as fault:  # also where MIT's library is missing
-        raise ConfigError(
-            f"{MECHANISM} needs the package gssapi, and that MIT's Kerberos: pip install 'kafkalite[gssapi]' ({fault})"
-        ) from None
-    return gssapi
 
 
 def kerberos_exchanges(config: BrokerConfig, listener: str, clock: Clock) -> Callable[[], Exchange]:
@@ -52,7 +42,7 @@ def kerberos_exchanges(config: BrokerConfig, listener: str, clock: Clock) -> Cal
         credentials = gssapi.Credentials(name=_principal(found), usage="accept", store={"keytab": _keytab(found)})
         realm = _default_realm(gssapi)
     except gssapi.exceptions.GSSError as fault:
-        raise ConfigError(f"{found.where}: {_told(fault)}") from None
+        raise ConfigError(f"{found.where}: {told(fault)}") from None
     try:
         short_name = short_names(config.listener_setting(listener, RULES), realm)
     except ValueError as fault:
@@ -69,8 +59,7 @@ def _principal(found: FoundModule) -> Any:
     name = found.module.options.get("principal")
     if not name:
         raise ConfigError(f'{found.where} has no principal="kafka/HOST@REALM"')
-    gssapi = library()
-    return gssapi.Name(name, gssapi.NameType.kerberos_principal)
+    return principal_name(library(), name)
 
 
 def _keytab(found: FoundModule) -> str:
@@ -86,13 +75,8 @@ def _keytab(found: FoundModule) -> str:
 
 
 def _default_realm(gssapi: Any) -> str:
-    name = gssapi.Name("nobody", gssapi.NameType.kerberos_principal).canonicalize(gssapi.MechType.kerberos)
+    name = principal_name(gssapi, "nobody").canonicalize(gssapi.MechType.kerberos)
     return str(name).partition("@")[2]
-
-
-def _told(fault: Exception) -> str:
-    """The library's words, on one line."""
-    return " ".join(str(fault).split())
 
 
 class _Context:
@@ -126,4 +110,4 @@ class _Context:
         except self._error as fault:
             minor = getattr(fault, "min_code", 0)
             signed = minor - (1 << 32) if minor >= 1 << 31 else minor
-            raise TicketRefused(_told(fault), may_pass=signed in _MAY_PASS) from None
+            raise TicketRefused(told(fault), may_pass=signed in _MAY_PASS) from None

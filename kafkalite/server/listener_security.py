@@ -23,7 +23,7 @@ from kafkalite.network.socket_server import Listener, Tls
 from kafkalite.security.distinguished_name import subject_of
 from kafkalite.security.principal import user
 from kafkalite.security.principal_mapping import MappingRule, map_name, parse_mapping_rules
-from kafkalite.server.broker_login import broker_login
+from kafkalite.server.broker_login import broker_login, login_settings
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -61,6 +61,7 @@ class ListenerSecurity:
         self._config = config
         self._served: Mapping[str, _Served] = {}
         self._login: Login | None = None
+        self._login_settings: object = None
         self._sasl: SaslListeners | None = None
         self._make_sasl: Callable[[BrokerConfig], SaslListeners] | None = None
         self._is_complete = False
@@ -72,7 +73,7 @@ class ListenerSecurity:
 
     def _serve_all(self) -> None:
         self._served = {each.name: _serve(self._config, each) for each in _with_tls(self._config)}
-        self._login = broker_login(self._config)
+        self._login, self._login_settings = broker_login(self._config), login_settings(self._config)
         self._is_complete = True
 
     @property
@@ -128,7 +129,9 @@ class ListenerSecurity:
             self._serve_all()
             return
         try:
-            self._login = broker_login(config)
+            settings = login_settings(config)
+            if settings != self._login_settings:
+                self._login, self._login_settings = broker_login(config), settings
         except ConfigError as fault:
             logger.error("this broker logs in to others as before: %s", fault)
         try:
@@ -140,7 +143,9 @@ class ListenerSecurity:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look whether settings or files have changed."""
+        """Look whether settings or files have changed, and whether this broker needs a new token for its own login."""
+        if self._login is not None:
+            self._login.refresh()
         for listener in _with_tls(self._config):
             before = self._served.get(listener.name)
             if before is None:

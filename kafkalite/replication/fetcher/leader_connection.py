@@ -58,6 +58,9 @@ class LeaderConnection(asyncio.BufferedProtocol):
         self._asked_ms = 0.0  # when the oldest request without a response was sent
         self._timer: Timer | None = None
         self._login: Login | None = None
+        self._host = ""
+        self._is_logging_in = False
+        self._why_lost = "it closed the connection"
         self._login_due_ms = NEVER_MS
         self._login_answer: asyncio.Future[bytes] | None = None
         self._login_again: asyncio.Task[None] | None = None
@@ -73,7 +76,7 @@ class LeaderConnection(asyncio.BufferedProtocol):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self._login = security.login
+        self._login, self._host = security.login, host
         await self._log_in()
 
     def send(self, frame: bytes) -> None:
@@ -118,9 +121,10 @@ class LeaderConnection(asyncio.BufferedProtocol):
         self._end_now()
 
     def fail(self, why: str) -> None:
-        if self._login_answer is not None:  # the login says it
+        if self._is_logging_in:  # the login says it
             self._end_now()
-            if not self._login_answer.done():
+            self._why_lost = why
+            if self._login_answer is not None and not self._login_answer.done():
                 self._login_answer.set_exception(OSError(why))
             return
         on_lost = self._on_lost
@@ -149,11 +153,17 @@ class LeaderConnection(asyncio.BufferedProtocol):
 
     async def _log_in(self) -> None:
         if self._login is not None:
-            began_ms = self._clock.monotonic_ms()
-            self._login_due_ms = due_ms(await log_in(self._login, self._ask), began_ms)
+            began_ms, self._is_logging_in = self._clock.monotonic_ms(), True
+            try:
+                lifetime_ms = await log_in(self._login, self._host, self._ask)
+                self._login_due_ms = due_ms(lifetime_ms, began_ms, self._clock.monotonic_ms())
+            finally:
+                self._is_logging_in = False
 
     async def _ask(self, request: Message, version: int) -> Any:
         """The response to a request of the login. Raises OSError, Malformed."""
+        if self._transport is None:  # lost while the login was waiting for a token or a ticket
+            raise OSError(self._why_lost)
         self._login_answer = asyncio.get_running_loop().create_future()
         try:
             self._write(request_frame(request, version, _LOGIN_CORRELATION_ID, "kafkalite"))

@@ -1,4 +1,4 @@
-"""The client's side of SASL, by which a broker logs in to another and a command to a broker.
+"""The client's side of SASL, by which a broker logs in to another and a command to a broker; here by a password.
 
 Source: javax.security.sasl.SaslClient, org.apache.kafka.common.security.scram.internals.ScramSaslClient.
 """
@@ -40,12 +40,20 @@ class ClientExchange(Protocol):
         ...
 
 
+def _nothing() -> None:
+    """A login that does not age."""
+
+
 class Login(NamedTuple):
-    """Somebody who can log in as often as wanted."""
+    """Somebody who can log in as often as wanted. `exchange` is given the name by which the broker was dialled. With
+    `may_wait` it, and the exchange, may wait for others on the network, and so are for threads that may; they raise
+    OSError without what they need. `refresh` looks whether that should be got anew, and does not wait."""
 
     mechanism: str
     name: str
-    exchange: Callable[[], ClientExchange]
+    exchange: Callable[[str], ClientExchange]
+    may_wait: bool = False
+    refresh: Callable[[], None] = _nothing
 
     def __repr__(self) -> str:
         return f"Login({self.mechanism}, {self.name})"
@@ -60,10 +68,10 @@ def login_of(mechanism: str, module: LoginModule) -> Login:
     if not name or not password:
         raise ValueError('has no username="..." and password="...", which are this side\'s own login')
     if mechanism == plain.MECHANISM:
-        return Login(mechanism, name, lambda: PlainClient(name, password))
+        return Login(mechanism, name, lambda _: PlainClient(name, password))
     salted = SaltedPassword(scram.MECHANISMS[mechanism], password)
     is_token = module.options.get("tokenauth", "").lower() == "true"
-    return Login(mechanism, name, lambda: ScramClient(mechanism, name, salted, is_token=is_token))
+    return Login(mechanism, name, lambda _: ScramClient(mechanism, name, salted, is_token=is_token))
 
 
 class PlainClient:

@@ -102,6 +102,14 @@ def key_id(token: str) -> object:
     return _part(token.split(".")[0]).get("kid")
 
 
+def claims_of(token: str) -> Mapping[str, Any]:
+    """The claims of a token, which nobody has judged. Raises TokenRefused."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise TokenRefused("it is no JWT in the compact form")
+    return _part(parts[1])
+
+
 def verify_signed(token: str, keys: Keys, rules: TokenRules, now_ms: float) -> BearerToken:
     """Raises TokenRefused."""
     import jwt
@@ -150,12 +158,12 @@ def _accepted(claims: Mapping[str, Any], rules: TokenRules, now_ms: float) -> Be
     name = claims.get(rules.name_claim)
     if not isinstance(name, str) or not name.strip() or len(name) > _NAME_CHARS_MAX:
         raise TokenRefused(f"its claim {rules.name_claim} names nobody")
-    expires_ms = _time_ms(claims, "exp")
+    expires_ms = time_ms(claims, "exp")
     if expires_ms is None:
         raise TokenRefused("it has no exp")
     if expires_ms + rules.skew_ms <= now_ms:
         raise TokenRefused("it has expired")
-    issued_ms, not_before_ms = _time_ms(claims, "iat"), _time_ms(claims, "nbf")
+    issued_ms, not_before_ms = time_ms(claims, "iat"), time_ms(claims, "nbf")
     if max(issued_ms or 0, not_before_ms or 0) - rules.skew_ms > now_ms:
         raise TokenRefused("it is of the future")
     if issued_ms is not None and issued_ms > expires_ms:
@@ -165,7 +173,8 @@ def _accepted(claims: Mapping[str, Any], rules: TokenRules, now_ms: float) -> Be
     return BearerToken(name.strip(), min(expires_ms, now_ms + _LIFETIME_MS_MAX))
 
 
-def _time_ms(claims: Mapping[str, Any], name: str) -> float | None:
+def time_ms(claims: Mapping[str, Any], name: str) -> float | None:
+    """The time of a claim, in ms since 1970; None without one. Raises TokenRefused."""
     value = claims.get(name)
     if value is None:
         return None

@@ -227,9 +227,9 @@ def test_sessions_of_brokers_are_renewed(
     logins: list[str] = []
     conversation = sasl_login.conversation
 
-    def counted(login: Login) -> Any:
+    def counted(login: Login, host: str) -> Any:
         logins.append(login.name)
-        return conversation(login)
+        return conversation(login, host)
 
     monkeypatch.setattr(sasl_login, "conversation", counted)
     place = Place(tmp_path, "SASL_SSL", "SCRAM-SHA-256")

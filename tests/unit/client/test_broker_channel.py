@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -20,6 +21,7 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.security.sasl.client_exchange import ClientExchange, Login
 from tests.support.manual_clock import ManualClock
 from tests.support.sasl_server import LOGIN, SaslServer
 from tests.support.wait import DEADLINE_S
@@ -326,6 +328,46 @@ def test_a_refused_login_says_why() -> None:
                 ):
                     await ours.ask(2, MetadataRequest(), VERSION)
             assert server.asked == [17, 36, 17, 36]
+            ours.close()
+
+    run(story())
+
+
+def test_a_login_that_waits_for_its_token_keeps_nobody_else_waiting() -> None:
+    async def story() -> None:
+        has_begun, may_go_on, server = threading.Event(), threading.Event(), SaslServer()
+
+        def exchange(host: str) -> ClientExchange:
+            has_begun.set()
+            assert host == "127.0.0.1" and may_go_on.wait(DEADLINE_S)
+            return LOGIN.exchange(host)
+
+        login = Login("PLAIN", "broker", exchange, may_wait=True)
+        async with listening(server.serve) as endpoint:
+            find = {2: endpoint}.get
+            ours = BrokerChannels(find, ManualClock(), "broker-1", TIMEOUT_MS, lambda _: ChannelSecurity(None, login))
+            asked = asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION))
+            while not has_begun.is_set():  # noqa: ASYNC110 - the loop has to turn meanwhile
+                await asyncio.sleep(0)
+            may_go_on.set()
+            assert (await asked).cluster_id == "c" and server.asked == [17, 36, 3]
+            ours.close()
+
+    run(story())
+
+
+def test_a_login_without_a_token_says_why_and_asks_for_nothing() -> None:
+    async def story() -> None:
+        def exchange(host: str) -> ClientExchange:
+            raise OSError("the authority is away")
+
+        server, login = SaslServer(), Login("OAUTHBEARER", "broker", exchange, may_wait=True)
+        async with listening(server.serve) as endpoint:
+            find = {2: endpoint}.get
+            ours = BrokerChannels(find, ManualClock(), "broker-1", TIMEOUT_MS, lambda _: ChannelSecurity(None, login))
+            with pytest.raises(BrokerUnreachable, match="nothing to log in with by OAUTHBEARER: the authority is away"):
+                await ours.ask(2, MetadataRequest(), VERSION)
+            assert not server.asked
             ours.close()
 
     run(story())

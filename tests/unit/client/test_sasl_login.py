@@ -30,7 +30,7 @@ def asked(*answers: Any) -> tuple[int, list[Message]]:
         requests.append(request)
         return left.pop(0)
 
-    return log_in_blocking(LOGIN, ask), requests
+    return log_in_blocking(LOGIN, "host", ask), requests
 
 
 def test_the_whole_conversation() -> None:
@@ -38,7 +38,13 @@ def test_the_whole_conversation() -> None:
     lifetime_ms, (first, second) = asked(handshake, SaslAuthenticateResponse(session_lifetime_ms=1000))
     assert isinstance(first, SaslHandshakeRequest) and first.mechanism == "PLAIN"
     assert isinstance(second, SaslAuthenticateRequest) and second.auth_bytes == b"\0broker\0secret"
-    assert lifetime_ms == 1000 and due_ms(1000, 500) == 1350 and due_ms(0, 500) == NEVER_MS
+    assert lifetime_ms == 1000
+
+
+def test_a_session_is_renewed_before_its_end_and_not_within_a_second() -> None:
+    assert due_ms(10_000, 500, 600) == 9_000
+    assert due_ms(1_000, 500, 600) == 1_650
+    assert due_ms(0, 500, 600) == NEVER_MS
 
 
 @pytest.mark.parametrize(
@@ -64,6 +70,6 @@ def test_refusals(answers: list[Any], fault: str) -> None:
 
 
 def test_a_conversation_may_be_left() -> None:
-    talk = conversation(LOGIN)
+    talk = conversation(LOGIN, "host")
     next(talk)
     talk.close()

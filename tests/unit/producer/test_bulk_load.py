@@ -64,7 +64,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 def test_a_broker_with_tls_and_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logins: list[str] = []
     conversation = sasl_login.conversation
-    monkeypatch.setattr(sasl_login, "conversation", lambda login: logins.append(login.name) or conversation(login))
+    monkeypatch.setattr(
+        sasl_login, "conversation", lambda login, host: logins.append(login.name) or conversation(login, host)
+    )
     authority = Authority()
     users = 'user_loader="secret"'
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kafkalite.client.broker_channel import ChannelSecurity
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.replication.fetcher.leader_connection import SLAB_BYTES, LeaderConnection
+from kafkalite.security.sasl.client_exchange import ClientExchange, Login
 from tests.support.manual_clock import ManualClock
 from tests.support.sasl_server import LOGIN, METADATA_VERSION, SaslServer
 from tests.support.wait import DEADLINE_S
@@ -186,7 +188,7 @@ class LoggedIn:
             lambda frame: self.said.put_nowait(bytes(frame)), self.lost.append, self.clock, TIMEOUT_MS
         )
 
-    async def open(self) -> None:
+    async def open(self, login: Login = LOGIN) -> None:
         async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(EOFError, OSError):
                 await self.server.serve(reader, writer)
@@ -195,7 +197,7 @@ class LoggedIn:
         server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
-            await self.connection.open("127.0.0.1", self.port, -1, ChannelSecurity(None, LOGIN))
+            await self.connection.open("127.0.0.1", self.port, -1, ChannelSecurity(None, login))
         finally:
             server.close()
 
@@ -246,6 +248,33 @@ def test_a_login_that_fails_is_no_connection_and_says_why_once(ends: str) -> Non
         with pytest.raises(OSError, match=said[ends]):
             await scene.open()
         scene.connection.close()
+        assert not scene.lost
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_is_lost_while_its_login_waits_says_so_once() -> None:
+    class Closing(SaslServer):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """Closes at once."""
+
+    is_gone = threading.Event()
+    scene = LoggedIn(Closing())
+    on_lost = scene.connection.connection_lost
+
+    def lost(error: Exception | None) -> None:
+        on_lost(error)
+        is_gone.set()
+
+    def exchange(host: str) -> ClientExchange:
+        assert is_gone.wait(DEADLINE_S)
+        return LOGIN.exchange(host)
+
+    async def story() -> None:
+        scene.connection.connection_lost = lost  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="it closed the connection"):
+            async with asyncio.timeout(DEADLINE_S):
+                await scene.open(Login("PLAIN", "broker", exchange, may_wait=True))
         assert not scene.lost
 
     asyncio.run(story())

@@ -34,7 +34,7 @@ def talk(client: ClientExchange, server: Exchange) -> str | None:
 
 
 def exchange(mechanism: str, name: str, password: str) -> ClientExchange:
-    return login_of(mechanism, LoginModule("m", {"username": name, "password": password})).exchange()
+    return login_of(mechanism, LoginModule("m", {"username": name, "password": password})).exchange("host")
 
 
 @pytest.mark.parametrize("name", ["broker", "a,b=c", "Jürgen"])

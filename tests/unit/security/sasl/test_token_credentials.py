@@ -25,7 +25,7 @@ def exchange(mechanism: str, name: str, password: str, *, tokenauth: str, now_ms
         mechanism, lambda _: None, Decoys(b"").credential, lambda token_id: credentials.find(mechanism, token_id)
     )
     options = {"username": name, "password": password, "tokenauth": tokenauth}
-    client = login_of(mechanism, LoginModule("m", options)).exchange()
+    client = login_of(mechanism, LoginModule("m", options)).exchange("host")
     first = server.evaluate(client.first()).token
     assert first is not None
     final = client.answer(first)

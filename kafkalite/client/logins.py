@@ -1,0 +1,170 @@
+"""The login that settings ask for: of a command by the properties of a client, of a broker by those of a listener.
+
+The names are Kafka's, whose handlers for OAUTHBEARER stand for what they do: OAuthBearerLoginCallbackHandler gets
+tokens from an authority, OAuthBearerUnsecuredLoginCallbackHandler (which Kafka takes if none is named) makes some that
+nobody signs. Classes of others are refused.
+Source: org.apache.kafka.common.security.authenticator.LoginManager, org.apache.kafka.common.config.SaslConfigs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client.bearer_login import BearerToken
+from kafkalite.client.token_endpoint import DEFAULT_TIMEOUT_MS, NoToken, TokenEndpoint, retried
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.security_settings import SecuritySettings
+from kafkalite.security.sasl import client_exchange, gssapi, oauthbearer, oauthbearer_client
+from kafkalite.security.sasl.client_exchange import Login
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kafkalite.security.sasl.jaas import LoginModule
+
+MECHANISMS = (*client_exchange.MECHANISMS, oauthbearer.MECHANISM, gssapi.MECHANISM)
+_HANDLER = "sasl.login.callback.handler.class"
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+_FROM_AUTHORITY, _UNSECURED = "OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler"
+_SERVICE = "sasl.kerberos.service.name"
+_KINIT = "sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor", "sasl.kerberos.min.time.before.relogin"
+_REFRESH = tuple(
+    f"sasl.login.refresh.{each}" for each in ("window.factor", "window.jitter", "min.period.seconds", "buffer.seconds")
+)
+_TIMEOUTS = "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms"
+_RETRIES = "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms"
+_NAME_CLAIM = "sasl.oauthbearer.sub.claim.name"
+SETTINGS = (_HANDLER, _URL, _SERVICE, *_KINIT, *_REFRESH, *_TIMEOUTS, *_RETRIES, _NAME_CLAIM)
+"""The settings beside the login module that logins depend on."""
+
+Told = Callable[[str], Any]
+"""The value of a setting."""
+
+
+def login_of(mechanism: str, module: LoginModule, told: Told) -> Login:
+    """The login of a login module and of the settings beside it. Raises ValueError for the module, which begins in the
+    middle of a sentence, and ConfigError for another setting; both repeat no secret."""
+    if mechanism == oauthbearer.MECHANISM:
+        return _by_token(module.options, told)
+    if mechanism == gssapi.MECHANISM:
+        return _by_ticket(module.options, told)
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"is for the mechanism {mechanism[:40]!r}, and logins are by {', '.join(MECHANISMS)}")
+    return client_exchange.login_of(mechanism, module)
+
+
+def _by_ticket(options: Mapping[str, str], told: Told) -> Login:
+    from kafkalite.client.kerberos_login import KerberosSettings, KerberosTickets  # brings a package that few have
+
+    named, of_module = told(_SERVICE) or "", options.get("serviceName", "")
+    if named and of_module and named != of_module:
+        raise ConfigError(
+            f"{_SERVICE}={named[:60]} and serviceName of the login module, {of_module[:60]}, are not the same"
+        )
+    service = named or of_module
+    if not service:
+        raise ConfigError(f"{_SERVICE} is not set: the first part of the principals of brokers, such as kafka")
+    tickets = KerberosTickets(options, KerberosSettings(service, *map(told, _KINIT)))
+    return Login(gssapi.MECHANISM, tickets.name, tickets.exchange, may_wait=True)
+
+
+def _by_token(options: Mapping[str, str], told: Told) -> Login:
+    handler = (told(_HANDLER) or "").strip()
+    kind = handler.rpartition(".")[2] if handler.startswith(_PACKAGE) else handler
+    if kind == _FROM_AUTHORITY:
+        endpoint = _endpoint(options, told)
+        extensions = oauthbearer_client.extensions_of(options, "extension_")
+        name = endpoint.client_id or endpoint.shown
+        fetch = _fetch_of(endpoint, told)
+    elif kind in ("", _UNSECURED):
+        if not kind and not any(option.startswith("unsecuredLogin") for option in options):
+            raise ConfigError(
+                f"{_HANDLER} is not set, which says where tokens of OAUTHBEARER come from: {_PACKAGE}{_FROM_AUTHORITY} "
+                f"with {_URL}, and clientId and clientSecret in the login module"
+            )
+        unsecured = oauthbearer_client.UnsecuredTokens(options)
+        extensions = oauthbearer_client.extensions_of(options, "unsecuredLoginExtension_")
+        name = unsecured.name
+
+        def fetch() -> oauthbearer_client.OwnToken:
+            return unsecured.make(_wall_ms())
+
+    else:
+        raise ConfigError(
+            f"{_HANDLER}={handler[:120]}: kafkalite runs no Java classes, and knows {_PACKAGE}{_FROM_AUTHORITY} and "
+            f"{_UNSECURED}"
+        )
+    rules = oauthbearer_client.RefreshRules(*map(told, _REFRESH))
+    token = BearerToken(fetch, rules, _wall_ms)
+    return Login(
+        oauthbearer.MECHANISM,
+        name,
+        lambda _: oauthbearer_client.OAuthBearerClient(token.get(), extensions),
+        may_wait=True,
+        refresh=token.refresh,
+    )
+
+
+def _wall_ms() -> float:
+    return time.time() * 1000
+
+
+def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:
+    url = (told(_URL) or "").strip()
+    if not url:
+        raise ConfigError(f"{_URL} is not set: where tokens of OAUTHBEARER are given, https://... or file:///...")
+    is_file = url.startswith("file:")
+    client_id, secret = options.get("clientId", ""), options.get("clientSecret", "")
+    if not is_file and not (client_id and secret):
+        raise ValueError('has no clientId="..." and clientSecret="...", by which tokens are asked for')
+    try:
+        return TokenEndpoint(
+            url,
+            client_id,
+            secret,
+            options.get("scope", "").strip(),
+            _context(options) if url.startswith("https:") else None,
+            *(told(each) or DEFAULT_TIMEOUT_MS for each in _TIMEOUTS),
+        )
+    except ValueError as fault:
+        raise ConfigError(f"{_URL} {fault}") from None
+
+
+def _context(options: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS to the authority: its settings are options of the login module, as in Kafka. Raises ConfigError."""
+    from kafkalite.config.tls.contexts import TlsSettings, client_context
+
+    def value_of(name: str) -> Any:
+        setting = SecuritySettings.by_name[name]
+        text = options.get(name)
+        if text is None:
+            return setting.default
+        try:
+            return setting.parse(text)
+        except ValueError as fault:
+            raise ConfigError(f"{name}={setting.shown(text)} of the login module {fault}") from None
+
+    return client_context(TlsSettings.read(value_of))
+
+
+def _fetch_of(endpoint: TokenEndpoint, told: Told) -> Callable[[], oauthbearer_client.OwnToken]:
+    backoff_ms, backoff_max_ms = map(told, _RETRIES)
+    name_claim = told(_NAME_CLAIM)
+
+    def fetch() -> oauthbearer_client.OwnToken:
+        text = retried(
+            endpoint.fetch,
+            backoff_ms,
+            0 if endpoint.is_file else backoff_max_ms,
+            lambda: time.monotonic() * 1000,
+            lambda pause_ms: time.sleep(pause_ms / 1000),
+        )
+        try:
+            return oauthbearer_client.read_token(text, name_claim)
+        except ValueError as fault:
+            raise NoToken(f"the token of {endpoint.shown} {fault}") from None
+
+    return fetch
