@@ -17,6 +17,7 @@ from collections.abc import Callable
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config
 from kafkalite.cli.serve_command import CONSOLE_LISTENER
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.log_lines import LogLines
 from kafkalite.config.listeners import metrics_listener, parse_metrics_listener
 from kafkalite.config.properties import read_properties
 
@@ -41,7 +42,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
     listener = metrics_listener(parse(options.listen))
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
     properties = {} if options.command_config is None else read_properties(options.command_config)
     if options.properties_from_stdin:
         properties |= json.loads(sys.stdin.readline())

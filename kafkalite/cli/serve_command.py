@@ -172,14 +172,14 @@ def run(options: argparse.Namespace) -> int:
     """`kafkalite serve`. Returns the exit code. Raises ConfigError, StorageError."""
     import logging
 
+    from kafkalite.common.log_lines import LogLines
+
     properties = _properties(options, os.environ)
     config = BrokerConfig.load(properties)
     sender = f"broker {config.broker_id} " if options.lifeline is not None else ""  # several share one stderr
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format=f"%(asctime)s {sender}%(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines(f"%(asctime)s {sender}%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=options.log_level.upper())
     _raise_file_limit()
     make_broker = _make_broker(options, config)
     ready_file = None if options.ready_file is None else ReadyFile(options.ready_file)
