@@ -22,6 +22,7 @@ from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.security.password_strength import weakness
 from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, new_credential
 
 _DEFAULT = "SCRAM-SHA-512"
@@ -148,6 +149,8 @@ def read_password(options: argparse.Namespace) -> str:
     password = password.rstrip("\r\n")
     if not password:
         raise ConfigError("the password is empty")
+    if weak := weakness(options.name, password):
+        print(f"kafkalite: warning: the password {weak}", file=sys.stderr)
     return password
 
 

@@ -13,14 +13,12 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import metrics_listener
 from kafkalite.inspection.doctor.endpoint import Endpoint, is_loopback
 from kafkalite.inspection.doctor.finding import Finding
+from kafkalite.security.password_strength import weakness
 from kafkalite.security.principal import user
 from kafkalite.security.sasl.jaas import LoginModule, plain_users
 from kafkalite.security.sasl.login_modules import login_module
 
 ANONYMOUS = user("ANONYMOUS")
-_PASSWORD_CHARS_MIN = 10
-_GUESSED = {"password", "passwd", "secret", "changeme", "change-me", "letmein", "welcome", "qwerty"}
-_GUESSED |= {"123456", "12345678", "1234567890", "kafka", "admin", "test"}
 
 
 def exposures(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
@@ -129,22 +127,11 @@ def _passwords(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[
             if name and mechanism != "PLAIN":
                 known[name] = module.options.get("password", "")
             for each, password in sorted(known.items()):
-                if fault := _weakness(each, password):
+                if fault := weakness(each, password):
                     yield Finding(
                         f"the password of {each} ({mechanism} at {one.listener}) {fault}",
                         "take a long random one: openssl rand -base64 24",
                     )
-
-
-def _weakness(name: str, password: str) -> str | None:
-    plain = password.lower()
-    if plain in _GUESSED or plain.strip("0123456789!.-_") in _GUESSED:
-        return "is one of the first that are tried"
-    if name and name.lower() in plain and len(plain) < len(name) + _PASSWORD_CHARS_MIN:
-        return "is made of the user's name"
-    if len(password) < _PASSWORD_CHARS_MIN:
-        return f"is shorter than {_PASSWORD_CHARS_MIN} characters"
-    return None
 
 
 def _module(config: BrokerConfig, listener: str, mechanism: str) -> LoginModule | None:

@@ -176,3 +176,14 @@ def test_a_directory_of_another_broker_is_taken_over_first(place: Place) -> None
     (place.path / "data" / "orders-0" / "00000000000000000000.log").touch()
     (place.path / "data" / "meta.properties").write_text("version=0\nbroker.id=0\n")
     assert "start kafkalite on it once" in place.add("alice", "x", code=1)
+
+
+def test_a_weak_password_is_taken_with_a_warning(place: Place) -> None:
+    place.add("alice", "alice-1")
+    place.capsys.readouterr()
+    for password, warns in (("wonderland", True), ("through-the-looking-glass", False)):
+        place.file.write_text("".join(f"{name}={value}\n" for name, value in place.settings.items()))
+        place.monkeypatch.setattr(sys, "stdin", io.StringIO(password + "\n"))
+        assert main(["user", "add", "alice", "--password-file", "-", "--config", str(place.file)]) == 0
+        told = place.capsys.readouterr().err
+        assert ("the password is shorter than 12 characters" in told) == warns and password not in told

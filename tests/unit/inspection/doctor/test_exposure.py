@@ -36,7 +36,7 @@ def warnings(settings: dict[str, str]) -> str:
         ({"listeners": "PLAINTEXT://:9092", **ACLS, "super.users": "User:ANONYMOUS"}, "ANONYMOUS is in super.users"),
         ({**SASL, JAAS: f'{MODULE} user_bob="kafka1";'}, "of bob (PLAIN at SASL_SSL) is one of the first"),
         ({**SASL, JAAS: f'{MODULE} user_bob="bob-secret";'}, "of bob (PLAIN at SASL_SSL) is made of the user's name"),
-        ({**SASL, JAAS: f'{MODULE} user_bob="x7Pq";'}, "is shorter than 10 characters"),
+        ({**SASL, JAAS: f'{MODULE} user_bob="x7Pq";'}, "is shorter than 12 characters"),
         ({**BETWEEN, JAAS: f'{MODULE} username="b" password="{LONG}";'}, "at the others, and is not a user"),
         ({**BETWEEN, JAAS: f'{MODULE} username="b" password="{LONG}";'}, "is this broker at the others, and is not in"),
         ({**BETWEEN, "ssl.endpoint.identification.algorithm": ""}, "do not look whose certificate"),
