@@ -22,6 +22,7 @@ import uvloop
 from tests.system.hostile.fuzz_logins import PROBE, PROBE_ID, REST_S, Conversation
 
 SILENCE_S_MAX = 60.0
+ATTEMPTS = 3
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # a port that the other side closed first would be taken for a minute
 
 Numbered = tuple[int, Conversation]
@@ -35,6 +36,10 @@ class Unanswered(AssertionError):
     """A conversation neither went on nor ended."""
 
 
+class CutOff(Exception):
+    """The broker closed when all was in order, as it does when a handshake of TLS has taken ten seconds."""
+
+
 @dataclass
 class LoginOutcome:
     """The fate of the conversations."""
@@ -44,6 +49,7 @@ class LoginOutcome:
     refused: Counter[str] = field(default_factory=Counter)  # told so
     closed: Counter[str] = field(default_factory=Counter)
     over_tls: int = 0
+    repeated: int = 0  # from the beginning, after they were cut off
     seconds: float = 0.0
 
     def table(self) -> str:
@@ -176,12 +182,18 @@ class LoginAttack:
     async def _some(self) -> None:
         for number, conversation in self._conversations:
             self.outcome.count += 1
-            try:
-                async with asyncio.timeout(SILENCE_S_MAX):
-                    await self._hold(number, conversation)
-            except TimeoutError:
-                fate = f"neither an answer nor an end in {SILENCE_S_MAX:g} s"
-                raise Unanswered(f"{number} ({conversation.kind}): {fate}: {conversation}") from None
+            for attempt in range(ATTEMPTS):
+                try:
+                    async with asyncio.timeout(SILENCE_S_MAX):
+                        await self._hold(number, conversation)
+                    break
+                except TimeoutError:
+                    fate = f"neither an answer nor an end in {SILENCE_S_MAX:g} s"
+                    raise Unanswered(f"{number} ({conversation.kind}): {fate}: {conversation}") from None
+                except CutOff as cut:
+                    if attempt + 1 == ATTEMPTS or not conversation.over_tls:
+                        raise Unanswered(f"{number} ({conversation.kind}): {cut}") from None
+                    self.outcome.repeated += 1
 
     async def _hold(self, number: int, one: Conversation) -> None:
         line = _Line()
@@ -200,7 +212,7 @@ class LoginAttack:
             if one.over_tls:
                 self.outcome.over_tls += 1
                 if not await line.begin_tls(self._context):
-                    raise Unanswered(f"{number} ({one.kind}): the handshake of TLS failed")
+                    raise CutOff("the handshake of TLS failed")
             await self._speak(line, number, one)
         finally:
             line.close()
@@ -211,7 +223,7 @@ class LoginAttack:
             line.write(line.sealed(said if isinstance(said, bytes) else said(answer)))
             found = await line.frame()
             if found is None:
-                raise Unanswered(f"{number} ({one.kind}): the broker closed when all was in order")
+                raise CutOff("the broker closed when all was in order")
             answer = found
         if one.rests:
             await asyncio.sleep(REST_S)
