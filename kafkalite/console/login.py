@@ -47,7 +47,7 @@ class Login:
     session needs a login of its own."""
 
     bootstrap: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
     sessions: Sessions
     may_write: bool
     monotonic_s: Callable[[], float] = time.monotonic

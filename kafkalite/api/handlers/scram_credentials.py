@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
@@ -68,7 +69,8 @@ def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[CredentialI
         for mechanism, number in _NUMBERS.items():
             text = config.get(mechanism)
             if text is not None:
-                infos.append(CredentialInfo(mechanism=number, iterations=parse_credential(text).iterations))
+                with suppress(ValueError):  # nobody can log in with it
+                    infos.append(CredentialInfo(mechanism=number, iterations=parse_credential(text).iterations))
         if infos:
             found[desanitized(path[len(_USERS) :])] = infos
     return found

@@ -12,6 +12,7 @@ Source: kafka.server.FetchSession, KIP-227, KIP-516.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -325,11 +326,9 @@ class FetchSessions:
             if replaced is None:
                 return None
             self._close(replaced.session_id)
-        import random  # takes 1 ms, and a broker is ready before the first session
-
-        session_id = random.randint(1, 0x7FFFFFFF)
-        while session_id in self._by_id:
-            session_id = random.randint(1, 0x7FFFFFFF)
+        session_id = 0
+        while not session_id or session_id in self._by_id:  # by the system's: whoever could guess it could end it
+            session_id = int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF
         session = kind(session_id, partitions, by_id, now_ms)
         self._by_id[session_id] = session
         self._partition_count += len(partitions)

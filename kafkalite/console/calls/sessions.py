@@ -26,8 +26,8 @@ _TOKEN_BYTES = 32
 class Session:
     """`pool` is None until a user has logged in, where a login is required. `user` is None without a login."""
 
-    key: str
-    csrf_token: str
+    key: str = field(repr=False)
+    csrf_token: str = field(repr=False)
     pool: BrokerPool | None
     user: str | None = None
     used_s: float = 0.0

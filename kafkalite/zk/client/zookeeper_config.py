@@ -37,6 +37,9 @@ class TlsConfig(NamedTuple):
     truststore_password: str | None = None
     cipher_suites: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:  # passwords are among them
+        return f"TlsConfig({self.keystore}, {self.truststore})"
+
     def context(self) -> ssl.SSLContext:
         """Trusts the trust store, or without one the system's authorities. Raises ConfigError for a bad file."""
         kind = _kind(self.keystore, self.keystore_type)
@@ -73,6 +76,9 @@ class SaslConfig(NamedTuple):
     username: str | None = None
     password: str | None = None
 
+    def __repr__(self) -> str:
+        return f"SaslConfig({self.mechanism}, {self.username})"
+
 
 class Dial(Protocol):
     """Makes a connection, which is not open yet. It calls `on_end` if it gives up, and does not come back then."""
@@ -100,6 +106,9 @@ class ZooKeeperConfig(NamedTuple):
     sasl: SaslConfig | None = None
     tls: TlsConfig | None = None
     dial: Dial | None = None
+
+    def __repr__(self) -> str:  # the digest is a password
+        return f"ZooKeeperConfig({self.connect})"
 
     @property
     def servers(self) -> str:

@@ -136,3 +136,9 @@ def test_sasl_by_the_section_client_of_a_jaas_file(with_sasl: set[str], tmp_path
     own = {"zookeeper.sasl.username": "own", "zookeeper.sasl.password": "x"}
     sasl = ZooKeeperConfig.of(BrokerConfig.load({**properties, **own})).sasl
     assert sasl is not None and sasl.username == "own"
+
+
+def test_passwords_are_not_shown() -> None:
+    sasl, tls = SaslConfig("DIGEST-MD5", "kafka", "s3cret"), TlsConfig("a.p12", "s3cret", truststore_password="s3cret")
+    shown = repr(ZooKeeperConfig("zk:2181", digest="kafka:s3cret", sasl=sasl, tls=tls)) + repr((sasl, tls))
+    assert "s3cret" not in shown and "zk:2181" in shown and "kafka" in shown
