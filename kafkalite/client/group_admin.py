@@ -40,6 +40,7 @@ _FETCH_VERSION = 6
 _COMMIT_VERSION = 7
 _DELETE_VERSION = 1
 _LIST_OFFSETS_VERSION = 4
+_MAX_TIMESTAMP, _MAX_TIMESTAMP_VERSION = -3, 7  # KIP-734
 _DESCRIBED_AT_ONCE = 100
 _GONE = "Dead"
 
@@ -161,6 +162,22 @@ class GroupAdmin:
     ) -> dict[TopicPartition, int]:
         """The offset of the first record at or after this timestamp, or EARLIEST, or LATEST (of what is `committed`:
         the last stable offset); without the partitions that have none, are not there, or are led by nobody."""
+        return {key: offset for key, (offset, _) in self._list_offsets(partitions, timestamp, committed).items()}
+
+    def newest_timestamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The largest timestamp of each, in ms; without those that are empty. Raises Unanswered for a broker older than
+        Apache Kafka 3.0, which does not know."""
+        found = self._list_offsets(partitions, _MAX_TIMESTAMP, committed=False, version=_MAX_TIMESTAMP_VERSION)
+        return {key: timestamp for key, (_, timestamp) in found.items() if timestamp >= 0}
+
+    def _list_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        timestamp: int,
+        committed: bool,
+        version: int = _LIST_OFFSETS_VERSION,
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and timestamp."""
         by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
         for topic, index in sorted(partitions):
             place = self._cluster.places.get((topic, index))
@@ -171,11 +188,11 @@ class GroupAdmin:
         found = {}
         for leader, topics in by_leader.items():
             request = ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()))
-            answer = self._cluster.client(leader).ask(request, _LIST_OFFSETS_VERSION)
+            answer = self._cluster.client(leader).ask(request, version)
             for told in answer.topics:
                 for each in told.partitions:
                     if not each.error_code and each.offset != _NO_OFFSET:
-                        found[told.name, each.partition_index] = each.offset
+                        found[told.name, each.partition_index] = each.offset, each.timestamp
         return found
 
     def _ask(

@@ -7,7 +7,7 @@ described to programs at /api/openapi.json."""
 from __future__ import annotations
 
 from kafkalite.console.calls.route import Route
-from kafkalite.console.handlers import cluster, groups, messages, overview, topics
+from kafkalite.console.handlers import cluster, groups, messages, overview, restart, topics
 from kafkalite.console.request.listing import LIST_PARAMETERS
 from kafkalite.console.request.parameters import Parameter
 from kafkalite.record.compression import CODEC_NAMES
@@ -88,6 +88,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/group/reset", groups.reset_group, "Set where a group goes on", _RESET),
     Route("GET", "/api/compaction", cluster.compaction, "Compacted partitions", (_ONE_TOPIC, *LIST_PARAMETERS)),
     Route("GET", "/api/storage", cluster.storage, "Log directories, and the largest partitions"),
+    Route("GET", "/api/restart", restart.restart, "What a restart of each broker would do"),
     Route("GET", "/api/cluster", cluster.cluster_map, "Who leads what", (_INTERNAL, *LIST_PARAMETERS)),
     Route("GET", "/api/clients", cluster.clients, "Connections", (_ONE_BROKER, *LIST_PARAMETERS)),
     Route("GET", "/api/requests", cluster.slow_requests, "Slow requests of late"),

@@ -184,17 +184,38 @@ def cluster_map(call: Call) -> Row:
     page = paged(rows, call.query, sortable=("name",), searched=("name",))
     told = reports(cluster, call.pool, "cluster")
     of_controller = told.get(cluster.controller_id) or next(iter(told.values()), None) or {}
-    brokers = [{**row, "epoch": (told.get(row["id"]) or {}).get("broker_epoch")} for row in broker_rows(call)]
+    brokers = [{**row, **_as_it_sees_itself(told.get(row["id"]) or {})} for row in broker_rows(call)]
     return {
         "cluster_id": cluster.cluster_id,
         "kind": "kafkalite" if call.pool.gives_reports(cluster) else "kafka",
         "controller_id": cluster.controller_id if cluster.controller_id >= 0 else None,
         "controller_epoch": of_controller.get("controller_epoch"),
-        "zookeeper": of_controller.get("zookeeper"),
+        "zookeeper": _zookeeper(of_controller.get("zookeeper")),
         "brokers": brokers,
         "topics": page.pop("items"),
         **page,
     }
+
+
+def _as_it_sees_itself(told: Row) -> Row:
+    """What a broker says of itself and of ZooKeeper; None each of one that says nothing."""
+    zookeeper = told.get("zookeeper") or {}
+    return {
+        "epoch": told.get("broker_epoch"),
+        "registration": told.get("registration"),
+        "is_intact": told.get("is_intact"),
+        "is_stopping": told.get("is_stopping"),
+        "sees_controller": told.get("controller_id"),
+        "zookeeper_state": zookeeper.get("state"),
+        "zookeeper_transaction": zookeeper.get("transaction"),
+        "sees_brokers": zookeeper.get("brokers"),
+    }
+
+
+def _zookeeper(told: Row | None) -> Row | None:
+    if told is None:
+        return None
+    return {"connect": told["connect"], "state": told["state"], "transaction": told["transaction"]}
 
 
 # clients

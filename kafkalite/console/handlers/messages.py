@@ -60,7 +60,7 @@ SEARCH_PARAMETERS = (
 )
 EXPORT_PARAMETERS = (
     Parameter("format", default="jsonl", one_of=("jsonl", "parquet")),
-    Parameter("from", default=BEGINNING, one_of=tuple(place for place in PLACES if place not in (END, TAIL))),
+    Parameter("from", default=BEGINNING, one_of=tuple(place for place in PLACES if place != TAIL)),
     Parameter("limit", "integer", 10_000, at_least=1, at_most=export.EXPORTED_MAX),
     *BOUND_PARAMETERS,
 )
@@ -120,7 +120,9 @@ def search_messages(call: Call) -> Iterator[Event]:
 
 def export_messages(call: Call) -> Download:
     topic, query = call.path["topic"], call.query
-    records = Search(call.cluster, _wanted(call, View()), View()).records()
+    if query["from"] == END and query["limit"] > export.NEWEST_MAX:
+        raise invalid(f"from=end exports at most {export.NEWEST_MAX:,} records; use from=beginning, offset or time")
+    records = Search(call.cluster, _wanted(call, view_of(query)), View()).records()
     if query["format"] == "parquet":
         data = export.parquet(records)
         return Download(f"{topic}.parquet", "application/vnd.apache.parquet", iter((data,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.client import topic_changes
-from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.compaction import compact
 from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
 from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals
@@ -74,23 +74,48 @@ def describe_topic(call: Call) -> Row:
     row = topic_row(call.cluster, topic, places, inventory)
     settings = settings_of(call.cluster, [topic], _SHOWN_SETTINGS).get(topic, {})
     _add_settings(row, settings)
-    committed = _committed(call, topic, list(places))
+    counts = _exact(call, topic, list(places))
     return {
         **row,
+        **counts,
         "topic_id": topic_id(call.cluster, topic),
-        "records": sum(committed.values()) if len(committed) == len(places) else row["records"],
-        "records_uncommitted": row["records"],
         "retention_bytes": _integer(settings.get("retention.bytes")),
         "min_insync_replicas": _integer(settings.get("min.insync.replicas")),
-        "first_timestamp_ms": None,
-        "last_timestamp_ms": None,
+        "last_timestamp_ms": _newest_ms(call, topic, list(places)),
     }
 
 
-def _committed(call: Call, topic: str, partitions: list[int]) -> dict[int, int]:
-    """How many records a consumer of committed records gets from each of these partitions."""
+def _exact(call: Call, topic: str, partitions: list[int]) -> Row:
+    """The numbers of this moment, in an order in which records that come meanwhile make none of them negative."""
+    keys = [(topic, index) for index in partitions]
+    committed = _counts(call, topic, partitions)
+    both = _counts(call, topic, partitions, committed_only=False)
+    admin = GroupAdmin(call.cluster, call.timeout_s)
+    starts, ends = admin.list_offsets(keys, EARLIEST), admin.list_offsets(keys, LATEST)
+    found: Row = {}
+    if len(committed) == len(both) == len(partitions):
+        found.update(records=sum(committed.values()), records_uncommitted=sum(both.values()), records_pending=False)
+    else:
+        found["records_uncommitted"] = None
+    if len(starts) == len(ends) == len(partitions):
+        found["offset_span"] = sum(ends[key] - starts[key] for key in keys)
+    return found
+
+
+def _counts(call: Call, topic: str, partitions: list[int], *, committed_only: bool = True) -> dict[int, int]:
+    """How many records a consumer gets from each of these partitions; of committed records, or of all."""
     asked = [((topic, index), 0) for index in partitions]
-    return {key[1]: count for (key, _), count in record_counts(call.cluster, call.pool, asked).items()}
+    found = record_counts(call.cluster, call.pool, asked, committed_only=committed_only)
+    return {key[1]: count for (key, _), count in found.items()}
+
+
+def _newest_ms(call: Call, topic: str, partitions: list[int]) -> int | None:
+    """The largest timestamp; None of an empty topic, and where it is not known."""
+    try:
+        known = GroupAdmin(call.cluster, call.timeout_s).newest_timestamps((topic, index) for index in partitions)
+    except Unanswered:
+        return None
+    return max(known.values(), default=None)
 
 
 def list_partitions(call: Call) -> Row:
@@ -103,7 +128,7 @@ def list_partitions(call: Call) -> Row:
     admin = GroupAdmin(call.cluster, call.timeout_s)
     starts, ends = admin.list_offsets(shown, EARLIEST), admin.list_offsets(shown, LATEST)
     stable = admin.list_offsets(shown, LATEST, committed=True)
-    committed = _committed(call, topic, [index for _, index in shown])
+    committed = _counts(call, topic, [index for _, index in shown])
     for row in page["items"]:
         key = topic, row["partition"]
         row["last_stable_offset"] = stable.get(key)

@@ -14,6 +14,7 @@ from kafkalite.console.messages.schemas import available
 from kafkalite.console.request.errors import ApiError
 
 EXPORTED_MAX = 1_000_000
+NEWEST_MAX = 10_000  # the newest ones come first, so they are all held before the first is written
 PARQUET_BYTES_MAX = 512 << 20
 _LINES_PER_PIECE = 200
 _ROWS_PER_GROUP = 20_000

@@ -138,12 +138,14 @@ class Search:
         yield self._done(reason, is_whole=reason == "end")
 
     def records(self) -> Iterator[ScannedRecord]:
-        """What `events` finds, for an export, forwards."""
+        """What `events` finds, for an export."""
         count = 0
+        pieces = self._pieces_backwards if self._wanted.place == END else self._pieces_forwards
         while self._reason_to_end() is None:
-            for one in self._pieces_forwards().merged:
+            for one in pieces().merged:
                 yield one
                 count += 1
+                self._matched = count
                 if count == self._wanted.limit:
                     return
 

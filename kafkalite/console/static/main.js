@@ -7,11 +7,13 @@ import { notice } from "./parts/notice.js";
 import { Router } from "./parts/router.js";
 import { Shell } from "./parts/shell.js";
 
+const TRY_AGAIN_MS = 5000;
+
 /** A page's module is loaded when it is first opened. @type {[RegExp, () => Promise<any>][]} */
 const ROUTES = [
   [/^\/$/, () => import("./pages/overview.js")],
   [/^\/topics$/, () => import("./pages/topics.js")],
-  [/^\/topics\/([^/]+)(?:\/(messages|configuration|groups|compaction|segments))?$/, () => import("./pages/topic.js")],
+  [/^\/topics\/([^/]+)(?:\/(messages|configuration|groups|compaction|segments|producers))?$/, () => import("./pages/topic.js")],
   [/^\/messages$/, () => import("./pages/messages.js")],
   [/^\/groups$/, () => import("./pages/groups.js")],
   [/^\/group$/, () => import("./pages/group.js")], // ?group_id=: a group's name may be anything, even ".."
@@ -32,9 +34,11 @@ async function begin() {
       h(
         "main",
         null,
+        h("h1", null, "The console cannot be shown now"),
         notice(error, () => location.reload()),
       ),
     );
+    setTimeout(begin, TRY_AGAIN_MS);
     return;
   }
   const shell = new Shell(session);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource
 from playwright.sync_api import expect
 
@@ -158,6 +158,29 @@ def test_a_read_only_console_tells_why(open_page: OpenPage, read_only_console: o
         button = page.get_by_role("button", name=name, exact=True)
         assert button.is_disabled()
         assert "console.write" in (button.get_attribute("title") or "")
+
+
+def test_producers_and_open_transactions_are_shown(open_page: OpenPage, world: World) -> None:
+    world.create("unfinished")
+    producer = Producer({"bootstrap.servers": world.bootstrap, "transactional.id": "unfinished"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("unfinished", "waits")
+    assert producer.flush(60) == 0
+    page = open_page("/topics/unfinished/producers")
+    page.get_by_text("open since offset 0").wait_for()
+    page.get_by_role("link", name="0", exact=True).click()
+    page.locator("tr.message", has_text="waits").wait_for()
+    row = open_page("/clients?show=transactions").get_by_role("row", name=re.compile("^unfinished"))
+    expect(row).to_contain_text("Ongoing")
+    producer.abort_transaction(60)
+
+
+def test_what_a_restart_would_do_is_told(open_page: OpenPage) -> None:
+    page = open_page("/storage")
+    table = page.get_by_role("table", name="What a restart would do")
+    expect(table).to_contain_text("out of reach: no other in-sync replica")
+    expect(table).to_contain_text("are read")
 
 
 def _config(world: World, topic: str, name: str) -> str:

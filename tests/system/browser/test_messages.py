@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+import pyarrow.parquet
 import pytest
+from google.protobuf import descriptor_pb2
 from playwright.sync_api import Page, expect
 
 from tests.support.hostile_records import hostile_records
@@ -146,9 +149,56 @@ def test_a_message_of_ten_megabytes_is_shown(open_page: OpenPage) -> None:
 def test_messages_are_exported(open_page: OpenPage) -> None:
     page = open_page("/topics/orders/messages?from=beginning&limit=20")
     page.get_by_text("20 messages of").wait_for()
+    _export(page, "1,000", 1000)
+    values = [json.loads(line)["value"] for line in _export(page, "50", 50)]
+    assert all("order" in value for value in values)
+
+
+def test_the_newest_messages_are_exported_first(open_page: OpenPage, world: World) -> None:
+    world.create("exported")
+    world.produce("exported", *(b"%d" % number for number in range(60)))
+    page = open_page("/topics/exported/messages")
+    page.get_by_text("50 messages of").wait_for()
+    assert [json.loads(line)["offset"] for line in _export(page, "50", 50)] == list(range(59, 9, -1))
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Format").select_option("Parquet")
     with page.expect_download() as download:
-        page.get_by_role("button", name="JSON lines").click()
-    assert len(download.value.path().read_text().splitlines()) == 20
+        dialog.get_by_role("button", name="Export").click()
+    assert pyarrow.parquet.read_table(download.value.path()).num_rows == 60
+
+
+def _export(page: Page, limit: str, expected: int) -> list[str]:
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("At most").select_option(limit)
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Export").click()
+    lines = download.value.path().read_text().splitlines()
+    assert len(lines) == expected
+    return lines
+
+
+def test_protobuf_is_read_by_its_descriptors(open_page: OpenPage, world: World) -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    message = file.message_type.add(name="Order")
+    message.field.add(name="number", number=1, type=descriptor_pb2.FieldDescriptorProto.TYPE_INT32)
+    world.create("protobuf")
+    world.produce("protobuf", b"\x08\x2a")
+    page = open_page("/topics/protobuf/messages")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_label("Values as").select_option("protobuf")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("Choose the file with the Protobuf descriptors").wait_for()
+    data = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    page.get_by_label("Protobuf descriptors of values").set_input_files(
+        {"name": "shop.desc", "mimeType": "application/octet-stream", "buffer": data}
+    )
+    page.get_by_text("shop.desc,").wait_for()
+    page.get_by_label("Message of values").fill("shop.Order")
+    page.get_by_role("button", name="Search").click()
+    page.locator("tr.message", has_text='"number":').wait_for()
+    page.wait_for_url("**value_message=shop.Order**")
 
 
 @pytest.mark.parametrize("address", ["/topics/orders/messages?limit=1000&from=beginning", "/topics", "/cluster"])

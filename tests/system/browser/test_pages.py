@@ -24,6 +24,7 @@ PAGES = {
     "topic-groups": "/topics/orders/groups",
     "topic-compaction": "/topics/users/compaction",
     "topic-segments": "/topics/users/segments",
+    "topic-producers": "/topics/transfers/producers",
     "messages": "/messages?topic=orders&value=C00011",
     "groups": "/groups",
     "group": "/group?group_id=billing",

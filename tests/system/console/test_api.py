@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,35 @@ def test_messages_are_found_from_both_ends(broker: Broker, browser: Browser) -> 
     found, done = browser.search("orders", **{"from": "beginning"}, value="$.n=250", value_match="json")
     assert [one["offset"] for one in found] == [250] and done["reason"] == "end"
     assert first[0]["value"]["format"] == "json" and first[0]["key"]["text"] == "k0"
+
+
+def test_numbers_of_a_topic_are_those_of_this_moment(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders", partitions=2)
+    assert browser.get("topics/orders")["last_timestamp_ms"] is None
+    for number in range(5):
+        broker.produce("orders", value=str(number))
+        told = browser.get("topics/orders")
+        assert told["records"] == told["records_uncommitted"] == told["offset_span"] == number + 1
+        assert told["last_timestamp_ms"] is not None
+
+
+def test_the_newest_records_are_exported(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    for number in range(30):
+        broker.produce("orders", value=str(number))
+    answer = browser.client.get("/api/topics/orders/export", params={"from": "end", "limit": 3})
+    assert [json.loads(line)["offset"] for line in answer.text.splitlines()] == [29, 28, 27]
+    assert browser.refusal("topics/orders/export", **{"from": "end"}, limit=10_001) == (400, "INVALID_REQUEST")
+    assert browser.refusal("topics/orders/export", **{"from": "tail"}) == (400, "INVALID_REQUEST")
+
+
+def test_a_restart_of_the_only_broker_takes_everything_away(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders", partitions=3)
+    broker.produce("orders", value="one")
+    until(lambda: browser.get("restart")["items"][0]["unavailable"] == 3, "the topic")
+    [told] = browser.get("restart")["items"]
+    assert (told["handed_over"], told["refusing"]) == (0, 0)
+    assert [one["logs"] for one in told["directories"]] == [1] and told["directories"][0]["all_logs"] == 3
 
 
 def test_a_topic_lives_from_its_creation_to_its_end(browser: Browser) -> None:

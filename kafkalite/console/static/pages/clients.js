@@ -48,6 +48,7 @@ const CONNECTIONS = [
   {
     title: "Address",
     sort: "host",
+    wide: true,
     cell: (row) => [
       h("code", null, `${row.host}:${row.port}`),
       row.is_encrypted && h("span", { title: "Encrypted", class: "muted" }, " ", icon("lock")),
@@ -58,14 +59,23 @@ const CONNECTIONS = [
     sort: "software",
     cell: (row) =>
       row.software
-        ? [h("bdi", null, row.software), " ", h("span", { class: "muted" }, h("bdi", null, row.software_version))]
+        ? [
+            h("div", { class: "nowrap" }, h("bdi", null, row.software)),
+            h("div", { class: "hint nowrap" }, h("bdi", null, row.software_version)),
+          ]
         : "–",
   },
-  { title: "User", wide: true, cell: (row) => h("bdi", null, row.user ?? "–") },
+  { title: "User", wide: true, cell: (row) => h("bdi", null, (row.user ?? "–").replace(/^User:/, "")) },
   { title: "Broker", sort: "broker", number: true, wide: true, cell: (row) => row.broker },
   { title: "Requests", sort: "requests", number: true, descending: true, cell: (row) => count(row.requests) },
   { title: "What it asks", wide: true, cell: (row) => apis(row.apis) },
-  { title: "Connected", sort: "connected_ms", wide: true, descending: true, cell: (row) => ago(row.connected_ms) },
+  {
+    title: "Connected",
+    sort: "connected_ms",
+    wide: true,
+    descending: true,
+    cell: (row) => h("span", { class: "nowrap", title: time(row.connected_ms) }, ago(row.connected_ms)),
+  },
   { title: "Idle", number: true, wide: true, cell: (row) => duration(row.idle_ms) },
 ];
 
@@ -105,7 +115,6 @@ async function slow(view) {
 }
 
 async function transactions(view) {
-  const now = Date.now();
   const table = new Table({
     view,
     label: "Transactions",
@@ -113,10 +122,10 @@ async function transactions(view) {
     columns: [
       { title: "Transactional id", class: "name", cell: (row) => h("bdi", null, row.transactional_id) },
       { title: "State", cell: (row) => badge(row.state === "Ongoing" ? "warning" : "quiet", row.state) },
-      { title: "Open for", number: true, cell: (row) => (row.started_ms > 0 ? duration(now - row.started_ms) : "–") },
+      { title: "Open for", number: true, cell: openFor },
       { title: "Timeout", number: true, wide: true, cell: (row) => duration(row.timeout_ms) },
       { title: "Producer", number: true, wide: true, cell: (row) => `${row.producer_id} · ${row.producer_epoch}` },
-      { title: "Partitions", number: true, cell: (row) => count(row.partitions?.length ?? null) },
+      { title: "Partitions", number: true, wide: true, cell: (row) => count(row.partitions?.length ?? null) },
       { title: "Coordinator", number: true, wide: true, cell: (row) => row.coordinator },
     ],
     load: (query, signal) => get("/api/transactions", { q: query.q, page: query.page }, signal),
@@ -124,6 +133,12 @@ async function transactions(view) {
   });
   view.root.append(table.element);
   await every(REFRESH_MS, () => table.refresh(), view.signal);
+}
+
+/** A transaction that has ended still has the time of its beginning. */
+function openFor(row) {
+  const isOpen = /^(Ongoing|Prepare)/.test(row.state) && row.started_ms > 0;
+  return isOpen ? duration(Math.max(0, Date.now() - row.started_ms)) : h("span", { class: "muted" }, "–");
 }
 
 async function quotas(view) {

@@ -3,7 +3,7 @@
 import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
 import { count, topicPath } from "../parts/format.js";
-import { badge, empty } from "../parts/notice.js";
+import { badge, empty, remark } from "../parts/notice.js";
 import { figures, head } from "../parts/page.js";
 import { every } from "../parts/router.js";
 import { plainTable, Table } from "../parts/table.js";
@@ -13,7 +13,7 @@ const DRAWN_PARTITIONS = 100;
 
 /** @param {import("../parts/router.js").View} view */
 export default async function cluster(view) {
-  const parts = { figures: h("div"), brokers: h("div") };
+  const parts = { figures: h("div"), brokers: h("div"), doubts: h("div"), legend: h("div") };
   let brokers = [];
   const table = new Table({
     view,
@@ -28,6 +28,8 @@ export default async function cluster(view) {
       ({ brokers } = answer);
       replace(parts.figures, numbers(answer));
       replace(parts.brokers, brokerTable(answer));
+      replace(parts.doubts, doubts(answer));
+      replace(parts.legend, legend(brokers));
       return { ...answer, items: answer.topics };
     },
     href: (topic) => topicPath(topic.name),
@@ -36,9 +38,10 @@ export default async function cluster(view) {
   view.root.append(
     head(view, "Cluster"),
     parts.figures,
+    parts.doubts,
     parts.brokers,
     h("h2", { class: "section-title" }, "Who leads what"),
-    legend(),
+    parts.legend,
     table.element,
   );
   await every(REFRESH_MS, () => table.refresh(), view.signal);
@@ -46,7 +49,13 @@ export default async function cluster(view) {
 
 function numbers(answer) {
   const zookeeper = answer.zookeeper
-    ? [["ZooKeeper", answer.zookeeper.state, h("code", null, answer.zookeeper.connect)]]
+    ? [
+        [
+          "ZooKeeper",
+          h("code", { class: "small-figure" }, answer.zookeeper.connect),
+          `transaction ${hexadecimal(answer.zookeeper.transaction)}`,
+        ],
+      ]
     : [];
   return figures([
     ["Brokers", count(answer.brokers.length), null],
@@ -79,9 +88,68 @@ function brokerTable(answer) {
     },
     { title: "Address", cell: (broker) => h("code", null, `${broker.host}:${broker.port}`) },
     { title: "Rack", cell: (broker) => broker.rack ?? "–" },
-    { title: "Epoch", number: true, cell: (broker) => count(broker.epoch) },
+    ...(answer.zookeeper ? OF_ZOOKEEPER : []),
   ];
   return plainTable("Brokers", columns, answer.brokers);
+}
+
+/** As ZooKeeper's own log writes its transactions. */
+const hexadecimal = (number) => (number === null || number < 0 ? "–" : `0x${number.toString(16)}`);
+
+const OF_ZOOKEEPER = [
+  {
+    title: "At ZooKeeper",
+    cell: (broker) =>
+      broker.zookeeper_state === null
+        ? h("span", { class: "muted" }, "does not say")
+        : broker.zookeeper_state === "registered"
+          ? badge("ok", "registered")
+          : [badge("warning", "not registered"), h("p", { class: "hint" }, broker.zookeeper_state)],
+  },
+  {
+    title: "Epoch",
+    number: true,
+    help: "The transaction in which it registered: grows with each life and each new session",
+    cell: (broker) => hexadecimal(broker.epoch),
+  },
+  {
+    title: "Registration",
+    number: true,
+    wide: true,
+    help: "The number under which its fetches count (KIP-903)",
+    cell: (broker) => count(broker.registration),
+  },
+  {
+    title: "Has seen",
+    number: true,
+    wide: true,
+    help: "The last transaction of ZooKeeper that this broker has read",
+    cell: (broker) => hexadecimal(broker.zookeeper_transaction),
+  },
+  { title: "Logs", wide: true, cell: logs },
+];
+
+function logs(broker) {
+  if (broker.is_stopping) return badge("warning", "stopping");
+  if (broker.is_intact === null) return "–";
+  return broker.is_intact ? "whole" : badge("warning", "lost records", "It registered without records that it once had");
+}
+
+/** Where brokers disagree on what ZooKeeper says. */
+function doubts({ brokers, controller_id: controller }) {
+  const ids = brokers.map((broker) => broker.id);
+  const lines = brokers.flatMap((broker) => {
+    const others = (broker.sees_brokers ?? ids).filter((id) => !ids.includes(id));
+    const unseen = ids.filter((id) => !(broker.sees_brokers ?? ids).includes(id));
+    return [
+      broker.zookeeper_state !== null &&
+        broker.sees_controller !== controller &&
+        `Broker ${broker.id} takes ${broker.sees_controller ?? "nobody"} for the controller, not ${controller ?? "nobody"}.`,
+      others.length > 0 && `Broker ${broker.id} knows brokers that are not here: ${others.join(", ")}.`,
+      unseen.length > 0 && `Broker ${broker.id} does not know of ${unseen.join(", ")}.`,
+    ].filter(Boolean);
+  });
+  return lines.length ? remark(lines.map((line) => h("div", null, line)), "warning") : null;
 }
 
 /** The colour of a broker: its place among them, eight colours in turn. */
@@ -98,7 +166,7 @@ function map(topic, brokers) {
     "div",
     { class: "map" },
     shown.map((partition) => cell(partition, brokers)),
-    more > 0 && h("span", { class: "hint" }, `and ${count(more)} more`),
+    more > 0 && h("a", { href: topicPath(topic.name), class: "hint" }, `and ${count(more)} more`),
   );
 }
 
@@ -115,20 +183,22 @@ function cell(partition, brokers) {
   return h("span", { class: `map-cell broker-${color} ${state}`, title: said, role: "img", "aria-label": said }, text);
 }
 
-function legend() {
+/** @param {any[]} brokers the first of them is the example */
+function legend(brokers) {
+  const one = brokers[0]?.id ?? 1;
   return h(
     "div",
     { class: "strip-legend" },
     h(
       "span",
       null,
-      h("span", { class: "map-cell broker-0", "aria-hidden": "true" }, "1"),
-      " led by broker 1, all replicas in sync",
+      h("span", { class: "map-cell broker-0", "aria-hidden": "true" }, one),
+      ` led by broker ${one}, all replicas in sync`,
     ),
     h(
       "span",
       null,
-      h("span", { class: "map-cell broker-0 not-in-sync", "aria-hidden": "true" }, "1"),
+      h("span", { class: "map-cell broker-0 not-in-sync", "aria-hidden": "true" }, one),
       " a replica is not in sync",
     ),
     h("span", null, h("span", { class: "map-cell broker-none no-leader", "aria-hidden": "true" }, "!"), " no leader"),

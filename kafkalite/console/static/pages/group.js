@@ -3,7 +3,7 @@
 import { change, get } from "../parts/api.js";
 import { formDialog } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
-import { ago, clock, count, plural, shortCount, topicPath } from "../parts/format.js";
+import { ago, clock, count, isKnown, plural, shortCount, topicPath } from "../parts/format.js";
 import { badge, remark } from "../parts/notice.js";
 import { action, facts, figures, head } from "../parts/page.js";
 import { Plot } from "../parts/plot.js";
@@ -100,10 +100,12 @@ function waiting(rebalance) {
         "li",
         null,
         h("code", null, member.member_id),
-        ` (${member.client_id} at ${member.host}), last heard of ${ago(member.last_seen_ms)}`,
+        member.client_id
+          ? ` (${member.client_id} at ${member.host})${isKnown(member.last_seen_ms) ? `, last heard of ${ago(member.last_seen_ms)}` : ""}`
+          : " (has an id, and has not joined with it yet)",
       ),
     );
-  const until = rebalance.until_ms ? `until ${clock(rebalance.until_ms)} at the latest` : "";
+  const until = rebalance.until_ms ? `(${clock(rebalance.until_ms)})` : "";
   return remark(
     [h("b", null, rebalance.sentence || "The group rebalances"), " ", until, h("ul", null, members)],
     "warning",
@@ -150,7 +152,7 @@ function ranges(numbers) {
 const PARTITIONS = [
   { title: "Topic", class: "name", cell: (row) => h("a", { href: topicPath(row.topic) }, row.topic) },
   { title: "Partition", number: true, cell: (row) => row.partition },
-  { title: "Committed", number: true, cell: (row) => committed(row) },
+  { title: "Committed", number: true, wide: true, cell: (row) => committed(row) },
   { title: "End", number: true, wide: true, cell: (row) => count(row.end_offset) },
   { title: "Lag in records", number: true, cell: (row) => h("b", null, count(row.lag_records)) },
   { title: "Lag in offsets", number: true, wide: true, cell: (row) => h("span", { class: "muted" }, count(row.lag)) },

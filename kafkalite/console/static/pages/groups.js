@@ -33,7 +33,7 @@ const COLUMNS = [
     cell: (group) => h("a", { href: groupPath(group.group_id) }, h("bdi", null, group.group_id)),
   },
   { title: "State", sort: "state", cell: (group) => stateBadge(group.state) },
-  { title: "Members", sort: "members", number: true, descending: true, cell: (group) => count(group.members) },
+  { title: "Members", sort: "members", number: true, wide: true, descending: true, cell: (group) => count(group.members) },
   { title: "Topics", number: true, wide: true, cell: (group) => count(group.topics.length) },
   {
     title: "Lag in records",

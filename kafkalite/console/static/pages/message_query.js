@@ -3,6 +3,7 @@
 import { field, select } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { icon } from "../parts/icons.js";
+import { MessageSchema } from "./message_schema.js";
 
 const STARTS = [
   ["end", "Newest first"],
@@ -17,7 +18,6 @@ const MATCHES = [
   ["regex", "matches"],
   ["json", "JSON path"],
 ];
-const FORMATS = ["auto", "text", "json", "hex", "avro", "protobuf"].map((name) => [name, name]);
 const FILTERS = ["key", "value", "header"];
 const PLACEHOLDERS = { key: "any key", value: "any value", header: "any header: TEXT or NAME=TEXT" };
 
@@ -72,13 +72,9 @@ export class MessageQuery {
       ],
       value("max_records"),
     );
-    this.formats = ["key_format", "value_format"].map((name) => select(name, FORMATS, value(name, "auto")));
-    this.schema = h("textarea", {
-      name: "value_schema",
-      rows: 4,
-      spellcheck: "false",
-      placeholder: '{"type": "record", ...}',
-    });
+    this.schemas = ["key", "value"].map(
+      (side) => new MessageSchema(side, value(`${side}_format`, "auto"), value(`${side}_message`)),
+    );
     this.element = this.form(search);
     this.showStart();
   }
@@ -94,11 +90,10 @@ export class MessageQuery {
         { class: "query-row" },
         field("Isolation", this.isolation),
         field("Look through at most", this.maxRecords),
-        field("Keys as", this.formats[0]),
-        field("Values as", this.formats[1]),
+        this.schemas.map(({ choice }) => choice),
         h("label", { class: "check" }, this.control, "Transaction markers"),
       ),
-      field("Avro schema of values", this.schema, "JSON. Confluent's five bytes before the value are skipped"),
+      this.schemas.map(({ element }) => element),
     );
     const form = h(
       "form",
@@ -163,7 +158,7 @@ export class MessageQuery {
   }
 
   hasMore() {
-    const names = ["isolation", "control", "max_records", "key_format", "value_format"];
+    const names = ["isolation", "control", "max_records", "key_format", "value_format", "key_message", "value_message"];
     return names.some((name) => this.view.query.has(name));
   }
 
@@ -180,9 +175,8 @@ export class MessageQuery {
       isolation: this.isolation.value,
       max_records: this.maxRecords.value,
       control: this.control.checked ? "true" : "",
-      key_format: this.formats[0].value,
-      value_format: this.formats[1].value,
-      value_schema: this.schema.value,
+      ...this.schemas[0].parameters(),
+      ...this.schemas[1].parameters(),
     };
     if (this.from.value === "offset") asked.offset = this.offset.value;
     if (this.from.value === "time") {
@@ -208,12 +202,13 @@ export class MessageQuery {
     };
     const said = { ...this.parameters(), time: this.from.value === "time" ? this.time.value : "" };
     delete said.time_ms;
-    delete said.value_schema; // may be long, and an address should not be
+    delete said.key_schema; // may be long, and an address should not be
+    delete said.value_schema;
     for (const { name, text, match } of this.filters) {
       said[name] = text.value;
       said[`${name}_match`] = text.value && match.value !== "contains" ? match.value : "";
     }
-    const optional = { offset: "", ...said };
+    const optional = { offset: "", key_message: "", value_message: "", ...said };
     for (const [name, value] of Object.entries(usual)) if (optional[name] === value) optional[name] = "";
     this.view.update(optional);
   }

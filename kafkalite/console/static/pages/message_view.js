@@ -5,13 +5,14 @@
  * server and are loaded whole only when somebody asks for one.
  */
 
-import { address, events, isAbort } from "../parts/api.js";
+import { events, isAbort } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
 import { bytes, count, duration, plural } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { empty, notice } from "../parts/notice.js";
 import { progress } from "../parts/progress.js";
 import { toast } from "../parts/toast.js";
+import { exportRecords } from "./export.js";
 import { MessageQuery } from "./message_query.js";
 import { messageRow } from "./message_row.js";
 
@@ -78,28 +79,15 @@ export class MessageView {
   }
 
   actions() {
-    const link = (format, text) => {
-      const button = h("button", { type: "button", class: "quiet" }, icon("download"), text);
-      button.addEventListener("click", () => this.download(format));
-      return button;
+    const press = () => {
+      try {
+        exportRecords(this.path, this.query.parameters(), this.view.session);
+      } catch (error) {
+        toast(error.message, "error");
+      }
     };
-    const parquet = this.view.session.formats?.parquet !== false && link("parquet", "Parquet");
-    return h("div", { class: "actions" }, link("jsonl", "JSON lines"), parquet);
-  }
-
-  download(format) {
-    let parameters;
-    try {
-      parameters = { ...this.query.parameters(), format };
-    } catch (error) {
-      toast(error.message, "error");
-      return;
-    }
-    if (parameters.from === "tail") parameters.from = "end";
-    const link = h("a", { href: address(`${this.path}/export`, parameters), download: "" });
-    document.body.append(link);
-    link.click();
-    link.remove();
+    const button = h("button", { type: "button", class: "quiet", on: { click: press } }, icon("download"), "Export");
+    return h("div", { class: "actions" }, button);
   }
 
   get path() {

@@ -14,10 +14,20 @@ const REFRESH_MS = 15_000;
 export default async function storage(view) {
   const content = h("div", { class: "stack" });
   view.root.append(head(view, "Storage"), content);
-  await every(REFRESH_MS, async () => replace(content, drawn(await get("/api/storage", {}, view.signal))), view.signal);
+  await every(
+    REFRESH_MS,
+    async () => {
+      const [stored, restarts] = await Promise.all([
+        get("/api/storage", {}, view.signal),
+        get("/api/restart", {}, view.signal),
+      ]);
+      replace(content, drawn(stored, restarts.items));
+    },
+    view.signal,
+  );
 }
 
-function drawn({ directories, largest }) {
+function drawn({ directories, largest }, restarts) {
   const used = directories.reduce((sum, directory) => sum + (directory.used_bytes ?? 0), 0);
   const free = directories.reduce((sum, directory) => sum + (directory.free_bytes ?? 0), 0);
   const failed = directories.filter((directory) => directory.error);
@@ -40,8 +50,58 @@ function drawn({ directories, largest }) {
       ["Free", bytes(free), "on their disks"],
     ]),
     h("div", { class: "cards" }, directories.map(card)),
+    h("h2", { class: "section-title" }, "What a restart would do"),
+    plainTable("What a restart would do", RESTARTS, restarts, "No brokers."),
     h("h2", { class: "section-title" }, "Largest partitions"),
     largestTable(largest, directories),
+  ];
+}
+
+const RESTARTS = [
+  { title: "Broker", cell: (row) => h("b", null, row.broker) },
+  {
+    title: "While it is away",
+    cell: (row) => {
+      const lines = [
+        row.handed_over && `${plural(row.handed_over, "partition")} led by others`,
+        row.refusing &&
+          h(
+            "span",
+            { class: "warning-text", title: names(row.refusing_names, row.refusing) },
+            `${plural(row.refusing, "partition")} without acks=all: too few in-sync replicas`,
+          ),
+        row.unavailable &&
+          h(
+            "span",
+            { class: "warning-text", title: names(row.unavailable_names, row.unavailable) },
+            `${plural(row.unavailable, "partition")} out of reach: no other in-sync replica`,
+          ),
+      ].filter(Boolean);
+      return lines.length ? lines.map((line) => h("div", null, line)) : "nothing changes";
+    },
+  },
+  {
+    title: "After a clean stop",
+    wide: true,
+    cell: (row) => (row.directories === null ? "–" : "no log is read"),
+  },
+  {
+    title: "After a crash",
+    help: "Segments behind the recovery point are checked record by record",
+    cell: afterCrash,
+  },
+];
+
+const names = (shown, total) => shown.join("\n") + (total > shown.length ? `\nand ${total - shown.length} more` : "");
+
+function afterCrash(row) {
+  if (row.directories === null) return h("span", { class: "muted" }, "not known here");
+  const sum = (name) => row.directories.reduce((total, one) => total + one[name], 0);
+  if (!sum("logs")) return "no log is read";
+  const threads = ` by ${plural(row.threads, "thread")} for each directory`;
+  return [
+    `${plural(sum("logs"), "log")} of ${count(sum("all_logs"))}: ${bytes(sum("size_bytes"))} in ${plural(sum("segments"), "segment")} are read`,
+    h("span", { class: "hint wide-only" }, threads),
   ];
 }
 

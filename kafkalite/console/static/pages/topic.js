@@ -2,7 +2,7 @@
 
 import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
-import { ago, bytes, count, duration, percent, time, topicPath } from "../parts/format.js";
+import { ago, bytes, bytesPerSecond, count, duration, percent, plural, time, topicPath } from "../parts/format.js";
 import { badge } from "../parts/notice.js";
 import { facts, figures, head } from "../parts/page.js";
 import { repeat } from "../parts/router.js";
@@ -20,6 +20,7 @@ const TABS = [
   ["Groups", "groups"],
   ["Compaction", "compaction"],
   ["Segments", "segments"],
+  ["Producers", "producers"],
 ];
 
 /** A tab's module is loaded when it is first opened. */
@@ -30,6 +31,7 @@ const CONTENTS = {
   groups: () => import("./topic_groups.js"),
   compaction: () => import("./topic_compaction.js"),
   segments: () => import("./topic_segments.js"),
+  producers: () => import("./topic_producers.js"),
 };
 
 /** @param {import("../parts/router.js").View} view */
@@ -88,10 +90,10 @@ async function partitions(view, first) {
 }
 
 function summary(topic) {
-  const removed = topic.records === null ? null : topic.offset_span - topic.records;
+  const removed = topic.records === null ? null : Math.max(0, topic.offset_span - topic.records);
   return figures([
-    ["Records", records(topic), removed ? `${count(removed)} offsets without one` : "one at each offset"],
-    ["Size", bytes(topic.size_bytes), null],
+    ["Records", records(topic), without(topic, removed)],
+    ["Size", bytes(topic.size_bytes), topic.bytes_per_s > 0 && `grows by ${bytesPerSecond(topic.bytes_per_s)}`],
     [
       "Partitions",
       count(topic.partitions),
@@ -100,14 +102,22 @@ function summary(topic) {
     [
       "Newest record",
       ago(topic.last_timestamp_ms),
-      topic.first_timestamp_ms !== null && `oldest ${ago(topic.first_timestamp_ms)}`,
+      topic.last_timestamp_ms !== null && time(topic.last_timestamp_ms),
     ],
   ]);
 }
 
+function without(topic, removed) {
+  if (removed === null) return "how many is not known here";
+  if (removed) return `${plural(removed, "offset")} without one`;
+  return topic.records ? "one at each offset" : null;
+}
+
 function details(topic) {
   const uncommitted =
-    topic.records_uncommitted !== null && topic.records !== null && topic.records_uncommitted - topic.records;
+    topic.records_uncommitted !== null && topic.records !== null
+      ? Math.max(0, topic.records_uncommitted - topic.records)
+      : 0;
   return [
     h("h2", null, "About this topic"),
     facts([
@@ -120,9 +130,8 @@ function details(topic) {
       ["Offset span", count(topic.offset_span)],
       [
         "Aborted or open",
-        uncommitted ? `${count(uncommitted)} records that read_committed consumers do not get` : null,
+        uncommitted ? `${plural(uncommitted, "record")} that read_committed consumers do not get` : null,
       ],
-      ["Newest record", topic.last_timestamp_ms === null ? null : time(topic.last_timestamp_ms)],
       ["Topic id", topic.topic_id && h("code", null, topic.topic_id)],
     ]),
   ];
@@ -132,7 +141,7 @@ const COLUMNS = [
   { title: "Partition", sort: "partition", cell: (row) => h("b", null, row.partition) },
   { title: "Leader", sort: "leader", cell: leader },
   { title: "Replicas", wide: true, cell: (row) => replicas(row) },
-  { title: "Start", sort: "start_offset", number: true, cell: (row) => count(row.start_offset) },
+  { title: "Start", sort: "start_offset", number: true, wide: true, cell: (row) => count(row.start_offset) },
   { title: "End", sort: "end_offset", number: true, descending: true, cell: (row) => count(row.end_offset) },
   { title: "Stable end", number: true, wide: true, help: "read_committed consumers read up to here", cell: stable },
   { title: "Records", sort: "records", number: true, descending: true, cell: (row) => count(row.records) },
@@ -150,7 +159,7 @@ const COLUMNS = [
 function leader(row) {
   return row.leader === null
     ? badge("error", "none")
-    : [row.leader, h("span", { class: "muted", title: "Leader epoch" }, ` · ${row.leader_epoch}`)];
+    : [row.leader, h("span", { class: "muted wide-only", title: "Leader epoch" }, ` · ${row.leader_epoch}`)];
 }
 
 function stable(row) {

@@ -3,7 +3,7 @@
 import { change, get } from "../parts/api.js";
 import { field, formDialog, select } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { bytes, count, duration, topicPath } from "../parts/format.js";
+import { bytes, bytesPerSecond, count, duration, topicPath } from "../parts/format.js";
 import { badge, empty } from "../parts/notice.js";
 import { action, head } from "../parts/page.js";
 import { every } from "../parts/router.js";
@@ -15,7 +15,7 @@ const LEGAL_NAME = "[a-zA-Z0-9._\\-]{1,249}";
 
 const COLUMNS = [
   { title: "Name", sort: "name", class: "name", cell: name },
-  { title: "Partitions", sort: "partitions", number: true, descending: true, cell: (topic) => count(topic.partitions) },
+  { title: "Partitions", sort: "partitions", number: true, descending: true, wide: true, cell: (topic) => count(topic.partitions) },
   {
     title: "Replicas",
     sort: "replicas",
@@ -40,6 +40,15 @@ const COLUMNS = [
     cell: (topic) => h("span", { class: "muted" }, count(topic.offset_span)),
   },
   { title: "Size", sort: "size_bytes", number: true, descending: true, cell: (topic) => bytes(topic.size_bytes) },
+  {
+    title: "Rate",
+    sort: "bytes_per_s",
+    number: true,
+    descending: true,
+    wide: true,
+    help: "What was written in the last seconds",
+    cell: rate,
+  },
   { title: "Cleanup", wide: true, cell: (topic) => cleanup(topic) },
   {
     title: "Retention",
@@ -84,6 +93,11 @@ function name(topic) {
 export function records(topic) {
   if (topic.records_pending) return h("span", { class: "muted", title: "Segments are being counted" }, "counting…");
   return count(topic.records);
+}
+
+/** Nothing comes into most topics: a dash is read faster than a zero with its unit. */
+function rate(topic) {
+  return topic.bytes_per_s > 0 ? bytesPerSecond(topic.bytes_per_s) : h("span", { class: "muted" }, "–");
 }
 
 function cleanup(topic) {

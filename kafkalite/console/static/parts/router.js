@@ -7,9 +7,11 @@
 
 import { isAbort } from "./api.js";
 import { h, replace } from "./element.js";
+import { fresh, stale } from "./freshness.js";
 import { notice, waiting } from "./notice.js";
 
 const SHOW_WAITING_AFTER_MS = 150;
+const TRY_AGAIN_MS = 5000;
 
 /**
  * @typedef {{
@@ -36,30 +38,35 @@ export class Router {
     return this.show();
   }
 
-  /** Draw what the address says. */
-  async show() {
+  /** Draw what the address says. `isAgain`: it could not be drawn, and what was said of it stays meanwhile. */
+  async show(isAgain = false) {
     this.leaving.abort();
     this.leaving = new AbortController();
     const { signal } = this.leaving;
     const route = this.routes.find(([pattern]) => pattern.test(location.pathname));
-    const timer = setTimeout(() => !signal.aborted && replace(this.root, waiting()), SHOW_WAITING_AFTER_MS);
-    const fresh = h("div", { class: "page" });
+    const wait = () => !signal.aborted && !isAgain && replace(this.root, waiting());
+    const timer = setTimeout(wait, SHOW_WAITING_AFTER_MS);
+    const page = h("div", { class: "page" });
+    const view = this.view(page, route, signal);
+    fresh();
     try {
-      const page = route ? await route[1]() : { default: notFound };
+      const module = route ? await route[1]() : { default: notFound };
       if (signal.aborted) return;
-      await page.default(this.view(fresh, route, signal));
+      await module.default(view);
     } catch (error) {
       if (isAbort(error)) return;
       replace(
-        fresh,
-        notice(error, () => this.show()),
+        page,
+        failed(error, view, () => this.show()),
       );
+      const mayPass = error.status === 0 || error.status >= 500;
+      if (mayPass) setTimeout(() => !signal.aborted && this.show(true), TRY_AGAIN_MS);
     } finally {
       clearTimeout(timer);
     }
     if (signal.aborted) return;
-    replace(this.root, fresh);
-    scrollTo(0, 0);
+    replace(this.root, page);
+    if (!isAgain) scrollTo(0, 0);
     this.shown.dispatchEvent(new Event("shown"));
   }
 
@@ -109,6 +116,19 @@ function updateQuery(changes) {
   history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
 }
 
+/** What is not there has a heading and a way on; what may come again is asked for again. */
+function failed(error, view, again) {
+  const isMissing = error.status === 404;
+  view.title(isMissing ? "Not found" : "Not reachable");
+  const parent = location.pathname.startsWith("/topics/") ? "/topics" : location.pathname === "/group" ? "/groups" : "/";
+  const names = { "/topics": "Topics", "/groups": "Groups", "/": "Overview" };
+  return [
+    h("h1", null, isMissing ? "Not there" : "This page cannot be shown now"),
+    notice(error, isMissing ? undefined : again),
+    isMissing && h("div", null, h("a", { href: parent, class: "button" }, names[parent])),
+  ];
+}
+
 function notFound(view) {
   view.title("Not found");
   const home = h("a", { href: "/", class: "button" }, "Overview");
@@ -125,7 +145,14 @@ export async function every(ms, work, signal) {
 export function repeat(ms, work, signal) {
   const again = async () => {
     if (signal.aborted) return;
-    if (!document.hidden) await work().catch(() => undefined); // the next one may go well
+    if (!document.hidden) {
+      try {
+        await work();
+        if (!signal.aborted) fresh();
+      } catch (error) {
+        if (!signal.aborted && !isAbort(error)) stale(error); // the next one may go well
+      }
+    }
     if (!signal.aborted) setTimeout(again, ms);
   };
   setTimeout(again, ms);

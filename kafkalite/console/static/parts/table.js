@@ -8,10 +8,12 @@
 import { isAbort } from "./api.js";
 import { h, replace } from "./element.js";
 import { count } from "./format.js";
+import { stale } from "./freshness.js";
 import { icon } from "./icons.js";
 import { notice } from "./notice.js";
 
 const TYPING_PAUSE_MS = 200;
+const SHOW_BUSY_AFTER_MS = 150;
 
 /**
  * @typedef {{
@@ -74,26 +76,27 @@ export class Table {
   show(change) {
     Object.assign(this, change);
     this.options.view.update({ q: this.q, sort: this.sort, page: this.page > 1 ? this.page : "" });
-    return this.refresh();
+    return this.refresh().catch(stale);
   }
 
-  /** Ask again for the same part; the row in focus keeps the focus. */
+  /** Ask again for the same part; the row in focus keeps the focus. Rows that are there stay when it fails, and whoever
+   * has asked is told; without any, the reason stands in their place. */
   async refresh() {
     this.asked?.abort();
     const asked = new AbortController();
     this.asked = asked;
     const signal = AbortSignal.any([asked.signal, this.options.view.signal]);
-    this.scroller.setAttribute("aria-busy", "true");
+    const busy = setTimeout(() => this.scroller.setAttribute("aria-busy", "true"), SHOW_BUSY_AFTER_MS);
     try {
       const answer = await this.options.load({ q: this.q, sort: this.sort, page: this.page }, signal);
       if (!signal.aborted) this.draw(answer);
     } catch (error) {
-      if (!isAbort(error))
-        replace(
-          this.message,
-          notice(error, () => this.refresh()),
-        );
+      if (isAbort(error)) return;
+      if (this.body.rows.length) throw error;
+      const again = () => this.refresh().catch(stale);
+      replace(this.message, notice(error, again));
     } finally {
+      clearTimeout(busy);
       if (!signal.aborted) this.scroller.removeAttribute("aria-busy");
     }
   }

@@ -1,0 +1,69 @@
+/** How keys or values are read, and the schema for it: Avro as JSON, Protobuf as the file that protoc writes. */
+
+import { field, select } from "../parts/dialog.js";
+import { h, replace } from "../parts/element.js";
+import { bytes } from "../parts/format.js";
+
+const FORMATS = ["auto", "text", "json", "hex", "avro", "protobuf"].map((name) => [name, name]);
+const FILE_BYTES_MAX = 24_000; // it travels in the address of a request
+
+export class MessageSchema {
+  /** @param {"key" | "value"} side @param {string} format @param {string} message */
+  constructor(side, format, message) {
+    this.side = side;
+    this.file = "";
+    this.format = select(`${side}_format`, FORMATS, format);
+    this.choice = field(`${side === "key" ? "Keys" : "Values"} as`, this.format);
+    this.avro = h("textarea", { rows: 4, spellcheck: "false", placeholder: '{"type": "record", ...}' });
+    this.message = h("input", { value: message, placeholder: "shop.Order", spellcheck: "false", autocomplete: "off" });
+    this.chosen = h("input", { type: "file" });
+    this.said = h("p", { class: "hint", role: "status" });
+    const of = side === "key" ? "keys" : "values";
+    this.avroField = field(`Avro schema of ${of}`, this.avro, "JSON. Confluent's five bytes before the data are skipped");
+    this.protobufField = h(
+      "div",
+      { class: "query-row" },
+      field(`Protobuf descriptors of ${of}`, this.chosen, "from protoc --include_imports --descriptor_set_out=FILE"),
+      field(`Message of ${of}`, this.message, "its full name"),
+      this.said,
+    );
+    this.element = h("div", null, this.avroField, this.protobufField);
+    this.format.addEventListener("change", () => this.show());
+    this.chosen.addEventListener("change", () => this.read());
+    this.show();
+  }
+
+  show() {
+    this.avroField.hidden = this.format.value !== "avro";
+    this.protobufField.hidden = this.format.value !== "protobuf";
+    this.element.hidden = this.avroField.hidden && this.protobufField.hidden;
+  }
+
+  async read() {
+    this.file = "";
+    const file = this.chosen.files[0];
+    if (!file) return replace(this.said);
+    if (file.size > FILE_BYTES_MAX) {
+      return replace(this.said, `${bytes(file.size)} is too much: at most ${bytes(FILE_BYTES_MAX)}`);
+    }
+    const data = new Uint8Array(await file.arrayBuffer());
+    this.file = btoa(data.reduce((text, byte) => text + String.fromCharCode(byte), ""));
+    return replace(this.said, `${file.name}, ${bytes(file.size)}`);
+  }
+
+  /** What the API is asked. Throws an Error for a schema that is missing. */
+  parameters() {
+    const { side } = this;
+    const asked = { [`${side}_format`]: this.format.value };
+    if (this.format.value === "avro") {
+      if (!this.avro.value.trim()) throw new Error(`Write the Avro schema of the ${side}s under More`);
+      asked[`${side}_schema`] = this.avro.value;
+    } else if (this.format.value === "protobuf") {
+      if (!this.file) throw new Error(`Choose the file with the Protobuf descriptors of the ${side}s under More`);
+      if (!this.message.value.trim()) throw new Error(`Write the full name of the ${side}s' Protobuf message under More`);
+      asked[`${side}_schema`] = this.file;
+      asked[`${side}_message`] = this.message.value.trim();
+    }
+    return asked;
+  }
+}
