@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite.testing.cluster import Cluster
@@ -68,9 +68,20 @@ def create_topic(
         if placed_on is None
         else NewTopic(name, len(placed_on), replica_assignment=[list(each) for each in placed_on], config=settings)
     )
-    admin.create_topics([wanted], request_timeout=DEADLINE_S)[name].result(DEADLINE_S)
+    until(lambda: _is_created(admin, wanted), f"brokers for the replicas of {name}")
     for index in range(partitions if placed_on is None else len(placed_on)):
         cluster.wait_for_leader(name, index)
+
+
+def _is_created(admin: AdminClient, wanted: NewTopic) -> bool:
+    """False while the broker that is asked knows too few others: one that has just begun is ready before all see it."""
+    try:
+        admin.create_topics([wanted], request_timeout=DEADLINE_S)[wanted.topic].result(DEADLINE_S)
+    except KafkaException as refusal:
+        if refusal.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+            raise
+        return False
+    return True
 
 
 class Writer:
