@@ -1,8 +1,8 @@
-"""The cost of an installed kafkalite to a pytest suite that does not use it: `pytest --collect-only` of one test, with
-and without the package, in turn.
+"""The cost of an installed pytest-kafkalite to a suite that does not use it: `pytest --collect-only` of one test, with
+and without it, in turn.
 
-Two directories stand for two environments. Both have pytest; one has kafkalite besides, as an installer leaves it, with
-the list of its files: pytest reads that of every package that brings a plugin.
+Two directories stand for two environments. Both have pytest; one has kafkalite and pytest-kafkalite besides, as an
+installer leaves them, with the lists of their files: pytest reads that of every distribution that brings a plugin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from importlib import metadata
 from importlib.resources import files
 from importlib.util import cache_from_source
@@ -32,7 +31,8 @@ _WARM = 2
 
 class Cost(NamedTuple):
     """Milliseconds that the plugin adds: of the wall clock the median of the differences of all pairs, of the
-    processors the difference of the least of each, which other work of the machine changes less."""
+    processors the difference of the least of each, which other work of the machine changes less. `files` is the length
+    of the list that pytest reads."""
 
     wall_ms: float
     cpu_ms: float
@@ -72,24 +72,30 @@ def _make_environment(directory: Path) -> None:
 
 
 def _install(directory: Path) -> int:
-    """A copy of the package, and the list of its files; returns how many there are. The first run compiles what is
-    loaded; of other modules only the names of the compiled files are there."""
+    """A copy of the package, and the list of its files; and the distribution with the entry point. Returns how many
+    lines its list has. The first run compiles what is loaded; of other modules only the names of the compiled files are
+    there."""
     shutil.copytree(PACKAGE, directory / "kafkalite", ignore=shutil.ignore_patterns("__pycache__"))
     for module in [*(directory / "kafkalite").rglob("*.py")]:
         compiled = Path(cache_from_source(module))
         compiled.parent.mkdir(exist_ok=True)
         compiled.touch()
-    info = directory / f"kafkalite-{VERSION}.dist-info"
+    _describe(directory, "kafkalite", [directory / "kafkalite"])
+    return _describe(directory, "pytest_kafkalite", [], ENTRY_POINT)
+
+
+def _describe(directory: Path, name: str, packages: list[Path], entry_points: str = "") -> int:
+    """The directory in which an installer describes a distribution; returns how many lines its list has."""
+    info = directory / f"{name}-{VERSION}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kafkalite\nVersion: {VERSION}\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINT)
-    lines = [f"{path.relative_to(directory)},sha256={'x' * 43},{path.stat().st_size}" for path in _files(directory)]
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {VERSION}\n")
+    if entry_points:
+        (info / "entry_points.txt").write_text(entry_points)
+    (info / "RECORD").touch()
+    files = [path for place in (*packages, info) for path in sorted(place.rglob("*")) if path.is_file()]
+    lines = [f"{path.relative_to(directory)},sha256={'x' * 43},{path.stat().st_size}" for path in files]
     (info / "RECORD").write_text("\n".join(lines) + "\n")
     return len(lines)
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    return (path for path in sorted((directory / "kafkalite").rglob("*")) if path.is_file())
 
 
 def _collect(environment: Path, suite: Path) -> tuple[float, float]:

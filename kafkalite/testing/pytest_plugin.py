@@ -4,8 +4,9 @@
         place_order(42, kafka.bootstrap_servers)
         kafka.topic("orders").has(key="42")
 
-pytest loads this module in every run of an environment that has kafkalite, so it imports nothing of the package before
-a test asks for a broker.
+pytest loads this module in every run of an environment that has pytest-kafkalite, so it imports nothing of the package
+before a test asks for a broker. That distribution has the entry point because pytest looks through all files of the one
+that has it, and rewrites the assertions of their modules.
 """
 
 from __future__ import annotations

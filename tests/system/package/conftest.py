@@ -49,13 +49,15 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the sdist, and the wheel that was built from it."""
+    """A directory with the sdist, and the wheel that was built from it; those of pytest-kafkalite in `plugin` below."""
     room = tmp_path_factory.mktemp("package")
     tools = Environment(room / "tools", sys.executable)
     tools.install("build", "twine")
     source = shutil.copytree(ROOT, room / "source", ignore=shutil.ignore_patterns(*NOT_COPIED))
-    run([tools.bin / "python", "-m", "build", "--outdir", room / "dist", source], room)
-    run([tools.bin / "python", "-m", "twine", "check", "--strict", *sorted((room / "dist").iterdir())], room)
+    for project, target in ((source, room / "dist"), (source / "pytest-kafkalite", room / "dist" / "plugin")):
+        run([tools.bin / "python", "-m", "build", "--outdir", target, project], room)
+        archives = sorted(path for path in target.iterdir() if path.is_file())
+        run([tools.bin / "python", "-m", "twine", "check", "--strict", *archives], room)
     return room / "dist"
 
 

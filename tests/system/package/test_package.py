@@ -27,7 +27,10 @@ BROUGHT_ALONG = {"cramjam"}  # by python-snappy
 
 
 def own_files() -> set[str]:
-    return {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    """Modules, and what the console sends to browsers."""
+    modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    static = [path for path in (ROOT / "kafkalite" / "console" / "static").rglob("*") if path.is_file()]
+    return {str(path.relative_to(ROOT)) for path in (*modules, *static, ROOT / "kafkalite" / "py.typed")}
 
 
 def dependencies() -> set[str]:
@@ -41,7 +44,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
         [metadata] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
         described = wheel.read(metadata).decode()
-    assert names == own_files() | {"kafkalite/py.typed"}
+    assert names == own_files()
     assert "# kafkalite" in described and "Requires-Python: >=3.11" in described
 
 
@@ -49,8 +52,34 @@ def test_the_sdist_has_all_that_a_wheel_is_built_from(built: Path) -> None:
     [path] = built.glob("*.tar.gz")
     with tarfile.open(path) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    assert own_files() | {"kafkalite/py.typed", "pyproject.toml", "README.md"} <= names
-    assert not [name for name in names if name.startswith(("tests", "bench", "."))]
+    assert own_files() | {"pyproject.toml", "README.md"} <= names
+    assert not [name for name in names if name.startswith(("tests", "bench", "pytest", "."))]
+
+
+USES_A_BROKER = """
+import kafkalite.testing.broker
+import pytest
+
+def test_it(kafka):
+    kafka.produce("orders", "x")
+    kafka.topic("orders").has(value="x")
+
+def test_modules_are_loaded_as_anywhere():
+    assert "Rewrit" not in type(kafkalite.testing.broker.__loader__).__name__  # a second for all of them
+"""
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_pytest_finds_the_fixtures_where_the_plugin_is_installed(
+    built: Path, environment: Callable[[str], Environment], tmp_path: Path, version: str
+) -> None:
+    installed = environment(version)
+    installed.install(*built.glob("*.whl"), *built.glob("plugin/*.whl"))
+    [found] = (installed.directory / "lib").glob("*/site-packages/pytest_kafkalite-*.dist-info")
+    assert len((found / "RECORD").read_text().splitlines()) < 12  # which pytest reads in every run
+    (tmp_path / "test_it.py").write_text(USES_A_BROKER)
+    assert "2 passed" in run([installed.bin / "python", "-m", "pytest", "-q", tmp_path / "test_it.py"], tmp_path)
+    assert "kafka_topics" in run([installed.bin / "python", "-m", "pytest", "--help"], tmp_path)
 
 
 @pytest.mark.parametrize(("version", "kind"), [*((each, "*.whl") for each in PYTHONS), (PYTHONS[-1], "*.tar.gz")])

@@ -196,9 +196,13 @@ import tomllib
 def test_it():
     loaded = sorted(name for name in sys.modules if name.startswith("kafkalite"))
     assert loaded == ["kafkalite", "kafkalite.testing", "kafkalite.testing.pytest_plugin"]
+
+def test_modules_are_loaded_as_anywhere(kafka):
+    import kafkalite.testing.broker
+    assert "Rewrit" not in type(kafkalite.testing.broker.__loader__).__name__  # a second for all of them
 """
     output = run(tmp_path, test_nothing_py=text)
-    assert "1 passed" in output, output
+    assert "2 passed" in output, output
 
 
 @pytest.mark.parametrize("line", ["kafka_topics = orders: many", "kafka_settings = num.partitions"])
@@ -208,5 +212,10 @@ def test_a_line_of_the_ini_file_that_makes_no_sense_is_named(tmp_path: Path, lin
 
 
 def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    """It stands in a distribution of its own: pytest looks through all files of the one that has it, in every run."""
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pytest-kafkalite" / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"kafkalite": OUR_PLUGIN}
+    assert "entry-points" not in whole
+    assert project["version"] == whole["version"] and f"kafkalite>={whole['version']}" in project["dependencies"]
+    assert project["requires-python"] == whole["requires-python"]
