@@ -49,6 +49,7 @@ examples:
   python -m bench console                               beside an open console and its search; see console --help
   python -m bench acls                                  a decision of the authorizer, among 10,000 lists
   python -m bench embedded                              a broker in the process of a test: up, reset, down
+  python -m bench faults                                what faults cost while there are none; see faults --help
   python -m bench segment-reader                        segment files to Arrow, without a broker
   python -m bench spark                                 Spark's data source beside its Kafka source; see spark --help
 """
@@ -165,6 +166,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench import embedded  # loads the broker
 
         return embedded.main(words[1:])
+    if words[:1] == ["faults"]:
+        from bench import faults
+
+        return faults.main(words[1:])
     if words[:1] == ["segment-reader"]:
         from bench import segment_reader  # needs the extra 'spark'
 

@@ -8,11 +8,12 @@
     cluster        three brokers, up
     first          a fresh process: imports, up, a record stored
     import         of kafkalite alone, in a fresh process
-    plugin         what an installed kafkalite adds to a run of pytest that does not use it, beside one without it
+    plugin         what an installed pytest-kafkalite adds to a run of pytest that does not use it, beside one without
     at once        brokers that live at the same time: all up, a record stored in each, all down
     many           brokers one after the other: what the process has more of afterwards
 
-Times are wall clock, p50 and p90. Brokers of one process share it with the raw client.
+Times are wall clock, p50 and p90. Brokers of one process share it with the raw client. --write puts the table into
+docs/testing.md.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import wire
 from bench.plugin import plugin_cost
@@ -44,8 +46,26 @@ _FIRST = "import time; t = time.perf_counter(); import kafkalite"
 _FIRST_BROKER = f"{_FIRST}\nwith kafkalite.Broker() as b: b.produce('t', 'x'); s = time.perf_counter() - t\nprint(s)"
 _IMPORT = f"{_FIRST}; print(time.perf_counter() - t)"
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "testing.md"
+BEGIN = "<!-- embedded: written by `python -m bench embedded --write` -->"
+END = "<!-- embedded: end -->"
+
+_PLUGIN_MS, _GROWTH_MB = 2, 2  # at most
+
 Sample = Callable[[], float]
 """Does it once and returns the seconds that count."""
+
+
+class Row(NamedTuple):
+    """`name` in the terminal, `what` it is on the page; the rest as it is shown."""
+
+    name: str
+    what: str
+    p50: str
+    p90: str
+    times: str
+    target: str
+    has_met: bool
 
 
 def life() -> float:
@@ -117,7 +137,7 @@ def in_fresh_process(script: str) -> float:
     return float(subprocess.run(command, env=kept, check=True, capture_output=True, text=True).stdout)
 
 
-def many(count: int) -> str:
+def many(count: int) -> Row:
     """The growth between the first tenth of the brokers and the last of them. Of each tenth the least counts: what the
     allocator keeps for a moment is no growth."""
 
@@ -140,7 +160,9 @@ def many(count: int) -> str:
     live(count - 2 * tenth)
     after = live(tenth)
     threads, files, megabytes = (min(map(what, after)) - min(map(what, before)) for what in map(itemgetter, range(3)))
-    return f"{count} brokers: {threads:+d} threads, {files:+d} descriptors, {megabytes:+.1f} MB of resident memory"
+    grown = f"{threads:+d} threads, {files:+d} descriptors, {megabytes:+.1f} MB"
+    has_met = threads <= 0 and files <= 0 and megabytes <= _GROWTH_MB
+    return Row("many", f"{count:,} brokers one after the other", grown, "", str(count), f"{_GROWTH_MB} MB", has_met)
 
 
 def at_once(count: int) -> float:
@@ -159,38 +181,77 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began_s
 
 
-def _line(name: str, sample: Sample, count: int, warm: int = _WARM) -> str:
+def _row(name: str, what: str, sample: Sample, count: int, target_ms: float | None = None, *, warm: int = _WARM) -> Row:
     for _ in range(warm):
         sample()
     seconds = sorted(sample() for _ in range(count))
-    p50, p90 = (seconds[int(share * (count - 1))] * 1e3 for share in (0.5, 0.9))
-    return f"{name:<12} {p50:>9.2f} {p90:>9.2f}   {count}"
+    p50_ms, p90_ms = (seconds[int(share * (count - 1))] * 1e3 for share in (0.5, 0.9))
+    has_met = target_ms is None or p50_ms <= target_ms
+    return Row(name, what, _ms(p50_ms), _ms(p90_ms), str(count), "" if target_ms is None else _ms(target_ms), has_met)
 
 
-def lines(count: int) -> Iterator[str]:
-    """The table, line by line."""
-    yield f"{'':<12} {'p50 ms':>9} {'p90 ms':>9}   times"
-    yield _line("life", life, count)
+def _ms(milliseconds: float) -> str:
+    """With two digits that say something."""
+    if milliseconds >= 1_000:
+        return f"{milliseconds / 1_000:.2g} s"
+    return f"{milliseconds:.0f} ms" if abs(milliseconds) >= 10 else f"{milliseconds:.2g} ms"
+
+
+def rows(count: int) -> Iterator[Row]:
+    """The table, row by row."""
+    yield _row(
+        "life", "a broker up, a topic made, a record acknowledged, down again, in a warm process", life, count, 5
+    )
     with shared_broker() as broker:
-        yield _line("reset", lambda: reset(broker), count)
-        yield _line("compaction", lambda: compaction(broker), max(1, count // 5))
-        yield _line("month", lambda: month(broker), max(1, count // 5))
+        yield _row("reset", "`reset` of a broker with a topic and three records", lambda: reset(broker), count, 1)
+        some = max(1, count // 5)
+        yield _row("compaction", "`compact` of a small topic", lambda: compaction(broker), some, 20)
+        yield _row("month", "30 days by the broker's clock", lambda: month(broker), some, 1_000)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "snapshot")
         with Broker() as broker:
             for number in range(1_000):
                 broker.produce("orders", str(number))
             broker.snapshot(path)
-        yield _line("snapshot", lambda: snapshot(path), max(1, count // 5))
+        yield _row("snapshot", "a broker that begins with a snapshot, up", lambda: snapshot(path), max(1, count // 5))
     few = max(1, count // 20)
-    yield _line("cluster", cluster, few, warm=2)
-    yield _line("first", lambda: in_fresh_process(_FIRST_BROKER), few, warm=1)
-    yield _line("import", lambda: in_fresh_process(_IMPORT), few, warm=1)
+    yield _row("cluster", "a cluster of three, up", cluster, few, 30, warm=2)
+    first = "the first broker of a fresh process: imports, up, a record stored"
+    yield _row("first", first, lambda: in_fresh_process(_FIRST_BROKER), few, 150, warm=1)
+    yield _row("import", "`import kafkalite`", lambda: in_fresh_process(_IMPORT), few, 20, warm=1)
     cost = plugin_cost(max(1, count // 5))
-    of = f"{cost.pairs} pairs, {cost.files} files; {cost.cpu_ms:.2f} ms of CPU"
-    yield f"{'plugin':<12} {cost.wall_ms:>9.2f} {'':>9}   {of}"
-    yield _line(f"at once, {count // 2}", lambda: at_once(max(1, count // 2)), 3, warm=1)
+    idle = "pytest-kafkalite is installed, and a run of pytest does not use it"
+    of = f"{cost.pairs} pairs"
+    yield Row("plugin", idle, _ms(cost.wall_ms), "", of, _ms(_PLUGIN_MS), cost.wall_ms <= _PLUGIN_MS)
+    half = max(1, count // 2)
+    yield _row(
+        "at once", f"{half} brokers at once: all up, a record stored in each, all down", lambda: at_once(half), 3
+    )
     yield many(5 * count)
+
+
+def line(row: Row) -> str:
+    missed = "" if row.has_met else f"   misses its target: {row.target}"
+    return f"{row.name:<12} {row.p50:>9} {row.p90:>9}   {row.times}{missed}"
+
+
+def section(found: Sequence[Row], facts: str) -> str:
+    """The table of the page."""
+    table = [
+        f"| {row.what} | {row.p50} | {row.p90} | {row.target if row.has_met else f'**{row.target}**'} |"
+        for row in found
+    ]
+    head = ["| | p50 | p90 | target |", "|---|---:|---:|---:|"]
+    return "\n".join([f"`python -m bench embedded --write`, on {facts}:", "", *head, *table])
+
+
+def write(text: str, page: Path = PAGE) -> None:
+    """Put it between the marks of the page. Raises ValueError if there are none."""
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page} lacks the marks between which the bench writes: {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -198,10 +259,16 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m bench embedded", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--times", type=int, default=200, help="how often each is done, or a part of it (default 200)")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/testing.md")
     options = parser.parse_args(arguments)
     if not 1 <= options.times <= 10_000:
         parser.error("--times is 1 to 10000")
-    print(", ".join(f"{value} {key}" if key == "cores" else value for key, value in machine().items()))
-    for line in lines(options.times):
-        print(line, flush=True)
+    facts = ", ".join(f"{value} {key}" if key == "cores" else value for key, value in machine().items())
+    print(f"{facts}\n{'':<12} {'p50':>9} {'p90':>9}   times")
+    found = []
+    for row in rows(options.times):
+        print(line(row), flush=True)
+        found.append(row)
+    if options.write:
+        write(section(found, facts))
     return 0
