@@ -13,6 +13,10 @@ Source: testcontainers-python, modules/kafka and core/container.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kafkalite.config.broker_config import BrokerConfig
@@ -25,14 +29,22 @@ _OF_THE_CONTAINER = frozenset({
     "log.dir", "log.dirs", "metrics.listener", "zookeeper.connect",
 })  # fmt: skip
 
+_OF_NO_EFFECT = ("waiting_for", "maybe_emulate_amd64")
+_OF_DOCKER = (
+    "copy_from_container", "copy_into_container", "create_file", "exec", "get_container_id", "get_container_info",
+    "get_docker_client", "get_wrapped_container", "wait",
+)  # fmt: skip
+
 
 class KafkaContainer:
     """`image` is not looked at, and `port` is a number that clients of a container would not use either."""
 
-    def __init__(self, image: str = "", port: int = 9093, **_: Any) -> None:
+    def __init__(
+        self, image: str = "", port: int = 9093, *_: Any, env: Mapping[str, object] | None = None, **__: Any
+    ) -> None:
         self.image = image
         self.port = port
-        self.env: dict[str, str] = {}
+        self.env: dict[str, str] = {name: str(value) for name, value in (env or {}).items()}
         self.kraft_enabled = False
         self._broker: Broker | None = None
 
@@ -94,6 +106,16 @@ class KafkaContainer:
             self.with_env(key, value)
         return self
 
+    def with_env_file(self, env_file: str | PathLike[str]) -> KafkaContainer:
+        """Lines of NAME=value. Raises OSError."""
+        for line in Path(env_file).read_text(encoding="utf-8").splitlines():
+            name, equals, value = line.strip().removeprefix("export ").partition("=")
+            if equals and not name.startswith("#"):
+                value = value.strip()
+                is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+                self.with_env(name.strip(), value[1:-1] if is_quoted else value)
+        return self
+
     def with_kraft(self) -> KafkaContainer:
         """As it is: a broker by itself needs no ZooKeeper."""
         self.kraft_enabled = True
@@ -104,13 +126,29 @@ class KafkaContainer:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("with_"):  # names, networks, volumes, commands, logs: there is nothing that has them
+        if name.startswith("with_") or name in _OF_NO_EFFECT:  # there is nothing that has names, networks, volumes
             return lambda *_, **__: self
+        if name in _OF_DOCKER:
+            return partial(self._refuse, name)
         raise AttributeError(f"KafkaContainer of kafkalite has no {name!r}")
 
-    def exec(self, command: str | list[str]) -> NoReturn:
+    def _refuse(self, name: str, *given: object, **_: object) -> NoReturn:
         """Raises NotImplementedError."""
         raise NotImplementedError(
-            f"there is no container to run {command!r} in; kafkalite's broker makes topics and shows records itself: "
-            "see `broker`"
+            f"there is no container for {name}({', '.join(map(repr, given))}); kafkalite's broker makes topics and "
+            "shows records itself: see `broker`"
         )
+
+    # --- state
+
+    @property
+    def status(self) -> str:
+        """Docker's word: running, or created before the start and after the end."""
+        return "created" if self._broker is None else "running"
+
+    def reload(self) -> None:
+        """No effect: `status` is that of now."""
+
+    def get_logs(self) -> tuple[bytes, bytes]:
+        """Nothing: the broker logs with `logging`, as the test does."""
+        return b"", b""

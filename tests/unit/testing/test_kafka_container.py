@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -33,8 +34,37 @@ def test_it_is_used_as_the_container_is() -> None:
             kafka.exec(["kafka-topics"])
     with pytest.raises(RuntimeError, match="start"):
         container.get_bootstrap_server()
-    with pytest.raises(AttributeError, match="get_docker_client"):
+    with pytest.raises(NotImplementedError, match="get_docker_client"):
         container.get_docker_client()
+    with pytest.raises(AttributeError, match="no 'strat'"):
+        container.strat()
+
+
+def test_settings_come_from_arguments_and_files_too(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text(
+        "# a comment\n\nexport KAFKA_NUM_PARTITIONS='5'\nKAFKA_OPTS=\"-X a=b\"\nno assignment\n"
+    )
+    container = KafkaContainer(env={"KAFKA_MESSAGE_MAX_BYTES": 1000}).with_env_file(tmp_path / "env")
+    assert container.env["KAFKA_OPTS"] == "-X a=b"
+    assert container.waiting_for("a line of the log") is container and container.status == "created"
+    with container as kafka:
+        kafka.reload()
+        assert (kafka.status, kafka.get_logs()) == ("running", (b"", b""))
+        assert kafka.broker.config.message_max_bytes == 1000
+        kafka.broker.produce("orders", "x")
+        assert kafka.broker.topics == {"orders": 5}
+
+
+def test_it_has_the_methods_of_the_container() -> None:
+    """Of testcontainers 4.15.0. Others begin with `with_`, and are all there."""
+    container = KafkaContainer()
+    for name in (
+        "copy_from_container", "copy_into_container", "create_file", "exec", "get_bootstrap_server",
+        "get_container_host_ip", "get_container_id", "get_container_info", "get_docker_client", "get_exposed_port",
+        "get_logs", "get_wrapped_container", "maybe_emulate_amd64", "reload", "start", "stop", "wait", "waiting_for",
+        "with_cluster_id", "with_env", "with_envs", "with_env_file", "with_kraft", "with_network", "with_tmpfs_mount",
+    ):  # fmt: skip
+        assert callable(getattr(container, name)), name
 
 
 def test_start_and_stop_may_be_called_again() -> None:
