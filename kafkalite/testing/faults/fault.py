@@ -41,7 +41,8 @@ Spoil = Callable[[Call], "Answer"]
 
 
 class FiredFault(NamedTuple):
-    """A fault that has spoiled a request. `time` is the broker's."""
+    """A fault that has spoiled a request, or a disruption: `request` says then whom it was about. `time` is the
+    broker's."""
 
     time: datetime
     fault: str

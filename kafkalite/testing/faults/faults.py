@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
@@ -36,6 +37,9 @@ _SECONDS_MAX = (1 << 31) // 1_000  # throttle_time_ms has 32 bits
 
 class Crashable(Protocol):
     """The methods of `kafkalite.Broker` for its own end."""
+
+    @property
+    def is_running(self) -> bool: ...
 
     def crash(self, *, power_cut: bool = False) -> None: ...
     def restart(self) -> None: ...
@@ -161,22 +165,39 @@ class Faults:
     # --- of groups, producers
 
     def fence(self, transactional_id: str) -> None:
-        """Fence the producer with that transactional.id, as another one that begins with it would."""
-        self._call(lambda: disruptions.fence(self._server(), transactional_id))
+        """Fence the producer with that transactional.id, as another one that begins with it would. Raises ValueError if
+        there is none."""
+        self._disrupt("fence", f"transactional.id {transactional_id!r}", disruptions.fence, transactional_id)
 
     def rebalance(self, group: str) -> None:
         """Have the group rebalance, as a member that comes and goes would. Raises ValueError if it has no members."""
-        self._call(lambda: disruptions.rebalance(self._server(), group))
+        self._disrupt("rebalance", f"group {group!r}", disruptions.rebalance, group)
 
     def expire_session(self, group: str, member_id: str) -> None:
         """Remove a member from its group, as if it had not been heard of. Raises ValueError if it is no member."""
-        self._call(lambda: disruptions.expire_session(self._server(), group, member_id))
+        about = f"member {member_id!r} of group {group!r}"
+        self._disrupt("expired session", about, disruptions.expire_session, group, member_id)
+
+    def _disrupt(self, name: str, about: str, disruption: Callable[..., None], *given: str) -> None:
+        def disrupt() -> None:
+            server = self._server()
+            disruption(server, *given)
+            self._note(server, name, about)
+
+        self._call(disrupt)
+
+    def _note(self, server: BrokerServer, name: str, about: str) -> None:
+        self.fired.append(FiredFault(datetime.fromtimestamp(server.clock.wall_ms() / 1000, UTC), name, about))
 
     # --- of the broker
 
     def crash(self, *, power_cut: bool = False) -> None:
         """As `Broker.crash`."""
-        self._crashable.crash(power_cut=power_cut)
+        crashable = self._crashable
+        server = self._server() if crashable.is_running else None
+        crashable.crash(power_cut=power_cut)
+        if server is not None:
+            self._note(server, "crash", "power cut" if power_cut else "kill -9")
 
     def restart(self) -> None:
         """As `Broker.restart`."""
@@ -185,7 +206,9 @@ class Faults:
     @property
     def _crashable(self) -> Crashable:
         if self._broker is None:
-            raise RuntimeError("only a broker with a thread of its own can crash: `with Broker() as broker`")
+            raise RuntimeError(
+                "only a broker in a `with` block of its own can crash; one of a cluster is killed by `Cluster.kill`"
+            )
         return self._broker
 
     # --- all of them

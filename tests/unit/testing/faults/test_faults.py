@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from bench import wire
@@ -20,7 +21,7 @@ from kafkalite.testing import Cluster
 from kafkalite.testing.daemon import fault_file
 from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
 from kafkalite.testing.requests.api_names import api_name
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 
 
 @pytest.fixture
@@ -307,6 +308,10 @@ def test_a_crash_keeps_the_files_and_the_port(broker: Broker, client: wire.Conne
         assert produce(again) == 1
     with pytest.raises(RuntimeError, match="has not crashed"):
         broker.restart()
+    broker.faults.crash(power_cut=True)
+    with pytest.raises(RuntimeError, match="crash it once"):
+        broker.faults.crash()
+    assert [str(fired).partition(" ")[2] for fired in broker.faults.fired] == ["crash: kill -9", "crash: power cut"]
 
 
 def test_a_crash_ends_what_a_fault_has_held_back(broker: Broker, client: wire.Connection) -> None:
@@ -382,6 +387,16 @@ def test_what_is_not_there_cannot_be_disturbed(broker: Broker) -> None:
         broker.faults.expire_session("billing", "x")
     with pytest.raises(ValueError, match=r"transactional\.id 'shop'"):
         broker.faults.fence("shop")
+
+
+def test_disruptions_are_on_the_list_too(broker: Broker) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop"})
+    producer.init_transactions(DEADLINE_S)
+    broker.faults.fence("shop")
+    with pytest.raises(ValueError):
+        broker.faults.rebalance("nobody")
+    [fired] = broker.faults.fired
+    assert (fired.fault, fired.request) == ("fence", "transactional.id 'shop'")
 
 
 # files
