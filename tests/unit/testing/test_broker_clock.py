@@ -14,6 +14,7 @@ import pytest
 
 from kafkalite import Broker
 from kafkalite.common.clock import SystemClock
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.testing.async_broker import AsyncBroker
 from kafkalite.testing.broker_clock import STEPS_MAX, BrokerClock
 from tests.support.wait import until
@@ -280,6 +281,34 @@ def test_committed_offsets_of_a_group_that_is_gone_expire() -> None:
         assert broker.lag("billing") == 0
         broker.clock.advance(days=2)
         assert "billing" not in broker.groups
+
+
+def test_a_client_whose_login_is_too_old_has_to_log_in_again(tmp_path: Path) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_shop="secret";'
+    properties = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
+        "connections.max.reauth.ms": "600000",
+        "log.dirs": str(tmp_path / "data"),
+    }
+    with Broker(BrokerConfig.load(properties)) as broker:
+
+        def ports() -> set[int]:
+            return {client.port for client in broker.call(lambda: list(broker.server.server.clients()))}
+
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "shop", "sasl.password": "secret"}
+        address = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"}
+        producer = confluent_kafka.Producer({**address, **login, "log_level": 0, "linger.ms": 0})
+        for advance in (0, 60, 660):  # the client keeps its connection for ten minutes
+            before = ports()
+            broker.clock.advance(advance)
+            producer.produce("orders", "x")
+            assert producer.flush(30) == 0
+            if advance:
+                assert bool(ports() & before) is (advance == 60)
+        assert len(broker.records("orders")) == 3
 
 
 def test_a_time_that_makes_no_sense_is_refused() -> None:

@@ -55,6 +55,8 @@ def test_names_of_apis_and_errors_are_taken_in_any_spelling() -> None:
         error_code("NOT_LEADER_FOR_PARTITION_OR_FOLLOWER")
     with pytest.raises(ValueError, match=r"no API is named 'xyz'$"):
         api_name("xyz")
+    with pytest.raises(ValueError, match="SaslAuthenticate belongs to a login"):
+        api_name("SASL_AUTHENTICATE")
     for nothing in ("NONE", 0):  # the client would take a record for stored that is not
         with pytest.raises(ValueError, match="NONE is no error"):
             error_code(nothing)
