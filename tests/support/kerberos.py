@@ -44,21 +44,23 @@ class Kerberos:
         (home / "kdc.conf").write_text(
             f"[kdcdefaults]\n kdc_listen = {address}\n kdc_tcp_listen = {address}\n"
             f"[realms]\n {REALM} = {{\n  database_name = {home / 'principal'}\n  key_stash_file = {home / 'stash'}\n"
-            f"  acl_file = {home / 'acl'}\n  max_life = 1h\n }}\n[logging]\n kdc = FILE:{home / 'kdc.log'}\n"
+            f"  acl_file = {home / 'acl'}\n  max_life = 1h\n"
+            f"  max_renewable_life = 1d\n }}\n[logging]\n kdc = FILE:{home / 'kdc.log'}\n"
         )
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
 
-    def keytab(self, principal: str) -> Path:
+    def keytab(self, principal: str, life: str = "") -> Path:
         path = self.home / f"{principal.replace('/', '_')}.keytab"
-        self._run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}@{REALM}")
+        limit = f'-maxlife "{life}"' if life else ""
+        self._run("kadmin.local", "-r", REALM, "-q", f"addprinc {limit} -randkey {principal}@{REALM}")
         self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}@{REALM}")
         return path
 
-    def tickets(self, principal: str) -> dict[str, str]:
-        """The environment of a program that acts for this principal, whose keytab there is."""
+    def tickets(self, principal: str, *how: str) -> dict[str, str]:
+        """The environment of a program that acts for this principal, whose keytab there is. `how`: options of kinit."""
         cache = f"FILE:{self.home / principal.replace('/', '_')}.tickets"
         keytab = self.home / f"{principal.replace('/', '_')}.keytab"
-        self._run("kinit", "-c", cache, "-k", "-t", str(keytab), f"{principal}@{REALM}")
+        self._run("kinit", "-c", cache, *how, "-k", "-t", str(keytab), f"{principal}@{REALM}")
         return self.environment | {"KRB5CCNAME": cache}
 
     def _run(self, *command: str) -> None:

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from kafkalite.cli.main import main
+from kafkalite.client.kerberos_login import KerberosSettings, KerberosTickets
 from kafkalite.security.sasl.kerberos_names import short_names
+from kafkalite.testing import Cluster
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.support.broker_process import environment
 from tests.support.kerberos import REALM, Kerberos, kerberos, missing_requirement
@@ -189,6 +192,129 @@ def test_a_ticket_for_another_service_gets_nobody_in(broker: Served, centre: Ker
     assert done.returncode != 0 and FETCHED not in done.stdout
     until(lambda: "a ticket of Kerberos is refused" in broker.errors.read_text(), "the log")
     assert "Traceback" not in broker.errors.read_text()
+
+
+def client_file(path: Path, options: str) -> str:
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
+        f"sasl.jaas.config={KRB5.partition(' ')[0]} required {options};\n"
+    )
+    return str(path)
+
+
+def by_keytab(centre: Kerberos, principal: str) -> str:
+    keytab = centre.home / f"{principal.replace('/', '_')}.keytab"
+    return f'useKeyTab=true keyTab="{keytab}" principal="{principal}@{REALM}"'
+
+
+@pytest.fixture
+def in_realm(centre: Kerberos, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KRB5_CONFIG", "KRB5RCACHENAME"):
+        monkeypatch.setenv(name, centre.environment[name])
+
+
+@pytest.mark.usefixtures("in_realm")
+def test_our_commands(
+    broker: Served,
+    centre: Kerberos,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def told(file: str, *command: str, code: int = 0) -> str:
+        assert main([*command, "--bootstrap-server", broker.bootstrap, "--command-config", file]) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    keytab = client_file(tmp_path / "keytab.properties", by_keytab(centre, "alice"))
+    told(keytab, "topic", "create", "ours")
+    lines = tmp_path / "lines"
+    lines.write_text("one\ntwo\n")
+    told(keytab, "produce", "ours", "--file", str(lines))
+    cache = centre.tickets("alice")["KRB5CCNAME"]
+    named = client_file(tmp_path / "cache.properties", f'useTicketCache=true ticketCache="{cache}"')
+    assert told(named, "consume", "ours").split() == ["one", "two"]
+    own = client_file(tmp_path / "own.properties", "useTicketCache=true")
+    monkeypatch.setenv("KRB5CCNAME", cache)
+    assert "ours" in told(own, "topic", "list")
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
+    refused = told(own, "topic", "list", code=1)
+    assert "there is nothing to log in with by GSSAPI: the ticket cache: " in refused
+    strange = client_file(tmp_path / "strange.properties", by_keytab(centre, "stranger"))
+    assert "Authorization failed" in told(strange, "topic", "create", "no", code=1)
+    other = Path(keytab).read_text().replace("service.name=kafka", "service.name=nobody")
+    (tmp_path / "other.properties").write_text(other)
+    assert "not found in Kerberos database" in told(str(tmp_path / "other.properties"), "topic", "list", code=1)
+
+
+@pytest.mark.usefixtures("in_realm")
+def test_tickets_of_a_cache_are_renewed(broker: Served, centre: Kerberos, tmp_path: Path) -> None:
+    cache = centre.tickets("alice", "-l", "1000s", "-r", "2000s")["KRB5CCNAME"]
+    renewed = tmp_path / "renewed"
+    kinit = tmp_path / "kinit"
+    program = shutil.which("kinit", path=centre.environment["PATH"])
+    kinit.write_text(f'#!/bin/sh\necho "$@" >> {renewed}\nexec {program} "$@"\n')
+    kinit.chmod(0o755)
+    options = {"useTicketCache": "true", "ticketCache": cache}
+    now_ms = [1e9]
+    settings = KerberosSettings("kafka", str(kinit), renew_factor=0.8, renew_pause_ms=60_000)
+    tickets = KerberosTickets(options, settings, lambda: now_ms[0])
+    assert tickets.exchange("localhost").first() and not renewed.exists()
+    tickets._lifetime_s = 6_000  # as if most of their time were over
+    assert tickets.exchange("localhost").first()
+    assert renewed.read_text() == f"-R -c {cache}\n"
+    tickets._lifetime_s = 6_000
+    tickets.exchange("localhost")
+    assert renewed.read_text().count("-R") == 1  # not more often than sasl.kerberos.min.time.before.relogin
+    now_ms[0] += 60_000
+    tickets.exchange("localhost")
+    assert renewed.read_text().count("-R") == 2
+
+
+@pytest.mark.usefixtures("in_realm")
+def test_brokers_log_in_to_each_other(centre: Kerberos, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tickets last for five seconds, sessions for two: both are renewed while records are replicated."""
+    keytab = centre.keytab("kafka/127.0.0.1", "5 seconds")
+    settings: dict[str, Any] = {
+        "listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT",
+        "inter_broker_listener_name": "PLAINTEXT",
+        "sasl_enabled_mechanisms": "GSSAPI",
+        "sasl_mechanism_inter_broker_protocol": "GSSAPI",
+        "sasl_kerberos_service_name": "kafka",
+        "listener_name_plaintext_gssapi_sasl_jaas_config": (
+            f'{KRB5} keyTab="{keytab}" principal="kafka/127.0.0.1@{REALM}";'
+        ),
+        "connections_max_reauth_ms": 2_000,
+        "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+        "super_users": "User:kafka;User:alice",
+        "default_replication_factor": 3,
+        "min_insync_replicas": 3,
+        "replica_lag_time_max_ms": 3_000,
+    }
+    login = client_file(tmp_path / "client.properties", by_keytab(centre, "alice"))
+    lines = tmp_path / "lines"
+    lines.write_text("one\ntwo\n")
+    with Cluster(3, data_dir=tmp_path / "cluster", **settings) as cluster:
+        there = ["--bootstrap-server", cluster.bootstrap_servers, "--command-config", login]
+        assert main(["topic", "create", "orders", *there]) == 0
+        log = centre.home / "kdc.log"
+
+        def given() -> int:
+            return sum("AS_REQ" in line and "kafka/127.0.0.1" in line for line in log.read_text().splitlines())
+
+        before, count = given(), 0
+
+        def goes_on() -> bool:
+            nonlocal count
+            assert main(["produce", "orders", "--file", str(lines), *there]) == 0
+            count += 2
+            return given() >= before + 6
+
+        until(goes_on, "every broker to get two more tickets")
+        assert cluster.isr("orders", 0) == {0, 1, 2}
+        capsys.readouterr()
+        assert main(["consume", "orders", *there]) == 0
+        assert len(capsys.readouterr().out.split()) == count
 
 
 def test_kafka_makes_the_same_names_of_principals() -> None:
