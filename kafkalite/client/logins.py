@@ -108,8 +108,8 @@ def _by_token(options: Mapping[str, str], told: Told) -> Login:
     )
 
 
-def _wall_ms() -> float:
-    return time.time() * 1000
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:

@@ -72,6 +72,7 @@ def token_server(server: TokenServer, tls: ssl.SSLContext | None = None) -> Iter
 
         def _say(self, status: int, body: bytes) -> None:
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -14,6 +14,7 @@ CLIENTS = ("java", "librdkafka", "kafka-python")
 PASSWORD = "PASSWORD"
 _CA = "CA.pem"
 _CLIENT_PEM = "CLIENT.pem"
+_SERVICE = "kafka"
 _ISSUER = "https://ISSUER/token"
 _MODULES = "org.apache.kafka.common.security"
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -32,7 +33,7 @@ def _java(endpoint: Endpoint, mechanism: str | None, user: str) -> Mapping[str, 
     values = {"bootstrap.servers": endpoint.dialled, "security.protocol": endpoint.protocol}
     if mechanism is not None:
         values["sasl.mechanism"] = mechanism
-        values |= _java_login(mechanism, user)
+        values |= _java_login(endpoint, mechanism, user)
     if endpoint.has_tls:
         values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": endpoint.ca or _CA}
     if endpoint.client_auth == "required":
@@ -40,16 +41,18 @@ def _java(endpoint: Endpoint, mechanism: str | None, user: str) -> Mapping[str, 
     return values
 
 
-def _java_login(mechanism: str, user: str) -> dict[str, str]:
+def _java_login(endpoint: Endpoint, mechanism: str, user: str) -> dict[str, str]:
     if mechanism == "GSSAPI":
         module = f"com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true principal={_quoted(user)};"
-        return {"sasl.kerberos.service.name": "kafka", "sasl.jaas.config": module}
-    if mechanism == "OAUTHBEARER":
+        return {"sasl.kerberos.service.name": endpoint.service or _SERVICE, "sasl.jaas.config": module}
+    bearer = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required"
+    if mechanism == "OAUTHBEARER" and endpoint.takes_unsecured_tokens:
+        return {"sasl.jaas.config": f"{bearer} unsecuredLoginStringClaim_sub={_quoted(user)};"}
+    if mechanism == "OAUTHBEARER":  # the handler had another name before Kafka 3.4
         return {
-            "sasl.login.callback.handler.class": f"{_MODULES}.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
-            "sasl.oauthbearer.token.endpoint.url": _ISSUER,
-            "sasl.jaas.config": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required clientId={_quoted(user)} "
-            f"clientSecret={_quoted(PASSWORD)};",
+            "sasl.login.callback.handler.class": f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": endpoint.token_url or _ISSUER,
+            "sasl.jaas.config": f"{bearer} clientId={_quoted(user)} clientSecret={_quoted(PASSWORD)};",
         }
     module = "scram.ScramLoginModule" if mechanism in _SCRAM else "plain.PlainLoginModule"
     return {"sasl.jaas.config": f"{_MODULES}.{module} required username={_quoted(user)} password={_quoted(PASSWORD)};"}
@@ -60,13 +63,18 @@ def _librdkafka(endpoint: Endpoint, mechanism: str | None, user: str) -> Mapping
     if mechanism is not None:
         values["sasl.mechanism"] = mechanism
     if mechanism == "GSSAPI":
-        values |= {"sasl.kerberos.service.name": "kafka", "sasl.kerberos.principal": user}
+        values |= {"sasl.kerberos.service.name": endpoint.service or _SERVICE, "sasl.kerberos.principal": user}
+    elif mechanism == "OAUTHBEARER" and endpoint.takes_unsecured_tokens:
+        values |= {
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={user}",
+        }
     elif mechanism == "OAUTHBEARER":
         values |= {
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.client.id": user,
             "sasl.oauthbearer.client.secret": PASSWORD,
-            "sasl.oauthbearer.token.endpoint.url": _ISSUER,
+            "sasl.oauthbearer.token.endpoint.url": endpoint.token_url or _ISSUER,
         }
     elif mechanism is not None:
         values |= {"sasl.username": user, "sasl.password": PASSWORD}
@@ -82,7 +90,7 @@ def _kafka_python(endpoint: Endpoint, mechanism: str | None, user: str) -> Mappi
     if mechanism is not None:
         values["sasl_mechanism"] = mechanism
     if mechanism == "GSSAPI":
-        values["sasl_kerberos_service_name"] = "kafka"
+        values["sasl_kerberos_service_name"] = endpoint.service or _SERVICE
     elif mechanism == "OAUTHBEARER":
         values["sasl_oauth_token_provider"] = "# an AbstractTokenProvider of yours"
     elif mechanism is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from typing import NamedTuple
 
+from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.security.sasl.login_modules import login_module
 
 _EVERY_HOST = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
@@ -13,7 +17,8 @@ _EVERY_HOST = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 class Endpoint(NamedTuple):
     """`address` is where it listens; `advertised` what clients are told to dial (None: the address that they dialled).
     `ca`: the file with the authorities that sign certificates, if it is known. `client_auth`: none, requested or
-    required."""
+    required. `token_url`: where tokens of OAUTHBEARER are given; `service`: the first part of the broker's principal of
+    Kerberos; both if they are known."""
 
     listener: str
     protocol: str
@@ -23,6 +28,9 @@ class Endpoint(NamedTuple):
     client_auth: str = "none"
     ca: str | None = None
     is_bound_to_all: bool = False
+    takes_unsecured_tokens: bool = False
+    token_url: str | None = None
+    service: str | None = None
 
     @property
     def dialled(self) -> str:
@@ -72,6 +80,9 @@ def endpoints_of(config: BrokerConfig, machine: str) -> list[Endpoint]:
                 auth if one.protocol.endswith("SSL") else "none",
                 _authorities(config, one.name),
                 to_all,
+                _takes_unsecured_tokens(config, one),
+                config.listener_setting(one.name, "sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER"),
+                _service(config, one.name),
             )
         )
     return found
@@ -81,6 +92,26 @@ def _authorities(config: BrokerConfig, listener: str) -> str | None:
     """The broker's own trust store is likely to have the authority of its certificate."""
     path: str | None = config.listener_setting(listener, "ssl.truststore.location")
     return path if path is not None and not path.endswith((".p12", ".pfx", ".jks")) else None
+
+
+def _takes_unsecured_tokens(config: BrokerConfig, listener: ListenerConfig) -> bool:
+    mechanisms = config.listener_setting(listener.name, "sasl.enabled.mechanisms")
+    if not listener.protocol.startswith("SASL_") or "OAUTHBEARER" not in mechanisms:
+        return False
+    handler = config.listener_setting(listener.name, "sasl.server.callback.handler.class", "OAUTHBEARER") or ""
+    return not handler.endswith(".OAuthBearerValidatorCallbackHandler")  # a start needs one, or options that say so
+
+
+def _service(config: BrokerConfig, listener: str) -> str | None:
+    """The one of the settings, or that of the principal whose keys the broker has."""
+    named: str | None = config.listener_setting(listener, "sasl.kerberos.service.name", "GSSAPI")
+    if named:
+        return named
+    with contextlib.suppress(ConfigError):  # a start says what is wrong
+        found = login_module(config, listener, "GSSAPI")
+        if found is not None and found.module.name.endswith("Krb5LoginModule"):
+            return found.module.options.get("principal", "").partition("@")[0].partition("/")[0] or None
+    return None
 
 
 def host_of(address: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
@@ -23,7 +24,16 @@ ANONYMOUS = user("ANONYMOUS")
 
 def exposures(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
     """All findings, the worst kind first."""
-    for check in (_open_doors, _readable, _authorizer, _between_brokers, _passwords, _zookeeper, _metrics):
+    for check in (
+        _open_doors,
+        _unsigned_tokens,
+        _readable,
+        _authorizer,
+        _between_brokers,
+        _passwords,
+        _zookeeper,
+        _metrics,
+    ):
         yield from check(config, endpoints)
 
 
@@ -38,6 +48,17 @@ def _open_doors(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator
             f"listener {one.listener} ({one.protocol}) {why}: whoever reaches {one.address} {may}",
             "use SASL_SSL, or SSL with ssl.client.auth=required; or bind the listener to 127.0.0.1",
         )
+
+
+def _unsigned_tokens(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
+    for one in endpoints:
+        if one.is_open and one.takes_unsecured_tokens:
+            yield Finding(
+                f"listener {one.listener} takes tokens that nobody has signed: whoever reaches {one.address} is who he "
+                "likes to be",
+                "set sasl.server.callback.handler.class=org.apache.kafka.common.security.oauthbearer."
+                "OAuthBearerValidatorCallbackHandler and sasl.oauthbearer.jwks.endpoint.url",
+            )
 
 
 def _readable(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
@@ -103,17 +124,36 @@ def _between_brokers(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Ite
     module = _module(config, listener.name, mechanism)
     if not listener.protocol.startswith("SASL_") or module is None:
         return
-    name = module.options.get("username", "")
-    if mechanism == "PLAIN" and plain_users(module).get(name) != module.options.get("password"):
+    url = urlsplit(config.listener_setting(listener.name, "sasl.oauthbearer.token.endpoint.url", mechanism) or "")
+    if mechanism == "OAUTHBEARER" and url.scheme == "http" and not is_loopback(url.hostname or ""):
+        yield Finding(
+            f"sasl.oauthbearer.token.endpoint.url is asked without TLS: clientSecret and tokens can be read on "
+            f"the way to {url.hostname}",
+            "take its https address",
+        )
+    name = _own_name(config, listener.name, mechanism, module)
+    if mechanism == "PLAIN" and plain_users(module).get(name or "") != module.options.get("password"):
         yield Finding(
             f"{name} is this broker at the others, and is not a user of PLAIN with this password here",
             f'add user_{name}="..." with the same password to the login module of each broker',
         )
-    if config.authorizer_class_name and user(name) not in config.super_users:
+    if config.authorizer_class_name and name is not None and user(name) not in config.super_users:
         yield Finding(
             f"{user(name)} is this broker at the others, and is not in super.users: they refuse what brokers ask",
             f"add {user(name)} to super.users, or allow it ClusterAction on the cluster",
         )
+
+
+def _own_name(config: BrokerConfig, listener: str, mechanism: str, module: LoginModule) -> str | None:
+    """The user that this broker is at the others; None where an authority or rules say so."""
+    if mechanism == "OAUTHBEARER":
+        claim = module.options.get("unsecuredLoginPrincipalClaimName", "sub")
+        return module.options.get(f"unsecuredLoginStringClaim_{claim}")
+    if mechanism == "GSSAPI":
+        rules = config.listener_setting(listener, "sasl.kerberos.principal.to.local.rules")
+        principal: str = module.options.get("principal", "")
+        return principal.partition("@")[0].partition("/")[0] if rules == ("DEFAULT",) and principal else None
+    return module.options.get("username", "")
 
 
 def _passwords(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:

@@ -180,7 +180,7 @@ def time_ms(claims: Mapping[str, Any], name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise TokenRefused(f"its claim {name} is no time")
-    return value * 1000
+    return round(value * 1000)  # as Kafka: else a token of this very millisecond would be of the future
 
 
 def _scopes(claim: object) -> set[str]:

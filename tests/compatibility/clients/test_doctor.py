@@ -23,6 +23,7 @@ from tests.compatibility.interop.conftest import run_command
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
+from tests.support.token_server import TokenServer, token_server
 from tests.support.wait import DEADLINE_S
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -131,3 +132,52 @@ def test_every_mechanism_of_kafka_has_settings(kind: str) -> None:
     (endpoint,) = endpoints_of(config, "machine")
     for mechanism in ("GSSAPI", "OAUTHBEARER"):
         assert mechanism in client_properties(kind, endpoint, mechanism, "alice")
+
+
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+SECRET_OF_TOKENS = "a-s3cret"
+
+
+def tokens_listener(path: Path, settings: dict[str, str]) -> str:
+    """The file of a broker that takes tokens."""
+    file = path / "server.properties"
+    properties = {
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{free_port()}",
+        "log.dirs": str(path / "data"),
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        **settings,
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return str(file)
+
+
+def printed_and_used(file: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Our commands and librdkafka, with what is printed for them."""
+    with kafkalite.Broker(BrokerConfig.load(read_properties(file))):
+        assert main(["doctor", file, "--client", "java", "--user", "admin"]) == 0
+        client = path / "client.properties"
+        client.write_text(capsys.readouterr().out.replace("PASSWORD", SECRET_OF_TOKENS))
+        address = read_properties(str(client))["bootstrap.servers"]
+        assert main(["topic", "create", "orders", "--bootstrap", address, "--command-config", str(client)]) == 0
+        capsys.readouterr()
+        assert main(["doctor", file, "--client", "librdkafka", "--user", "admin"]) == 0
+        text = capsys.readouterr().out.replace("PASSWORD", SECRET_OF_TOKENS)
+        producer = confluent_kafka.Producer(dict(line.split("=", 1) for line in text.splitlines()))
+        producer.produce("orders", b"x")
+        assert producer.flush(DEADLINE_S) == 0
+
+
+def test_tokens_of_an_authority(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with token_server(TokenServer({"admin": SECRET_OF_TOKENS})) as server:
+        settings = {
+            "sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": server.jwks_url,
+            "sasl.oauthbearer.token.endpoint.url": server.url,
+            "sasl.oauthbearer.expected.audience": "kafka",
+        }
+        printed_and_used(tokens_listener(tmp_path, settings), tmp_path, capsys)
+
+
+def test_tokens_that_nobody_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerUnsecuredValidatorCallbackHandler"}
+    printed_and_used(tokens_listener(tmp_path, settings), tmp_path, capsys)

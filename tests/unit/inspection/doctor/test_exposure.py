@@ -8,12 +8,26 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.inspection.doctor.endpoint import endpoints_of, is_loopback
 from kafkalite.inspection.doctor.exposure import exposures
 
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+TOKENS = {
+    "listeners": "SASL_SSL://:9093",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+    "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+}
+BY_TOKEN = "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config"
+BEARER = f"{OAUTH}.OAuthBearerLoginModule required"
+URL = "sasl.oauthbearer.token.endpoint.url"
+BY_TICKET = "listener.name.sasl_ssl.gssapi.sasl.jaas.config"
+KRB5 = 'com.sun.security.auth.module.Krb5LoginModule required principal="kafka/host@REALM";'
 ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"}
 LONG = "ckvBW2nR0aXoQm"
 JAAS = "listener.name.sasl_ssl.plain.sasl.jaas.config"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SASL = {"listeners": "SASL_SSL://:9093", "sasl.enabled.mechanisms": "PLAIN"}
 CLUSTER = {"zookeeper.connect": "localhost:2181", "inter.broker.listener.name": "SASL_SSL"}
+BETWEEN_TOKENS = {**TOKENS, **CLUSTER, **ACLS, "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"}
+BETWEEN_TICKETS = {"listeners": "SASL_SSL://:9093", **CLUSTER, **ACLS, BY_TICKET: KRB5}
 BETWEEN = {**SASL, **CLUSTER, **ACLS, "sasl.mechanism.inter.broker.protocol": "PLAIN"}
 
 
@@ -40,6 +54,13 @@ def warnings(settings: dict[str, str]) -> str:
         ({**BETWEEN, JAAS: f'{MODULE} username="b" password="{LONG}";'}, "at the others, and is not a user"),
         ({**BETWEEN, JAAS: f'{MODULE} username="b" password="{LONG}";'}, "is this broker at the others, and is not in"),
         ({**BETWEEN, "ssl.endpoint.identification.algorithm": ""}, "do not look whose certificate"),
+        (
+            {**TOKENS, **ACLS, "sasl.server.callback.handler.class": "", BY_TOKEN: f"{BEARER} unsecuredValidatorX=1;"},
+            "takes tokens that nobody has signed: whoever reaches machine:9093 is who he likes",
+        ),
+        ({**BETWEEN_TOKENS, URL: "http://login.example/t", BY_TOKEN: f"{BEARER};"}, "on the way to login.example"),
+        ({**BETWEEN_TOKENS, BY_TOKEN: f'{BEARER} unsecuredLoginStringClaim_sub="b";'}, "User:b is this broker at the"),
+        (BETWEEN_TICKETS, "User:kafka is this broker at the others, and is not in super.users"),
         ({"zookeeper.connect": "zk1:2181"}, "whoever reaches ZooKeeper changes users"),
         ({"zookeeper.connect": "zk1:2181"}, "ZooKeeper is asked without TLS"),
         ({"metrics.listener": "0.0.0.0:9404"}, "metrics.listener=0.0.0.0:9404 tells everybody"),
@@ -58,6 +79,9 @@ def test_a_warning(settings: dict[str, str], warning: str) -> None:
         {"listeners": "SSL://:9093", "ssl.client.auth": "required", **ACLS},
         {**SASL, **ACLS, JAAS: f'{MODULE} user_bob="{LONG}";'},
         {**BETWEEN, "super.users": "User:b", JAAS: f'{MODULE} username="b" password="{LONG}" user_b="{LONG}";'},
+        {**BETWEEN_TOKENS, URL: "https://login.example/t", BY_TOKEN: f'{BEARER} clientId="b" clientSecret="c";'},
+        {**BETWEEN_TICKETS, "super.users": "User:kafka"},
+        {**BETWEEN_TICKETS, "sasl.kerberos.principal.to.local.rules": "RULE:[2:$2],DEFAULT"},
         {"zookeeper.connect": "localhost:2181,[::1]:2182/kafka", "metrics.listener": "127.0.0.1:9404"},
     ],
 )
@@ -82,3 +106,10 @@ def test_a_secret_is_in_no_warning() -> None:
 )
 def test_loopback(host: str, is_ours: bool) -> None:
     assert is_loopback(host) is is_ours
+
+
+def test_an_endpoint_knows_where_tokens_and_tickets_come_from() -> None:
+    (tokens,) = endpoints_of(BrokerConfig.load({**TOKENS, URL: "https://login.example/t"}), "machine")
+    assert tokens.token_url == "https://login.example/t" and not tokens.takes_unsecured_tokens
+    (tickets,) = endpoints_of(BrokerConfig.load({**BETWEEN_TICKETS, BY_TICKET: KRB5.replace("kafka/", "bus/")}), "m")
+    assert tickets.service == "bus"
