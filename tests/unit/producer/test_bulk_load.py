@@ -20,6 +20,7 @@ from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.server.broker import Broker
 from tests.support.certificates import Authority
+from tests.support.token_server import TokenServer, token_server
 from tests.support.wait import until
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
@@ -102,6 +103,36 @@ def test_a_broker_with_tls_and_logins(tmp_path: Path, monkeypatch: pytest.Monkey
         until(loads_on, "logins again, before the sessions end")
         cluster.close()
     assert len(kafkalite.read(str(tmp_path / "data"), "t").read_all()) == count
+
+
+def test_a_login_by_a_token_of_an_authority(tmp_path: Path) -> None:
+    oauth = "org.apache.kafka.common.security.oauthbearer"
+    with token_server(TokenServer({"loader": "s3cret"})) as server:
+        settings = {
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(tmp_path / "data"),
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "sasl.server.callback.handler.class": f"{oauth}.OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": server.jwks_url,
+            "sasl.oauthbearer.expected.audience": "kafka",
+        }
+        options = {
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.login.callback.handler.class": f"{oauth}.OAuthBearerLoginCallbackHandler",
+            "kafka.sasl.oauthbearer.token.endpoint.url": server.url,
+            "kafka.sasl.jaas.config": f'{oauth}.OAuthBearerLoginModule required clientId="loader" clientSecret="s3cret";',
+        }
+        with Broker(BrokerConfig.load(settings)) as broker:
+            parsed = parse_write_options({"bootstrap.servers": broker.bootstrap_servers, "topic": "t", **options})
+            assert "s3cret" not in repr(parsed) and not server.asked
+            cluster = pickle.loads(pickle.dumps(parsed.producer)).connect()  # as Spark's executors get it
+            load = BulkLoad(parsed, Producer(parsed.producer, cluster, Retries(30)), now_ms=lambda: NOW_MS)
+            load.write(batch(100))
+            load.finish()
+            cluster.close()
+        assert len(server.asked) == 1
+    assert len(kafkalite.read(str(tmp_path / "data"), "t").read_all()) == 100
 
 
 def batch(count: int, **more: Any) -> Any:
