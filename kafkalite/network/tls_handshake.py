@@ -2,7 +2,8 @@
 
 A handshake costs about a millisecond, so in one turn of the loop there are only as many as fit into `TURN_SECONDS`, and
 the rest waits its turn. A client that says nothing costs a socket and no more, since OpenSSL's part begins with its
-first byte; that byte also tells whether it speaks TLS at all. A handshake may take `TIMEOUT_MS`. There are at most
+first `HEAD_BYTES`; they also tell whether it speaks TLS at all, and how long its first message is to be: OpenSSL would
+take memory for what is claimed, 131,396 bytes at most. A handshake may take `TIMEOUT_MS`. There are at most
 `HANDSHAKES_MAX`; one more closes the oldest, so that those who dial and are silent keep nobody out.
 Source: org.apache.kafka.common.network.SslTransportLayer.handshake.
 """
@@ -27,7 +28,13 @@ TIMEOUT_MS = 10_000
 HANDSHAKES_MAX = 1024
 TURN_SECONDS = 0.005
 
+HEAD_BYTES = 9
+"""The header of a record (type, version, length) and that of a message in it (type, length)."""
+HELLO_BYTES_MAX = 16 * 1024
+"""Of a client's first message. Usual ones have 200 to 2,000 bytes."""
+
 _HANDSHAKE = 0x16  # the first byte of a record that begins one
+_HELLO_BYTES_MIN = 4  # of the first record: no client splits the header of its message
 
 
 class TlsHandshakes:
@@ -108,6 +115,7 @@ class TlsHandshake:
         self._waits = ""
         self._has_begun = False  # whether the client has said something
         processor.connections.add(self)
+        _await_bytes(sock, HEAD_BYTES)
         self._wait("reader")
 
     has_pending_response = False
@@ -149,9 +157,9 @@ class TlsHandshake:
             self._succeed(tls)
 
     def _recognise(self, sock: socket.socket) -> TlsSocket | None:
-        """The socket under TLS, if its first byte is one of TLS."""
+        """The socket under TLS, if what it begins with is TLS."""
         try:
-            first = sock.recv(1, socket.MSG_PEEK)
+            first = sock.recv(HEAD_BYTES, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             self._wait("reader")
             return None
@@ -162,10 +170,17 @@ class TlsHandshake:
         if first[0] != _HANDSHAKE:
             self.fail(
                 "the client speaks HTTP, this is a Kafka listener with TLS"
-                if first in (b"G", b"P", b"H")
+                if first[:1] in (b"G", b"P", b"H")
                 else "the client does not speak TLS, this listener does: set security.protocol=SSL in the client"
             )
             return None
+        if len(first) < HEAD_BYTES:
+            self.close()  # the client is gone, or there would be more
+            return None
+        if int.from_bytes(first[3:5], "big") < _HELLO_BYTES_MIN or int.from_bytes(first[6:9], "big") > HELLO_BYTES_MAX:
+            self.fail(f"the client's first message of TLS is in pieces, or longer than {HELLO_BYTES_MAX} bytes")
+            return None
+        _await_bytes(sock, 1)
         context = self._terms.context()
         context.sslsocket_class = TlsSocket
         wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
@@ -213,3 +228,9 @@ class TlsHandshake:
             with contextlib.suppress(OSError):
                 sock.close()
         self._processor.release(self)
+
+
+def _await_bytes(sock: socket.socket, count: int) -> None:
+    """Let the loop tell of this socket when so many bytes have come, or the end."""
+    with contextlib.suppress(OSError):  # the client is gone already, which shows soon
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)

@@ -40,7 +40,7 @@ _CONCERNS = re.compile(r"sasl\.|connections\.max\.reauth\.ms\Z|connection\.faile
 _SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM, gssapi.MECHANISM)
 _SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
-_BLANK = scram.ScramCredential(bytes(24), bytes(32), bytes(32), scram.ITERATIONS_MIN).text
+_BLANK = scram.ScramCredential(bytes(24), bytes(64), bytes(64), scram.ITERATIONS_MIN).text
 Exchanges = Mapping[str, Callable[[], Exchange]]
 
 

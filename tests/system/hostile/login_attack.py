@@ -22,7 +22,7 @@ import uvloop
 from tests.system.hostile.fuzz_logins import PROBE, PROBE_ID, REST_S, Conversation
 
 SILENCE_S_MAX = 60.0
-ATTEMPTS = 3
+ATTEMPTS = 10
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # a port that the other side closed first would be taken for a minute
 
 Numbered = tuple[int, Conversation]
@@ -183,6 +183,7 @@ class LoginAttack:
         for number, conversation in self._conversations:
             self.outcome.count += 1
             for attempt in range(ATTEMPTS):
+                began_s = time.monotonic()
                 try:
                     async with asyncio.timeout(SILENCE_S_MAX):
                         await self._hold(number, conversation)
@@ -192,7 +193,8 @@ class LoginAttack:
                     raise Unanswered(f"{number} ({conversation.kind}): {fate}: {conversation}") from None
                 except CutOff as cut:
                     if attempt + 1 == ATTEMPTS or not conversation.over_tls:
-                        raise Unanswered(f"{number} ({conversation.kind}): {cut}") from None
+                        after = f"after {time.monotonic() - began_s:.1f} s, the {attempt + 1}. time"
+                        raise Unanswered(f"{number} ({conversation.kind}): {cut} {after}") from None
                     self.outcome.repeated += 1
 
     async def _hold(self, number: int, one: Conversation) -> None:

@@ -77,6 +77,23 @@ def test_what_is_no_tls_is_closed_in_order(tell: Tell, first: bytes) -> None:
     tell(story)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [b"\x16\x03\x01\x02\x00\x01\x02\x01\x44" + bytes(100), b"\x16\x03\x01\x00\x01\x01\x16\x03\x01\x00\x01\x00"],
+    ids=["131,396 bytes", "in pieces"],
+)
+def test_a_first_message_that_is_to_be_enormous_takes_no_memory(
+    tell: Tell, first: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: World) -> None:
+        await world.start()
+        assert await (await dial(world, first)).is_closed()
+
+    with caplog.at_level(logging.WARNING):
+        tell(story)
+    assert "is in pieces, or longer than 16384 bytes" in caplog.text
+
+
 def test_a_stop_ends_handshakes(tell: Tell) -> None:
     async def story(world: World) -> None:
         await world.start()
