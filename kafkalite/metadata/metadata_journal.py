@@ -54,7 +54,8 @@ class Journal:
         if self.size_bytes < len(data):
             cut = data[self.size_bytes :]
             if cut.endswith(b"\n"):
-                logger.error("%s: the last entry is damaged and lost: %r", self.path, cut)
+                # without its bytes, which may be a password
+                logger.error("%s: the last entry is damaged and lost, %d bytes", self.path, len(cut))
             else:
                 logger.warning("%s: cut %d bytes of an unfinished entry", self.path, len(cut))
             os.ftruncate(self._fd, self.size_bytes)

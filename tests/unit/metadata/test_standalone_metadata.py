@@ -161,6 +161,23 @@ def test_a_cut_at_any_byte_leaves_a_prefix_of_the_operations(tmp_path_factory, o
     asyncio.run(story())
 
 
+def test_a_damaged_last_entry_is_lost_and_not_shown(tmp_path, caplog):
+    """It may hold the password of a listener, or a user's credential."""
+
+    async def story():
+        async with Opened(tmp_path) as metadata:
+            await metadata.change_entity_config("users/alice", lambda _: {"SCRAM-SHA-256": "salt=c2FsdA=="})
+        path = tmp_path / JOURNAL_NAME
+        data = bytearray(path.read_bytes())
+        data[data.index(b"users/alice") + 1] ^= 1
+        path.write_bytes(data)
+        async with Opened(tmp_path) as metadata:
+            assert not metadata.entity_configs
+
+    asyncio.run(story())
+    assert "the last entry is damaged and lost" in caplog.text and "c2FsdA" not in caplog.text
+
+
 def test_a_damaged_entry_before_others_is_named_and_nothing_is_touched(tmp_path):
     async def story():
         async with Opened(tmp_path) as metadata:
