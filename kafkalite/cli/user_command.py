@@ -132,11 +132,11 @@ def _to_remove(options: argparse.Namespace, there: Sequence[str]) -> list[str]:
 def read_password(options: argparse.Namespace) -> str:
     """From the file, or asked for twice. Raises ConfigError."""
     if options.password_file == "-":
-        password = sys.stdin.readline(_PASSWORD_CHARS_MAX)
+        password = sys.stdin.readline(_PASSWORD_CHARS_MAX + 2)
     elif options.password_file is not None:
         try:
             with open(options.password_file, encoding="utf-8") as file:
-                password = file.readline(_PASSWORD_CHARS_MAX)
+                password = file.readline(_PASSWORD_CHARS_MAX + 2)
         except (OSError, UnicodeDecodeError) as fault:
             why = getattr(fault, "strerror", None) or "it is not UTF-8"
             raise ConfigError(f"--password-file {options.password_file} cannot be read: {why}") from None
@@ -149,6 +149,8 @@ def read_password(options: argparse.Namespace) -> str:
     password = password.rstrip("\r\n")
     if not password:
         raise ConfigError("the password is empty")
+    if len(password) > _PASSWORD_CHARS_MAX:
+        raise ConfigError(f"the password has more than {_PASSWORD_CHARS_MAX} characters")
     if weak := weakness(options.name, password):
         print(f"kafkalite: warning: the password {weak}", file=sys.stderr)
     return password

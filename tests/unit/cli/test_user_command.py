@@ -171,6 +171,13 @@ def test_mistakes_are_told(place: Place, arguments: list[str], fault: str) -> No
     assert fault in place.user(*arguments, code=1)
 
 
+def test_a_password_is_taken_whole_or_not_at_all(place: Place) -> None:
+    assert "more than 10000 characters" in place.add("alice", "p" * 10_001, code=1)
+    place.add("alice", "p" * 10_000)
+    with place.broker() as broker:
+        assert place.let_in(broker, "alice", "p" * 10_000)
+
+
 def test_a_directory_of_another_broker_is_taken_over_first(place: Place) -> None:
     (place.path / "data" / "orders-0").mkdir(parents=True)
     (place.path / "data" / "orders-0" / "00000000000000000000.log").touch()

@@ -165,3 +165,9 @@ def test_a_file_that_has_changed_is_seen(tmp_path: Path) -> None:
     assert found.keystore_location is not None
     Path(found.keystore_location).write_bytes(b"longer" * 1000)
     assert file_states(found) != before
+
+
+def test_unless_suites_are_chosen_all_have_forward_secrecy_and_none_is_weak(tmp_path: Path) -> None:
+    for suite in server_context(stored(tmp_path, "PEM")).get_ciphers():
+        assert suite["kea"] in ("kx-any", "kx-ecdhe", "kx-dhe"), suite["name"]  # type: ignore[typeddict-item]
+        assert suite["strength_bits"] >= 128, suite["name"]
