@@ -153,11 +153,19 @@ def line_parser(text: str) -> Callable[[bytes], Line]:
     return parse
 
 
+_JSON_NAMES = frozenset(("topic", "partition", "offset", "timestamp", "key", "value", "headers"))
+
+
 def parse_json(line: bytes) -> Line:
-    """The record of a line as `json_of` writes it; all but the value may be left out. Raises ValueError."""
+    """The record of a line as `json_of` writes it; all but the value may be left out, topic and offset have no effect.
+    Raises ValueError, also for other names: a slip of the pen would lose what it stands for."""
     told = json.loads(line)
     if not isinstance(told, dict):
         raise ValueError("is no JSON object")
+    if unknown := sorted(told.keys() - _JSON_NAMES):
+        raise ValueError(f"has {unknown[0]!r}, and there are {', '.join(sorted(_JSON_NAMES))}")
+    if "value" not in told:
+        raise ValueError('has no "value"; null is a tombstone')
     headers = told.get("headers") or []
     if isinstance(headers, dict):
         headers = [{"name": name, "value": value} for name, value in headers.items()]

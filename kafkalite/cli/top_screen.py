@@ -23,6 +23,7 @@ ROWS_MAX = 500
 """More are not drawn; sorting and the filter bring others up."""
 
 _SORTED_BY = {TOPICS: "bytes_per_s", GROUPS: "lag", BROKERS: "broker"}
+_NAME_CHARS_MIN = 16
 _BUSY_SHARE_MAX = 5  # of the time: a look that takes long is repeated less often
 
 
@@ -40,7 +41,7 @@ class TopScreen(App[None]):
         Binding("t", "view('topics')", "Topics"),
         Binding("g", "view('groups')", "Groups"),
         Binding("b", "view('brokers')", "Brokers"),
-        Binding("s", "sort", "Sort by next column"),
+        Binding("s", "sort", "Sort"),
         Binding("r", "reverse", "Reverse"),
         Binding("slash", "filter", "Filter"),
         Binding("escape", "no_filter", "All", show=False),
@@ -137,6 +138,9 @@ class TopScreen(App[None]):
         words.set_class(bool(self._words), "shown")
         self.query_one(DataTable).focus()
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._draw)  # the size is the old one yet
+
     # --- the table
 
     def _draw(self) -> None:
@@ -154,8 +158,9 @@ class TopScreen(App[None]):
             self._columns = titles
         else:
             table.clear()
+        longest = max(_NAME_CHARS_MIN, self.size.width // 2 - 4)
         for row in rows[:ROWS_MAX]:
-            table.add_row(*(_cell(name, row[name]) for name in columns))
+            table.add_row(*(_cell(name, row[name], longest) for name in columns))
         if table.row_count:
             table.move_cursor(row=min(place, table.row_count - 1), animate=False)
             table.scroll_to(x, y, animate=False)
@@ -166,12 +171,16 @@ class TopScreen(App[None]):
         if self._sample is None:
             return f"{self._where}: looking ..."
         count = f"{total:,}" if shown == total else f"{shown:,} of {total:,}"
+        what = self._view.removesuffix("s") if total == 1 else self._view
         more = f", the first {ROWS_MAX}" if shown > ROWS_MAX else ""
         paused = "  (paused)" if self._is_paused else ""
-        return f"{self._where}: {count} {self._view}{more}, a look took {self._sample.took_s * 1000:,.0f} ms{paused}"
+        return f"{self._where}: {count} {what}{more}, a look took {self._sample.took_s * 1000:,.0f} ms{paused}"
 
 
-def _cell(column: str, value: object) -> Text:
-    """Numbers to the right; nothing that a name contains is a command for the terminal."""
+def _cell(column: str, value: object, longest: int) -> Text:
+    """Numbers to the right; nothing that a name contains is a command for the terminal. Of a name that would push the
+    numbers out of sight both ends are left, as names differ there."""
     text = safe(cell(column, value).encode())
+    if isinstance(value, str) and len(text) > longest:
+        text = f"{text[: (longest - 1) // 2]}\u2026{text[-(longest // 2) :]}"
     return Text(text, justify="left" if isinstance(value, str) else "right", no_wrap=True)

@@ -154,6 +154,8 @@ class GroupAdmin:
         _, result = self._ask(group_id, request, _DELETE_VERSION, lambda answer: answer.results[0])
         if result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise ConfigError(f"there is no group {group_id} in {self._cluster.address}")
+        if result.error_code == ErrorCode.NON_EMPTY_GROUP:
+            raise Unanswered(f"group {group_id} is not deleted: it has members; stop them first")
         if result.error_code:
             raise Unanswered(f"group {group_id} is not deleted: {name_of_error(result.error_code)}")
 

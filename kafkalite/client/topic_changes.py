@@ -103,7 +103,12 @@ def alter_configs(
 
 def _refusals(what: str, results: Iterable[Any], passed: ErrorCode = ErrorCode.NONE) -> Refusals:
     return [
-        f"topic {one.name} {what}: {getattr(one, 'error_message', None) or name_of_error(one.error_code)}"
-        for one in results
-        if one.error_code not in (ErrorCode.NONE, passed)
+        f"topic {one.name} {what}: {_reason(one)}" for one in results if one.error_code not in (ErrorCode.NONE, passed)
     ]
+
+
+def _reason(refusal: Any) -> str:
+    """The broker's own sentence, where it gives one."""
+    if refusal.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "there is none of this name"
+    return getattr(refusal, "error_message", None) or name_of_error(refusal.error_code)

@@ -126,7 +126,7 @@ def export_messages(call: Call) -> Download:
     if query["format"] == "parquet":
         data = export.parquet(records)
         return Download(f"{topic}.parquet", "application/vnd.apache.parquet", iter((data,)))
-    return Download(f"{topic}.jsonl", "application/jsonl", export.json_lines(records))
+    return Download(f"{topic}.jsonl", "application/jsonl", export.json_lines(topic, records))
 
 
 def read_message(call: Call) -> Row | Download:

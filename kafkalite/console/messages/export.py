@@ -20,35 +20,37 @@ _LINES_PER_PIECE = 200
 _ROWS_PER_GROUP = 20_000
 
 
-def json_lines(records: Iterator[ScannedRecord]) -> Iterator[bytes]:
-    """A JSON object a line. Bytes that are no UTF-8 stand as base64 in `key_base64`, `value_base64`."""
+def json_lines(topic: str, records: Iterator[ScannedRecord]) -> Iterator[bytes]:
+    """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. Bytes that
+    are no UTF-8 stand as {"base64": ...}."""
     lines: list[str] = []
     for one in records:
-        lines.append(json.dumps(_as_json(one), ensure_ascii=False) + "\n")
+        lines.append(json.dumps(_as_json(topic, one), ensure_ascii=False) + "\n")
         if len(lines) >= _LINES_PER_PIECE:
             yield "".join(lines).encode()
             lines.clear()
     yield "".join(lines).encode()
 
 
-def _as_json(one: ScannedRecord) -> dict[str, Any]:
+def _as_json(topic: str, one: ScannedRecord) -> dict[str, Any]:
     return {
+        "topic": topic,
         "partition": one.partition,
         "offset": one.offset,
-        "timestamp_ms": one.timestamp,
-        **_text("key", one.key),
-        **_text("value", one.value),
-        "headers": [{"name": name, **_text("value", value)} for name, value in one.headers],
+        "timestamp": one.timestamp,
+        "key": _text_or_base64(one.key),
+        "value": _text_or_base64(one.value),
+        "headers": [{"name": name, "value": _text_or_base64(value)} for name, value in one.headers],
     }
 
 
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
+def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
     if data is None:
-        return {name: None}
+        return None
     try:
-        return {name: data.decode()}
+        return data.decode()
     except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
+        return {"base64": base64.b64encode(data).decode()}
 
 
 def parquet(records: Iterator[ScannedRecord]) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkalite.cli.record_format import parse_json
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
 from tests.support.wait import until
@@ -84,6 +85,16 @@ def test_the_newest_records_are_exported(broker: Broker, browser: Browser) -> No
     assert [json.loads(line)["offset"] for line in answer.text.splitlines()] == [29, 28, 27]
     assert browser.refusal("topics/orders/export", **{"from": "end"}, limit=10_001) == (400, "INVALID_REQUEST")
     assert browser.refusal("topics/orders/export", **{"from": "tail"}) == (400, "INVALID_REQUEST")
+
+
+def test_an_export_is_what_the_terminal_reads(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    broker.produce("orders", key=b"\xff", value=b"text", headers={"h": b"\xfe"}, timestamp=1_000)
+    [line] = browser.client.get("/api/topics/orders/export").content.splitlines()
+    read = parse_json(line)
+    assert (read.record.key, read.record.value, read.partition) == (b"\xff", b"text", 0)
+    assert list(read.record.headers) == [("h", b"\xfe")]
+    assert json.loads(line)["topic"] == "orders" and json.loads(line)["offset"] == 0
 
 
 def test_a_restart_of_the_only_broker_takes_everything_away(broker: Broker, browser: Browser) -> None:

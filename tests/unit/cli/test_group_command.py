@@ -144,7 +144,9 @@ def test_a_group_with_members_stays(broker: Broker, say: Say) -> None:
         assert code == 1 and complaints == [
             "kafkalite: billing has members (1), which would go on where they are; stop them first"
         ]
-        assert say(broker, "delete", "billing")[2] == ["kafkalite: group billing is not deleted: NON_EMPTY_GROUP"]
+        assert say(broker, "delete", "billing")[2] == [
+            "kafkalite: group billing is not deleted: it has members; stop them first"
+        ]
     assert broker.lag("billing") == 1
 
 

@@ -56,7 +56,18 @@ def test_json_may_say_less_and_hold_more_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"[]", b"nothing", b'{"partition": "a"}', b'{"value": {"base64": "?"}}', b'{"headers": [1]}', b'"x"']
+    "line",
+    [
+        b"[]",
+        b"nothing",
+        b'{"value": "", "partition": "a"}',
+        b'{"value": {"base64": "?"}}',
+        b'{"value": "", "headers": [1]}',
+        b'"x"',
+        b'{"val": "a"}',
+        b'{"value": "a", "header": {}}',
+        b'{"key": "a"}',
+    ],
 )
 def test_json_that_is_no_record_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError):

@@ -155,3 +155,21 @@ def test_a_broker_that_is_away_is_told_and_comes_back() -> None:
         await until(pilot, lambda: shown(app) == ["topic-0000"])
 
     drive(take, story)
+
+
+def test_a_long_name_leaves_room_for_the_numbers() -> None:
+    name = f"a{'.very' * 40}.end"
+
+    def take() -> Sample:
+        row = dict.fromkeys(COLUMNS["topics"], 1) | {"topic": name}
+        return Sample({"topics": [row], "groups": [], "brokers": []}, 0.01)
+
+    async def story(app: TopScreen, pilot: Any) -> None:
+        await until(pilot, lambda: shown(app))
+        [text] = shown(app)
+        assert len(text) <= 40 and text.startswith("a.very") and text.endswith(".very.end") and "\u2026" in text
+        assert "1 topic," in str(app.query_one("#status", Static).render())
+        await pilot.resize_terminal(300, 24)
+        await until(pilot, lambda: len(shown(app)[0]) > 100)
+
+    drive(take, story)
