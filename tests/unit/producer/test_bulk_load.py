@@ -121,7 +121,8 @@ def test_a_login_by_a_token_of_an_authority(tmp_path: Path) -> None:
             "kafka.sasl.mechanism": "OAUTHBEARER",
             "kafka.sasl.login.callback.handler.class": f"{oauth}.OAuthBearerLoginCallbackHandler",
             "kafka.sasl.oauthbearer.token.endpoint.url": server.url,
-            "kafka.sasl.jaas.config": f'{oauth}.OAuthBearerLoginModule required clientId="loader" clientSecret="s3cret";',
+            "kafka.sasl.jaas.config": f"{oauth}.OAuthBearerLoginModule required"
+            ' clientId="loader" clientSecret="s3cret";',
         }
         with Broker(BrokerConfig.load(settings)) as broker:
             parsed = parse_write_options({"bootstrap.servers": broker.bootstrap_servers, "topic": "t", **options})
