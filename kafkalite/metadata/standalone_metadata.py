@@ -197,6 +197,13 @@ class StandaloneMetadata(ClusterMetadata):
                 writer.shutdown()
             self._journal.close()
 
+    def abandon(self) -> None:
+        """After the loop has ended, as by kill -9: wait for an entry that is being written, and close the journal."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.shutdown(cancel_futures=True)
+        self._journal.close()
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)

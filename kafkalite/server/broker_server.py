@@ -129,9 +129,11 @@ class BrokerServer:
             await asyncio.wait(tasks, timeout=_KILL_GRACE_S)
 
     def end_threads(self) -> None:
-        """After `kill`: wait for the threads of this broker, of which some may have been at work."""
+        """After `kill`: wait for the threads of this broker, of which some may have been at work, and close the files
+        that they have written."""
         self._readers.shutdown(cancel_futures=True)
         self._flush_threads.close()
+        self._member.end_threads()
 
     # The stages of a start. Each registers its end before the next one begins.
 

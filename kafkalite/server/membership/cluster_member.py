@@ -187,6 +187,9 @@ class ClusterMember:
         """Register with the listeners of now, soon."""
         await self.metadata.register(await advertised_endpoints(self._config, ports), self._config.broker_rack)
 
+    def end_threads(self) -> None:
+        """Does nothing: the thread of ZooKeeper's client ends with its connection."""
+
     async def leave(self) -> None:
         """Unregister from the cluster. When this returns, this broker leads no partition. Waits before until others
         lead the partitions that have several replicas, if the controller finds others that can."""

@@ -61,6 +61,10 @@ class SingleBroker:
     async def leave(self) -> None:
         """Does nothing: there are no other brokers to notify."""
 
+    def end_threads(self) -> None:
+        """See `BrokerServer.end_threads`."""
+        self.metadata.abandon()
+
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
 

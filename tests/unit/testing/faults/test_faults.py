@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from kafkalite.testing import Cluster
 from kafkalite.testing.daemon import fault_file
 from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
 from kafkalite.testing.requests.api_names import api_name
+from tests.support.descriptors import open_below, open_files
 from tests.support.wait import DEADLINE_S, until
 
 
@@ -338,6 +340,20 @@ def test_a_power_cut_loses_what_no_fsync_has_brought_to_the_disk(broker: Broker)
     assert 0 < len(broker.records("rolled")) < 6, "segments are flushed when the next one begins"
     broker.produce("orders", "again")
     assert [record.offset for record in broker.records("orders")] == [0]
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_a_crash_leaves_no_descriptor_and_no_thread(tmp_path: Path, place: str) -> None:
+    for is_first in (True, False):  # the first one loads modules
+        with Broker(data_dir=None if place == "memory" else tmp_path) as broker:
+            broker.produce("orders", "x")
+            directory = broker.data_dir
+            broker.crash()
+            assert open_below(directory) == []
+            broker.restart()
+        if is_first:
+            before = len(open_files()), threading.active_count()
+    assert (len(open_files()), threading.active_count()) == before
 
 
 def test_a_crashed_broker_leaves_nothing_behind() -> None:
