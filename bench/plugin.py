@@ -24,7 +24,7 @@ from typing import NamedTuple
 PACKAGE = Path(str(files("kafkalite")))
 VERSION = "1"  # any
 OTHERS = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
-ENTRY_POINT = "[pytest11]\nkafkalite = kafkalite.testing.pytest_plugin\n"
+ENTRY_POINT = "[pytest11]\nkafkalite.testing.pytest_plugin = kafkalite.testing.pytest_plugin\n"
 COMMAND = (sys.executable, "-S", "-P", "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider")
 _WARM = 2
 

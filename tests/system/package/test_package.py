@@ -78,7 +78,11 @@ def test_pytest_finds_the_fixtures_where_the_plugin_is_installed(
     [found] = (installed.directory / "lib").glob("*/site-packages/pytest_kafkalite-*.dist-info")
     assert len((found / "RECORD").read_text().splitlines()) < 12  # which pytest reads in every run
     (tmp_path / "test_it.py").write_text(USES_A_BROKER)
-    assert "2 passed" in run([installed.bin / "python", "-m", "pytest", "-q", tmp_path / "test_it.py"], tmp_path)
+    for more in ([], ["-p", "kafkalite.testing.pytest_plugin"]):
+        command = [installed.bin / "python", "-m", "pytest", "-q", *more, tmp_path / "test_it.py"]
+        assert "2 passed" in run(command, tmp_path)
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["kafkalite.testing.pytest_plugin"]')
+    assert "2 passed" in run(command[:-1], tmp_path)
     assert "kafka_topics" in run([installed.bin / "python", "-m", "pytest", "--help"], tmp_path)
 
 

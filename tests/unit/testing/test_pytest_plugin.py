@@ -215,7 +215,7 @@ def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
     """It stands in a distribution of its own: pytest looks through all files of the one that has it, in every run."""
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     project = tomllib.loads((ROOT / "pytest-kafkalite" / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"kafkalite": OUR_PLUGIN}
+    assert project["entry-points"]["pytest11"] == {OUR_PLUGIN: OUR_PLUGIN}
     assert "entry-points" not in whole
     assert project["version"] == whole["version"] and f"kafkalite>={whole['version']}" in project["dependencies"]
     assert project["requires-python"] == whole["requires-python"]
