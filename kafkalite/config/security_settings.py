@@ -57,8 +57,8 @@ class SecuritySettings(Settings):
     ssl_cipher_suites: tuple[str, ...] = words((), "Cipher suites that may be used, by their IANA names; empty leaves it to OpenSSL.", dynamic=True)
     ssl_endpoint_identification_algorithm: str = string("https", "Empty: the host name in the certificate of another broker is not looked at.", dynamic=True, convert=parse_endpoint_identification)
     ssl_principal_mapping_rules: str = string("DEFAULT", "Turn the distinguished name of a certificate into the name of a user: a list of RULE:pattern/replacement/[LU] and DEFAULT, of which the first match counts.")
-    ssl_allow_dn_changes: bool = boolean(False, "Whether a new certificate may have another distinguished name than the one before.", idle=True)
-    ssl_allow_san_changes: bool = boolean(False, "Whether it may lack host names that the one before has.", idle=True)
+    ssl_allow_dn_changes: bool = boolean(False, "Whether a new certificate may have another distinguished name than the one before, without a restart.")
+    ssl_allow_san_changes: bool = boolean(False, "Whether it may lack host names that the one before has.")
     principal_builder_class: str = java_class("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "How a connection gets its principal; no other is known.", dynamic=True, convert=parse_principal_builder)
 
     _sasl = section("Authentication (SASL)")

@@ -23,7 +23,8 @@ _KEYWORDS = {
 }
 _ESCAPED = frozenset(',=+<>#;"\\')
 _STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))  # UTF-8, printable, T61, IA5, general, BMP
-_VERSION = 0xA0
+_VERSION, _EXTENSIONS = 0xA0, 0xA3
+_ALTERNATIVE_NAMES = "2.5.29.17"
 
 
 class _Element(NamedTuple):
@@ -35,14 +36,32 @@ class _Element(NamedTuple):
 def subject_of(certificate: bytes) -> str:
     """The subject of a certificate in DER. Raises ValueError if that is none."""
     try:
-        (outer,) = _elements(certificate)
-        to_be_signed = _elements(next(_elements(outer.content)).content)
-        fields = [each for each in to_be_signed if each.tag != _VERSION]
+        fields = [each for each in _to_be_signed(certificate) if each.tag != _VERSION]
         subject = fields[4]  # behind serial number, algorithm, issuer and validity
         parts = ["+".join(map(_attribute, _elements(one.content))) for one in _elements(subject.content)]
     except (ValueError, IndexError, StopIteration):
         raise ValueError("a certificate that makes no sense") from None
     return ",".join(reversed(parts))
+
+
+def alternative_names(certificate: bytes) -> frozenset[bytes]:
+    """The names, of hosts and others, for which a certificate is, all in DER. Raises ValueError if that is none."""
+    try:
+        for field in _to_be_signed(certificate):
+            if field.tag == _EXTENSIONS:
+                for extension in _elements(next(_elements(field.content)).content):
+                    number, *_, value = _elements(extension.content)
+                    if _oid(number.content) == _ALTERNATIVE_NAMES:
+                        return frozenset(each.whole for each in _elements(next(_elements(value.content)).content))
+    except (ValueError, IndexError, StopIteration):
+        raise ValueError("a certificate that makes no sense") from None
+    return frozenset()
+
+
+def _to_be_signed(certificate: bytes) -> Iterator[_Element]:
+    """The fields of a certificate. Raises ValueError, StopIteration."""
+    (outer,) = _elements(certificate)
+    return _elements(next(_elements(outer.content)).content)
 
 
 def _attribute(attribute: _Element) -> str:

@@ -69,8 +69,8 @@ class ListenerChanges:
             self._work = asyncio.get_running_loop().create_task(self._carry_out(), name="kafkalite-listeners")
 
     def _look_after_certificates(self) -> None:
-        """From the first listener with TLS on; an idle broker without one sleeps on."""
-        if self._security.has_tls and self._certificates is None:
+        """From the first listener with TLS, or token of this broker, on; an idle broker without one sleeps on."""
+        if self._security.ages and self._certificates is None:
             self._certificates = PeriodicTasks(self._clock)
             self._certificates.add("certificates", FILE_CHECK_MS, self._security.refresh)
 

@@ -17,10 +17,17 @@ from kafkalite.client.broker_channel import ChannelSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.config.tls.contexts import TlsSettings, client_context, file_states, server_context
+from kafkalite.config.tls.contexts import (
+    TlsSettings,
+    client_context,
+    file_states,
+    own_certificate,
+    server_context,
+    try_handshake,
+)
 from kafkalite.network.client_connection import ANONYMOUS
 from kafkalite.network.socket_server import Listener, Tls
-from kafkalite.security.distinguished_name import subject_of
+from kafkalite.security.distinguished_name import alternative_names, subject_of
 from kafkalite.security.principal import user
 from kafkalite.security.principal_mapping import MappingRule, map_name, parse_mapping_rules
 from kafkalite.server.broker_login import broker_login, login_settings
@@ -48,6 +55,9 @@ class _Served(NamedTuple):
     context: ssl.SSLContext
     as_client: ssl.SSLContext | None
     rules: tuple[MappingRule, ...]
+    certificate: bytes
+    trial: ssl.SSLContext | None
+    """For trial handshakes, where brokers meet: as `as_client`, without a look at host names."""
 
 
 class ListenerSecurity:
@@ -77,9 +87,9 @@ class ListenerSecurity:
         self._is_complete = True
 
     @property
-    def has_tls(self) -> bool:
-        """Whether a listener has, or had, a certificate."""
-        return bool(self._served)
+    def ages(self) -> bool:
+        """Whether there is something for `refresh`: a listener has, or had, a certificate, or this broker a token."""
+        return bool(self._served) or (self._login is not None and self._login.may_wait)
 
     def listeners(self, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> list[Listener]:
         """The listeners to be bound. `serve` handles what authenticated clients ask. Raises ConfigError."""
@@ -119,8 +129,12 @@ class ListenerSecurity:
             sasl.check(config)
         for listener in _with_tls(config):
             served = self._served.get(listener.name)
-            if served is None or _settings_of(config, listener) != served.settings:
+            if served is None:
                 _serve(config, listener)
+            else:
+                settings = _settings_of(config, listener)
+                if settings != served.settings or file_states(settings) != served.files:
+                    _renewed(config, listener, served)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Serve new connections with these settings. Raises ConfigError if there were none before."""
@@ -154,7 +168,7 @@ class ListenerSecurity:
             if settings == before.settings and file_states(settings) == before.files:
                 continue
             try:
-                served = _serve(self._config, listener)
+                served = _renewed(self._config, listener, before)
             except ConfigError as fault:
                 logger.error("the certificates of listener %s stay as they were: %s", listener.name, fault)
                 served = before._replace(files=file_states(settings))  # said once for each change
@@ -201,14 +215,69 @@ def _settings_of(config: BrokerConfig, listener: ListenerConfig) -> TlsSettings:
     return settings
 
 
+def _renewed(config: BrokerConfig, listener: ListenerConfig, before: _Served) -> _Served:
+    """New keys and certificates of a listener that is in service. Raises ConfigError if they are no renewal: for
+    somebody else, or such that brokers with them and brokers with those before do not accept each other."""
+    served = _serve(config, listener)
+    where = f"listener {listener.name}: the new certificate"
+    if served.certificate != before.certificate:
+        try:
+            was, now = subject_of(before.certificate), subject_of(served.certificate)
+            lacks = alternative_names(before.certificate) - alternative_names(served.certificate)
+        except ValueError as fault:
+            raise ConfigError(f"{where}: {fault}") from None
+        if was.lower() != now.lower() and not config.listener_setting(listener.name, "ssl.allow.dn.changes"):
+            raise ConfigError(
+                f"{where} is for {now[:200]!r}, and the one before for {was[:200]!r}; with ssl.allow.dn.changes=true "
+                "that may be, or after a restart"
+            )
+        if lacks and not config.listener_setting(listener.name, "ssl.allow.san.changes"):
+            raise ConfigError(
+                f"{where} lacks {len(lacks)} of the host names of the one before; with ssl.allow.san.changes=true that "
+                "may be, or after a restart"
+            )
+    if served.trial is not None and before.trial is not None and _is_good(before.context, before.trial):
+        _prove(f"{where} and the one before", served.context, before.trial)
+        _prove(f"{where} and the one before", before.context, served.trial)
+    return served
+
+
+def _is_good(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
+    """Whether brokers accept each other with these. They do not any more when a certificate has expired."""
+    try:
+        try_handshake(server, client)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def _prove(where: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    try:
+        try_handshake(server, client)
+    except ssl.SSLError as fault:
+        why = getattr(fault, "verify_message", None) or fault.reason
+        raise ConfigError(
+            f"{where}: brokers, which meet there, would not accept each other ({why}); is its authority in the trust "
+            "store (ssl.truststore)?"
+        ) from None
+
+
 def _serve(config: BrokerConfig, listener: ListenerConfig) -> _Served:
     settings = _settings_of(config, listener)
     try:
         files = file_states(settings)  # before they are read: a change in between is seen next time
         rules = parse_mapping_rules(config.listener_setting(listener.name, "ssl.principal.mapping.rules"))
         context = server_context(settings)
-        as_client = client_context(settings) if config.zookeeper_connect is not None else None
-        return _Served(settings, files, context, as_client, rules)
+        as_client = trial = None
+        if config.zookeeper_connect is not None:
+            as_client = client_context(settings)
+            meeting = config.inter_broker_listener
+            if meeting is not None and meeting.name == listener.name:
+                trial = client_context(settings._replace(endpoint_identification_algorithm=""))
+                _prove("its certificate", context, trial)
+        certificate = own_certificate(settings)
+        assert certificate is not None, "server_context has found one"
+        return _Served(settings, files, context, as_client, rules, certificate, trial)
     except ConfigError as fault:
         raise ConfigError(f"listener {listener.name}: {fault}") from None
     except ValueError as fault:

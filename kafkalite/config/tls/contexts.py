@@ -18,6 +18,8 @@ from kafkalite.config.tls.cipher_suites import choose_suites
 from kafkalite.config.tls.stores import STORE_BYTES_MAX, KeyStore, read_key_store, read_trust_store
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_END = b"-----END CERTIFICATE-----"
+_TRIAL_TURNS_MAX = 10  # TLS 1.2 needs three
 _CLIENT_AUTH = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
@@ -93,6 +95,35 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     _load_trust(context, settings, ssl.Purpose.SERVER_AUTH)
     _choose_protocols(context, settings)
     return context
+
+
+def own_certificate(settings: TlsSettings) -> bytes | None:
+    """The own certificate of the key store in DER; None without a store. Raises ConfigError."""
+    store = key_store_of(settings)
+    if store is None:
+        return None
+    first = store.certificates.partition(_END)[0] + _END
+    try:
+        return ssl.PEM_cert_to_DER_cert(first[first.index(b"-----BEGIN") :].decode("ascii"))
+    except ValueError:
+        raise ConfigError("the key store has a certificate that makes no sense") from None
+
+
+def try_handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """A handshake between two contexts of this process; the client's must not look at host names. Raises ssl.SSLError
+    if one side does not accept the other."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(_TRIAL_TURNS_MAX):
+        waiting = 0
+        for side in sides:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                waiting += 1
+        if not waiting:
+            return
+    raise ssl.SSLError(0, "the handshake does not end")
 
 
 def _choose_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:

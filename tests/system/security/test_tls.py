@@ -228,6 +228,13 @@ def test_frames_of_every_shape_are_answered(place: Place, bootstrap: str) -> Non
         assert len(sizes) == 1
 
 
+def serial_at(place: Place, port: int) -> int:
+    """Of the certificate that is shown there."""
+    raw = socket.create_connection(("127.0.0.1", port))
+    with place.context().wrap_socket(raw, server_hostname="localhost") as tls:
+        return int(tls.getpeercert()["serialNumber"], 16)  # type: ignore[index]
+
+
 def test_new_certificates_need_no_restart(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     with place.broker() as broker:
         port = broker.server.server.ports["SSL"]
@@ -235,9 +242,7 @@ def test_new_certificates_need_no_restart(place: Place, caplog: pytest.LogCaptur
         admin.list_topics(timeout=DEADLINE_S)
 
         def serial() -> int:
-            raw = socket.create_connection(("127.0.0.1", port))
-            with place.context().wrap_socket(raw, server_hostname="localhost") as tls:
-                return int(tls.getpeercert()["serialNumber"], 16)  # type: ignore[index]
+            return serial_at(place, port)
 
         def change(path: str) -> None:
             entry = ConfigEntry(LOCATION, path, incremental_operation=AlterConfigOpType.SET)
@@ -256,6 +261,34 @@ def test_new_certificates_need_no_restart(place: Place, caplog: pytest.LogCaptur
         change(str(place.path / "new.pem"))  # the same path: Kafka's way to have a file read again
         until(lambda: serial() == newer.certificate.serial_number, "the new certificate")
         assert admin.list_topics(timeout=DEADLINE_S).brokers, "an older connection goes on"
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize(
+    ("subject", "hosts", "setting", "fault"),
+    [
+        ("other", ("localhost", "127.0.0.1"), "ssl_allow_dn_changes", "is for 'CN=other', and the one before for"),
+        ("localhost", ("localhost",), "ssl_allow_san_changes", "lacks 1 of the host names of the one before"),
+    ],
+)
+def test_a_certificate_for_others_is_no_renewal(
+    place: Place, subject: str, hosts: tuple[str, ...], setting: str, fault: str, allowed: bool
+) -> None:
+    with place.broker(**{setting: allowed}) as broker:
+        port = broker.server.server.ports["SSL"]
+        admin = AdminClient(place.rdkafka(broker.bootstrap_servers))
+        before, other = serial_at(place, port), AUTHORITY.identify(subject, hosts)
+        path = other.write(place.path / "other.pem")
+        entry = ConfigEntry(LOCATION, path, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, "0", incremental_configs=[entry])
+        (changed,) = admin.incremental_alter_configs([resource]).values()
+        if allowed:
+            changed.result(DEADLINE_S)
+            assert serial_at(place, port) == other.certificate.serial_number
+        else:
+            with pytest.raises(confluent_kafka.KafkaException, match=fault):
+                changed.result(DEADLINE_S)
+            assert serial_at(place, port) == before
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")

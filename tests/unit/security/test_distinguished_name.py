@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.security.distinguished_name import subject_of
+from kafkalite.security.distinguished_name import alternative_names, subject_of
 from tests.support.certificates import Authority
 
 AUTHORITY = Authority()
@@ -75,3 +75,15 @@ def test_a_damaged_certificate_is_a_value_error_or_a_name(data: st.DataObject) -
 
 
 DAMAGED = AUTHORITY.identify("alice", ()).der
+
+
+def test_the_names_of_hosts_of_a_certificate() -> None:
+    both, one = (alternative_names(Authority().identify(hosts=hosts).der) for hosts in (("a.b", "10.0.0.1"), ("a.b",)))
+    assert both == {b"\x82\x03a.b", b"\x87\x04\x0a\x00\x00\x01"} and one < both
+    assert alternative_names(Authority().identify(hosts=()).der) == frozenset()
+
+
+@given(st.binary(max_size=300))
+def test_names_of_what_is_no_certificate(data: bytes) -> None:
+    with pytest.raises(ValueError, match="makes no sense"):
+        alternative_names(data)
