@@ -126,15 +126,15 @@ def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:
             client_id,
             secret,
             options.get("scope", "").strip(),
-            _context(options) if url.startswith("https:") else None,
+            tls_of_module(options) if url.startswith("https:") else None,
             *(told(each) or DEFAULT_TIMEOUT_MS for each in _TIMEOUTS),
         )
     except ValueError as fault:
         raise ConfigError(f"{_URL} {fault}") from None
 
 
-def _context(options: Mapping[str, str]) -> ssl.SSLContext:
-    """TLS to the authority: its settings are options of the login module, as in Kafka. Raises ConfigError."""
+def tls_of_module(options: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS to an authority: its settings are options of the login module, as in Kafka. Raises ConfigError."""
     from kafkalite.config.tls.contexts import TlsSettings, client_context
 
     def value_of(name: str) -> Any:

@@ -124,8 +124,6 @@ sasl.client.callback.handler.class CLASS
 sasl.kerberos.ticket.renew.jitter DOUBLE dynamic =0.05
 sasl.login.class CLASS
 sasl.mechanism.controller.protocol STRING =GSSAPI
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG =10000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG =100
 security.providers STRING
 socket.connection.setup.timeout.max.ms LONG =30000
 socket.connection.setup.timeout.ms LONG =10000

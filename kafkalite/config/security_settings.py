@@ -70,6 +70,8 @@ class SecuritySettings(Settings):
     sasl_server_callback_handler_class: str | None = java_class(None, "How tokens of OAUTHBEARER are judged: ...OAuthBearerValidatorCallbackHandler by the keys of an authority, ...OAuthBearerUnsecuredValidatorCallbackHandler not at all, for trials.")
     sasl_oauthbearer_jwks_endpoint_url: str | None = string(None, "The keys of the authority that signs tokens (JWKS): https://... or file:///...")
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long(3_600_000, "They are read again after this time.", at_least=0)
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long(100, "Pause before they are read again after an error; doubled each time.", at_least=0)
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long(10_000, "Such errors are followed by further tries for so long.", at_least=0)
     sasl_oauthbearer_expected_audience: tuple[str, ...] = words((), "One of these a token must be for; empty: any.", unset=True)
     sasl_oauthbearer_expected_issuer: str | None = string(None, "The authority that a token must name; unset: any.")
     sasl_oauthbearer_clock_skew_seconds: int = integer(30, "By so much the clock of the authority may be wrong.", at_least=0)

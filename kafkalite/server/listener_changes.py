@@ -53,6 +53,7 @@ class ListenerChanges:
 
     async def check(self, new: BrokerConfig) -> None:
         """Raises ConfigError if a listener could not be added."""
+        await self._security.prepare(new)
         self._security.check(new)
         added, removed = self._difference(new)
         free_ports = {self._server.ports[name] for name in removed}

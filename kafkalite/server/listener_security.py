@@ -8,6 +8,7 @@ Source: kafka.network.SocketServer (ChannelBuilders), org.apache.kafka.common.se
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.network.client_connection import Handler
     from kafkalite.security.sasl.client_exchange import Login
+    from kafkalite.server.jwks import KnownKeys
     from kafkalite.server.sasl_listeners import SaslListeners
 
 logger = logging.getLogger(__name__)
@@ -73,6 +75,8 @@ class ListenerSecurity:
         self._login: Login | None = None
         self._login_settings: object = None
         self._sasl: SaslListeners | None = None
+        self._sasl_may_wait = True  # at the start
+        self._known_keys: KnownKeys = {}
         self._make_sasl: Callable[[BrokerConfig], SaslListeners] | None = None
         self._is_complete = False
         try:
@@ -97,10 +101,11 @@ class ListenerSecurity:
         def make_sasl(config: BrokerConfig) -> SaslListeners:
             from kafkalite.server.sasl_listeners import SaslListeners  # most brokers have none
 
-            return SaslListeners(config, metadata, serve, clock)
+            return SaslListeners(config, metadata, serve, clock, self._known_keys, may_wait=self._sasl_may_wait)
 
         self._make_sasl = make_sasl
         self._sasl = self._sasl_of(self._config)
+        self._sasl_may_wait = False
         return [self.listener(one) for one in self._config.listeners]
 
     def listener(self, one: ListenerConfig) -> Listener:
@@ -121,8 +126,18 @@ class ListenerSecurity:
             return self._make_sasl(config)
         return self._sasl
 
+    async def prepare(self, config: BrokerConfig) -> None:
+        """Get what is far away and needed for these settings: keys for tokens. Raises ConfigError."""
+        if not any(one.protocol.startswith("SASL_") for one in config.listeners):
+            return
+        from kafkalite.server.sasl_listeners import key_sources
+
+        for source in key_sources(config):
+            if source not in self._known_keys:
+                self._known_keys[source] = await asyncio.to_thread(source.read)
+
     def check(self, config: BrokerConfig) -> None:
-        """Raises ConfigError if the listeners could not be served with these settings."""
+        """Raises ConfigError if the listeners could not be served with these settings, which were prepared."""
         broker_login(config)
         sasl = self._sasl_of(config)
         if sasl is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
@@ -42,19 +42,37 @@ _SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
 _BLANK = scram.ScramCredential(bytes(24), bytes(64), bytes(64), scram.ITERATIONS_MIN).text
 Exchanges = Mapping[str, Callable[[], Exchange]]
+MakeKeys = Callable[["jwks.KeySource", TokenRules, "jwks.RefreshRules"], "jwks.RefreshingKeys"]
 
 
 class SaslListeners:
     """Makes an authenticator for each connection to one of the listeners with SASL. Raises ConfigError for settings
-    that nobody could log in with."""
+    that nobody could log in with. Keys for tokens that are not `known` are waited for here if this `may_wait`, and
+    later they are not: `key_sources` tells what to read before."""
 
-    def __init__(self, config: BrokerConfig, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: ClusterMetadata,
+        serve: Handler,
+        clock: Clock,
+        known: jwks.KnownKeys,
+        *,
+        may_wait: bool,
+    ) -> None:
         decoys = _follow_decoys(config, metadata)
+        self._may_wait = may_wait
+
+        def keys(source: jwks.KeySource, rules: TokenRules, refresh: jwks.RefreshRules) -> jwks.RefreshingKeys:
+            wait = self._may_wait
+            return jwks.RefreshingKeys(source, rules, refresh, clock.wall_ms, clock.monotonic_ms, known, may_wait=wait)
+
         self._make: Callable[[BrokerConfig, str], SaslSettings] = lambda config, name: _settings(
-            config, name, metadata, serve, clock, decoys
+            config, name, metadata, serve, clock, decoys, keys
         )
         self._config = config
         self._settings = {name: self._make(config, name) for name in _with_sasl(config)}
+        self._may_wait = False
 
     def authenticator(self, listener: str) -> Callable[[ClientConnection], Handler]:
         """Raises ConfigError if nobody could log in there."""
@@ -88,6 +106,28 @@ def _with_sasl(config: BrokerConfig) -> list[str]:
     return [one.name for one in config.listeners if one.protocol.startswith("SASL_")]
 
 
+def key_sources(config: BrokerConfig) -> Iterator[jwks.KeySource]:
+    """Where the listeners' keys for tokens are. Raises ConfigError."""
+    for listener in _with_sasl(config):
+        if oauthbearer.MECHANISM in config.listener_setting(listener, "sasl.enabled.mechanisms"):
+            source = _key_source(config, listener)
+            if source is not None:
+                yield source
+
+
+def _key_source(config: BrokerConfig, listener: str) -> jwks.KeySource | None:
+    """None if the tokens are not judged by keys. Raises ConfigError."""
+    handler = config.listener_setting(listener, "sasl.server.callback.handler.class", oauthbearer.MECHANISM) or ""
+    if handler.rpartition(".")[2] != _SIGNED_TOKENS:
+        return None
+    url = config.listener_setting(listener, jwks.SETTING, oauthbearer.MECHANISM)
+    if not url:
+        raise ConfigError(f"{jwks.SETTING} is missing for listener {listener}: the keys by which tokens are judged")
+    found = login_module(config, listener, oauthbearer.MECHANISM)
+    options = {} if found is None else found.module.options
+    return jwks.KeySource(url, tuple(sorted(each for each in options.items() if each[0].startswith("ssl."))))
+
+
 def _concerning(config: BrokerConfig) -> list[dict[str, str]]:
     """What was set that concerns logins."""
     layers = (config.explicit, config.dynamic_default, config.dynamic)
@@ -95,10 +135,16 @@ def _concerning(config: BrokerConfig) -> list[dict[str, str]]:
 
 
 def _settings(
-    config: BrokerConfig, listener: str, metadata: ClusterMetadata, serve: Handler, clock: Clock, decoys: Decoys
+    config: BrokerConfig,
+    listener: str,
+    metadata: ClusterMetadata,
+    serve: Handler,
+    clock: Clock,
+    decoys: Decoys,
+    keys: MakeKeys,
 ) -> SaslSettings:
     return SaslSettings(
-        _exchanges(config, listener, metadata, clock, decoys),
+        _exchanges(config, listener, metadata, clock, decoys, keys),
         serve,
         clock,
         failure_delay_ms=config.connection_failed_authentication_delay_ms,
@@ -124,7 +170,7 @@ def _follow_decoys(config: BrokerConfig, metadata: ClusterMetadata) -> Decoys:
 
 
 def _exchanges(
-    config: BrokerConfig, listener: str, metadata: ClusterMetadata, clock: Clock, decoys: Decoys
+    config: BrokerConfig, listener: str, metadata: ClusterMetadata, clock: Clock, decoys: Decoys, keys: MakeKeys
 ) -> Exchanges:
     names = config.listener_setting(listener, "sasl.enabled.mechanisms")
     unknown = [name for name in names if name not in _SPOKEN]
@@ -139,7 +185,7 @@ def _exchanges(
             users = _users_of_plain(config, listener)
             exchanges[name] = lambda users=users: plain.PlainExchange(users)  # type: ignore[misc]
         elif name == oauthbearer.MECHANISM:
-            exchanges[name] = _bearer_tokens(config, listener, clock)
+            exchanges[name] = _bearer_tokens(config, listener, clock, keys)
         elif name == gssapi.MECHANISM:
             from kafkalite.server.kerberos import kerberos_exchanges  # brings a package that few have
 
@@ -154,7 +200,7 @@ def _exchanges(
     return exchanges
 
 
-def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock) -> Callable[[], Exchange]:
+def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock, make_keys: MakeKeys) -> Callable[[], Exchange]:
     """Raises ConfigError unless it is said how tokens are judged: not to judge them has to be asked for."""
 
     def told(name: str) -> Any:
@@ -167,10 +213,8 @@ def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock) -> Callabl
     def refused(why: str) -> None:
         log.about(f"listener {listener}", "token", f"a token of OAUTHBEARER is refused: {why}")
 
-    if handler == _SIGNED_TOKENS:
-        url = told(jwks.SETTING)
-        if not url:
-            raise ConfigError(f"{jwks.SETTING} is missing for listener {listener}: the keys by which tokens are judged")
+    source = _key_source(config, listener)
+    if source is not None:
         rules = TokenRules(
             told("sasl.oauthbearer.expected.issuer"),
             told("sasl.oauthbearer.expected.audience"),
@@ -178,8 +222,9 @@ def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock) -> Callabl
             told("sasl.oauthbearer.sub.claim.name"),
             told("sasl.oauthbearer.scope.claim.name"),
         )
-        refresh_ms = told("sasl.oauthbearer.jwks.endpoint.refresh.ms")
-        keys = jwks.RefreshingKeys(url, rules, refresh_ms, clock.wall_ms, clock.monotonic_ms)
+        refresh = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
+        times = jwks.RefreshRules(*(told(f"sasl.oauthbearer.jwks.endpoint.{each}") for each in refresh))
+        keys = make_keys(source, rules, times)
         return lambda: oauthbearer.OAuthBearerExchange(keys.verify, clock.wall_ms, refused)
     found = login_module(config, listener, oauthbearer.MECHANISM)
     options = {} if found is None else found.module.options

@@ -36,6 +36,7 @@ class TokenServer:
         self.answers: list[Answer] = []
         self.asked: list[Asked] = []
         self.tamper: Callable[[Any], None] | None = None  # what else may be done with the connection
+        self.before_keys: Callable[[], object] = lambda: None  # called by the thread that is about to tell them
         self.url = self.jwks_url = ""
 
     def answer(self, asked: Asked, secret: str) -> Answer:
@@ -68,6 +69,7 @@ def token_server(server: TokenServer, tls: ssl.SSLContext | None = None) -> Iter
             self._say(*server.answer(Asked(client_id, scope, dict(self.headers.items())), secret))
 
         def do_GET(self) -> None:
+            server.before_keys()
             self._say(200, server.authority.jwks.encode())
 
         def _say(self, status: int, body: bytes) -> None:

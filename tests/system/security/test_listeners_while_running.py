@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,20 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 import kafkalite
 from kafkalite.testing import Cluster
 from tests.support.certificates import Authority
+from tests.support.token_server import TokenServer, token_server
 from tests.support.wait import DEADLINE_S, until
 
 QUIET = logging.getLogger("librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 PLAINTEXT = "PLAINTEXT://127.0.0.1:0"
 OF_CARLA = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_carla="her secret";'
 
 
 def client(port: int, **settings: Any) -> AdminClient:
-    named = {name.replace("_", "."): value for name, value in settings.items()}
+    named = {name if name == "oauth_cb" else name.replace("_", "."): value for name, value in settings.items()}
     return AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", **named}, logger=QUIET)
 
 
@@ -95,6 +99,38 @@ def test_listeners_with_tls_and_logins_come_and_the_first_one_goes(tmp_path: Pat
 
 def connected(broker: Any, listener: str) -> list[Any]:
     return [each for each in list(broker.server.server.clients()) if each.listener_name == listener]
+
+
+def test_keys_for_tokens_that_come_slowly_keep_nobody_waiting(tmp_path: Path) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+    with token_server(TokenServer({})) as server:
+        server.before_keys = lambda: asked.set() or may_answer.wait(DEADLINE_S)
+        settings = {
+            "listeners": PLAINTEXT,
+            "sasl_server_callback_handler_class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "sasl_oauthbearer_jwks_endpoint_url": server.jwks_url,
+        }
+        with kafkalite.Broker(data_dir=tmp_path / "data", **settings) as broker:
+            admin = client(ports_of(broker)["PLAINTEXT"])
+            new = {
+                "listeners": f"{PLAINTEXT},LOGIN://127.0.0.1:0",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+                "sasl_enabled_mechanisms": "OAUTHBEARER",
+            }
+            changing = threading.Thread(target=lambda: change(admin, **new))
+            changing.start()
+            assert asked.wait(DEADLINE_S)
+            assert client(ports_of(broker)["PLAINTEXT"]).list_topics(timeout=DEADLINE_S).brokers
+            assert changing.is_alive() and "LOGIN" not in ports_of(broker)
+            may_answer.set()
+            changing.join(DEADLINE_S)
+            until(lambda: "LOGIN" in ports_of(broker), "the listener")
+            now = time.time()
+            token = server.authority.sign(sub="alice", iat=now - 1, exp=now + 60)
+            login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+            alice = client(ports_of(broker)["LOGIN"], **login, oauth_cb=lambda _: (token, now + 60))
+            alice.poll(0)
+            assert alice.list_topics(timeout=DEADLINE_S).brokers
 
 
 def test_what_cannot_be_is_refused_and_nothing_changes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
@@ -13,10 +14,18 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.security.sasl.jwt import TokenRefused, TokenRules
-from kafkalite.server.jwks import NoStepDown, RefreshingKeys
+from kafkalite.server.jwks import KeySource, KnownKeys, NoStepDown, RefreshingKeys, RefreshRules
+from tests.support.certificates import Authority
 from tests.support.manual_clock import ManualClock
+from tests.support.token_server import TokenServer, token_server
 from tests.support.tokens import TokenAuthority
 from tests.support.wait import DEADLINE_S
+
+REFRESH = RefreshRules(backoff_max_ms=0)
+
+
+def keys_of(url: str, clock: ManualClock) -> RefreshingKeys:
+    return RefreshingKeys(KeySource(url), TokenRules(), REFRESH, clock.wall_ms, clock.monotonic_ms)
 
 
 class World:
@@ -25,7 +34,7 @@ class World:
         self.clock = ManualClock()
         self.authority = TokenAuthority()
         url = self.authority.write(path)
-        self.keys = RefreshingKeys(url, TokenRules(), 3_600_000, self.clock.wall_ms, self.clock.monotonic_ms)
+        self.keys = keys_of(url, self.clock)
 
     def token(self, kid: str) -> str:
         now_s = self.clock.wall_ms() // 1000
@@ -76,7 +85,7 @@ def test_a_start_needs_keys(tmp_path: Path) -> None:
         ("ftp://here/keys", "must be an address that begins with https: or file:"),
     ):
         with pytest.raises(ConfigError, match=why):
-            RefreshingKeys(url, TokenRules(), 1_000, clock.wall_ms, clock.monotonic_ms)
+            keys_of(url, clock)
 
 
 class Redirects(BaseHTTPRequestHandler):
@@ -98,7 +107,7 @@ def test_another_kind_of_address_is_not_followed(tmp_path: Path) -> None:
         for where in (keys, "ftp://127.0.0.1/keys"):
             url = f"http://127.0.0.1:{server.server_port}/?{where}"
             with pytest.raises(ConfigError, match=r"it leads from http: to|is not allowed"):
-                RefreshingKeys(url, TokenRules(), 1_000, clock.wall_ms, clock.monotonic_ms)
+                keys_of(url, clock)
         server.shutdown()
     for old, new in (("https", "http"), ("https", "file"), ("http", "data")):
         with pytest.raises(HTTPError, match="it leads from"):
@@ -120,6 +129,40 @@ def test_an_address_without_tls_is_warned_of(caplog: pytest.LogCaptureFixture) -
     with HTTPServer(("127.0.0.1", 0), Keys) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/"
-        RefreshingKeys(url, TokenRules(), 1_000, clock.wall_ms, clock.monotonic_ms)
+        keys_of(url, clock)
         server.shutdown()
     assert "can put in keys of his own" in caplog.text
+
+
+def test_keys_that_are_known_are_not_read_again_and_others_soon(tmp_path: Path) -> None:
+    clock, authority = ManualClock(), TokenAuthority()
+    source = KeySource(authority.write(tmp_path / "keys.json"))
+    known: KnownKeys = {}
+
+    def made(source: KeySource) -> RefreshingKeys:
+        return RefreshingKeys(source, TokenRules(), REFRESH, clock.wall_ms, clock.monotonic_ms, known, may_wait=False)
+
+    now_s = clock.wall_ms() // 1000
+    token = authority.sign("first", sub="alice", iat=now_s, exp=now_s + 60)
+    first = made(source)
+    assert first.reading is not None
+    first.reading.join(DEADLINE_S)
+    assert first.verify(token).name == "alice"
+    (tmp_path / "keys.json").unlink()
+    again = made(source)
+    assert again.reading is None and again.verify(token).name == "alice"
+    missing = made(KeySource((tmp_path / "keys.json").as_uri(), (("ssl.truststore.type", "PEM"),)))
+    with pytest.raises(TokenRefused, match="are not read yet"):
+        missing.verify(token)
+
+
+def test_tls_of_the_source_is_set_in_the_login_module(tmp_path: Path) -> None:
+    authority = Authority()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.identify().write(tmp_path / "server.pem"))
+    trusted = (("ssl.truststore.location", authority.write(tmp_path / "ca.pem")), ("ssl.truststore.type", "PEM"))
+    with token_server(TokenServer({}), context) as server:
+        assert KeySource(server.jwks_url, trusted).read().has("first")
+        with pytest.raises(ConfigError, match="CERTIFICATE_VERIFY_FAILED"):
+            KeySource(server.jwks_url).read()
+    assert "ca.pem" not in repr(KeySource("x", trusted))
