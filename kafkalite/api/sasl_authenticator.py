@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from kafkalite.network.client_connection import Answer, ClientConnection, Handler
 
 HANDSHAKE_KEY, API_VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
+_AUTHENTICATE = AUTHENTICATE_KEY.to_bytes(2, "big")
 _MIN_BETWEEN_MS = 1_000  # two authentications of one connection
 _SIZE_BYTES = 4
+_REQUEST_BYTES_MAX = 8 * 1024
+"""Of a request that is not SaslAuthenticate. Half a MiB of elements would take a second to read and to answer."""
 _GSS_TOKEN = b"\x60"
 """The first byte of a first token; no API has a key that begins so."""
 
@@ -98,6 +101,8 @@ class SaslAuthenticator:
             self._begin_bare(client)
         if self._state is _State.TOKENS:
             return self._bare_token(client, bytes(frame))
+        if len(frame) > _REQUEST_BYTES_MAX and frame[:2] != _AUTHENTICATE:
+            raise Disconnect(f"a request of {len(frame)} bytes before it is authenticated")
         header, position = decode_request_header(frame)
         if header.api_key == HANDSHAKE_KEY and self._state is _State.BEGINNING:
             return self._handshake(client, header, frame, position)

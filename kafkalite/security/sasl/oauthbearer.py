@@ -17,9 +17,12 @@ MECHANISM = "OAUTHBEARER"
 _INVALID = b'{"status":"invalid_token"}'
 _ACKNOWLEDGED = b"\x01"
 _SHOWN_CHARS = 200
+_MESSAGE_BYTES_MAX = 64 * 1024
+"""Longer ones are refused unread, since reading them takes time before anything is proven. Tokens have a few KiB."""
 _FAILED = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {MECHANISM}"
 _FIRST = re.compile(
-    r"n,(?:a=(?P<id>(?:[^=,\0]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01\Z"
+    r"n,(?:a=(?P<id>(?=[^,])[^=,\0]*(?:=(?:2C|3D)[^=,\0]*)*))?,"
+    r"\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01){0,100})\x01\Z"
 )
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(?P<token>[-_.~+/A-Za-z0-9]+=*)\Z")
 
@@ -62,7 +65,7 @@ def _shown(name: str) -> str:
 def _first_message(data: bytes) -> tuple[str, str]:
     """The authorization id, "" without one, and the token. Raises AuthenticationFailed."""
     try:
-        message = _FIRST.match(data.decode())
+        message = _FIRST.match(data.decode()) if len(data) <= _MESSAGE_BYTES_MAX else None
     except UnicodeDecodeError:
         message = None
     if message is None:

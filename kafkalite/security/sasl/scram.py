@@ -27,6 +27,8 @@ ITERATIONS_MAX = 16384  # of credentials that clients may create
 _NONCE_BYTES = 24
 TOKEN = "tokenauth=true"
 _NAME_CHARS_MAX = 1_000
+_MESSAGE_BYTES_MAX = 16 * 1024
+"""Longer ones are refused unread: half a MiB of commas would take a tenth of a second, before anything is proven."""
 SALT_BYTES = 24
 
 _FIRST = re.compile(
@@ -115,6 +117,8 @@ class ScramExchange:
         self._is_known = False
 
     def evaluate(self, token: bytes) -> Step:
+        if len(token) > _MESSAGE_BYTES_MAX:
+            raise self._failed()
         try:
             text = token.decode()
         except UnicodeDecodeError:

@@ -14,7 +14,7 @@ from kafkalite.network.last_answer import LastAnswer
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kafkalite.security.sasl.exchange import Exchange, Step
 from kafkalite.security.sasl.plain import PlainExchange
@@ -25,7 +25,7 @@ SERVED = [b"served"]
 
 
 class Scene:
-    def __init__(self, max_reauth_ms: int = 0, **more: Callable[[], Exchange]) -> None:
+    def __init__(self, max_reauth_ms: int = 0, token_bytes_max: int = 1_000, **more: Callable[[], Exchange]) -> None:
         self.clock = ManualClock()
         self.warnings: list[str] = []
         self.limits_lifted = 0
@@ -35,7 +35,7 @@ class Scene:
             self.clock,
             failure_delay_ms=DELAY_MS,
             max_reauth_ms=max_reauth_ms,
-            token_bytes_max=1_000,
+            token_bytes_max=token_bytes_max,
             warn=lambda host, kind, text: self.warnings.append(text),
         )
         self.client = ClientConnection("OUTSIDE", "1.2.3.4", 5, "127.0.0.1", 6)
@@ -193,3 +193,17 @@ def test_nobody_becomes_somebody_else() -> None:
     scene.clock.advance(2_000)
     assert scene.log_in(b"\0bob\0word").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert scene.client.principal == "User:alice"
+
+
+def test_only_tokens_may_be_long() -> None:
+    """Of other requests each element would have to be read, and answered, before anything is proven."""
+    many = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 8_000)
+    for handshakes in (True, False):
+        scene = Scene(token_bytes_max=1 << 20)
+        if handshakes:
+            scene.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        with pytest.raises(Disconnect, match="a request of 24"):
+            scene.ask(many, 1)
+    scene = Scene(token_bytes_max=1 << 20)
+    answer = scene.log_in(b"\0alice\0" + b"x" * 100_000)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
