@@ -81,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
         except (Unanswered, WriteFailed) as fault:
             code = complain(str(fault))
     if not options.quiet and writer is not None and (code or sys.stderr.isatty()):
-        print(f"kafkalite: {writer.written} records written to {options.topic}", file=sys.stderr)
+        records = "record" if writer.written == 1 else "records"
+        print(f"kafkalite: {writer.written} {records} written to {options.topic}", file=sys.stderr)
     return code
 
 

@@ -118,6 +118,8 @@ def _settle(page: Page) -> None:
 
 def _picture(page: Page, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.startswith("overview"):
+        expect(page.locator(".figure", has_text="On the disk")).to_contain_text("iB")
     row = page.locator("tr.message").nth(2)
     if "messages" in path.name and row.count():
         row.click()

@@ -14,22 +14,20 @@ const DRAWN_PARTITIONS = 100;
 /** @param {import("../parts/router.js").View} view */
 export default async function cluster(view) {
   const parts = { figures: h("div"), brokers: h("div"), doubts: h("div"), legend: h("div") };
-  let brokers = [];
   const table = new Table({
     view,
     label: "Who leads what",
     search: "Search topics",
     columns: [
       { title: "Topic", class: "name map-name", cell: (topic) => h("a", { href: topicPath(topic.name) }, topic.name) },
-      { title: "Partitions: the leader's number, and where the replicas are", cell: (topic) => map(topic, brokers) },
+      { title: "Leaders of its partitions", cell: map },
     ],
     load: async (query, signal) => {
       const answer = await get("/api/cluster", { q: query.q, page: query.page, page_size: 30 }, signal);
-      ({ brokers } = answer);
       replace(parts.figures, numbers(answer));
       replace(parts.brokers, brokerTable(answer));
       replace(parts.doubts, doubts(answer));
-      replace(parts.legend, legend(brokers));
+      replace(parts.legend, legend(answer.brokers));
       return { ...answer, items: answer.topics };
     },
     href: (topic) => topicPath(topic.name),
@@ -80,7 +78,7 @@ function brokerTable(answer) {
     {
       title: "Broker",
       cell: (broker) => [
-        h("span", { class: `broker-dot broker-${position(answer.brokers, broker.id)}`, "aria-hidden": "true" }),
+        h("span", { class: `broker-dot broker-${colourOf(broker.id)}`, "aria-hidden": "true" }),
         h("b", null, broker.id),
         " ",
         broker.is_controller && badge("accent", "controller"),
@@ -132,7 +130,8 @@ const OF_ZOOKEEPER = [
 function logs(broker) {
   if (broker.is_stopping) return badge("warning", "stopping");
   if (broker.is_intact === null) return "–";
-  return broker.is_intact ? "whole" : badge("warning", "lost records", "It registered without records that it once had");
+  const why = "It could not vouch, when it registered, for having all that it once had: a first start, or one after a crash";
+  return broker.is_intact ? "whole" : h("span", { class: "muted", title: why }, "not vouched for");
 }
 
 /** Where brokers disagree on what ZooKeeper says. */
@@ -152,25 +151,21 @@ function doubts({ brokers, controller_id: controller }) {
   return lines.length ? remark(lines.map((line) => h("div", null, line)), "warning") : null;
 }
 
-/** The colour of a broker: its place among them, eight colours in turn. */
-const position = (brokers, id) =>
-  Math.max(
-    0,
-    brokers.findIndex((broker) => broker.id === id),
-  ) % 8;
+/** The colour of a broker: eight in turn by its id, so that it stays when others come and go. */
+const colourOf = (id) => Math.abs(id) % 8;
 
-function map(topic, brokers) {
+function map(topic) {
   const shown = topic.partitions.slice(0, DRAWN_PARTITIONS);
   const more = topic.partitions.length - shown.length;
   return h(
     "div",
     { class: "map" },
-    shown.map((partition) => cell(partition, brokers)),
+    shown.map((partition) => cell(partition)),
     more > 0 && h("a", { href: topicPath(topic.name), class: "hint" }, `and ${count(more)} more`),
   );
 }
 
-function cell(partition, brokers) {
+function cell(partition) {
   const missing = partition.replicas.filter((id) => !partition.isr.includes(id));
   const state = partition.leader === null ? "no-leader" : missing.length ? "not-in-sync" : "";
   const said = [
@@ -178,7 +173,7 @@ function cell(partition, brokers) {
     partition.leader === null ? "no leader" : `led by broker ${partition.leader}, epoch ${partition.leader_epoch}`,
     `; replicas ${partition.replicas.join(", ")}; in sync ${partition.isr.join(", ") || "none"}`,
   ].join("");
-  const color = partition.leader === null ? "none" : position(brokers, partition.leader);
+  const color = partition.leader === null ? "none" : colourOf(partition.leader);
   const text = partition.leader === null ? "!" : partition.leader;
   return h("span", { class: `map-cell broker-${color} ${state}`, title: said, role: "img", "aria-label": said }, text);
 }
@@ -192,13 +187,13 @@ function legend(brokers) {
     h(
       "span",
       null,
-      h("span", { class: "map-cell broker-0", "aria-hidden": "true" }, one),
+      h("span", { class: `map-cell broker-${colourOf(one)}`, "aria-hidden": "true" }, one),
       ` led by broker ${one}, all replicas in sync`,
     ),
     h(
       "span",
       null,
-      h("span", { class: "map-cell broker-0 not-in-sync", "aria-hidden": "true" }, one),
+      h("span", { class: `map-cell broker-${colourOf(one)} not-in-sync`, "aria-hidden": "true" }, one),
       " a replica is not in sync",
     ),
     h("span", null, h("span", { class: "map-cell broker-none no-leader", "aria-hidden": "true" }, "!"), " no leader"),

@@ -21,6 +21,7 @@ import { every } from "../parts/router.js";
 import { plainTable } from "../parts/table.js";
 
 const REFRESH_MS = 5000;
+const SIZES_AFTER_MS = 1000;
 
 /** Lines have a name here and one in the history. */
 const PLOTS = [
@@ -71,6 +72,7 @@ export default async function overview(view) {
     plots.map(({ plot }) => plot.element),
   );
   replace(view.root, head(view, "Overview"), parts.problems, parts.figures, drawings, parts.brokers);
+  let isFirst = true;
   const refresh = async () => {
     const [now, history] = await Promise.all([
       get("/api/overview", {}, view.signal),
@@ -80,7 +82,11 @@ export default async function overview(view) {
     replace(parts.figures, numbers(now));
     replace(parts.brokers, brokers(now.brokers));
     for (const each of plots) draw(each, history);
+    // sizes are asked of every partition, which a first look does not wait for
+    if (isFirst && now.kind === "kafkalite" && !isKnown(now.size_bytes)) setTimeout(again, SIZES_AFTER_MS);
+    isFirst = false;
   };
+  const again = () => view.signal.aborted || refresh().catch(() => undefined); // the next regular one tells
   await every(REFRESH_MS, refresh, view.signal);
 }
 

@@ -42,7 +42,7 @@ export const percent = (ratio) =>
 /** @param {number | null | undefined} ms */
 export function milliseconds(ms) {
   if (isMissing(ms)) return NOTHING;
-  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  if (ms < 10) return `${ms.toFixed(ms > 0 && ms < 1 ? 2 : 1)} ms`;
   return ms < 1000 ? `${Math.round(ms)} ms` : duration(ms);
 }
 

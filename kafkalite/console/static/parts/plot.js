@@ -10,6 +10,9 @@ import { clock } from "./format.js";
 const HEIGHT = 150;
 const EDGE = { top: 8, right: 4, bottom: 18, left: 58 };
 const SPAN_MIN_MS = 300_000;
+const STEPS_MS = [1, 2, 5, 10, 15, 30].map((minutes) => minutes * 60_000);
+const TICKS_MAX = 6;
+const TICK_ROOM = 16;
 
 /** @typedef {{ name: string, color: 1 | 2 | 3 | 4, points: [number, number | null][] }} Series  time in ms, value */
 
@@ -72,10 +75,14 @@ export class Plot {
 
   hours() {
     const [from, to] = this.span;
-    return [0.5, 1.5, 2.5, 3.5].map((quarter) => {
-      const time = from + ((to - from) * quarter) / 4;
-      return s("text", { class: "tick", x: this.x(time), y: HEIGHT - 4 }, clock(time).slice(0, 5));
-    });
+    const step = STEPS_MS.find((each) => (to - from) / each <= TICKS_MAX) ?? STEPS_MS.at(-1);
+    const ticks = [];
+    for (let time = Math.ceil(from / step) * step; time <= to; time += step) {
+      const x = this.x(time);
+      if (x < EDGE.left + TICK_ROOM || x > this.width - TICK_ROOM) continue; // it would be cut off
+      ticks.push(s("text", { class: "tick", x, y: HEIGHT - 4 }, clock(time).slice(0, 5)));
+    }
+    return ticks;
   }
 
   point(event) {
