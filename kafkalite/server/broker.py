@@ -174,8 +174,12 @@ def _config_from(
 
         raise ConfigError(no_effect(name, BrokerConfig.by_name))
     if data_dir is not None:
+        if properties.keys() & {"log.dirs", "log.dir"}:
+            raise ConfigError("data_dir and log.dirs name the same: give one of them")
         properties["log.dirs"] = str(data_dir)
     if host is not None or port is not None:
+        if "listeners" in properties:
+            raise ConfigError("host and port are of the only listener: leave them out, or leave out listeners")
         address = host or "127.0.0.1"
         shown = f"[{address}]" if ":" in address else address
         properties["listeners"] = f"PLAINTEXT://{shown}:{9092 if port is None else port}"

@@ -27,7 +27,7 @@ from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, group_description, maintenance
 from kafkalite.testing.broker_clock import BrokerClock
-from kafkalite.testing.records.arguments import check_integer
+from kafkalite.testing.records.arguments import check_integer, check_text
 from kafkalite.testing.records.payload import HeadersGiven, Payload, encoded, encoded_headers
 from kafkalite.testing.records.record_pattern import RecordPattern, Wanted
 from kafkalite.testing.records.record_watch import RecordWatch
@@ -207,6 +207,7 @@ class AsyncBroker(ServerBroker):
     async def create_topic(self, name: str, partitions: int = 1, **settings: object) -> AsyncTopicHandle:
         """Create a topic, with settings named like Kafka's with underscores (`cleanup_policy="compact"`). Raises
         KafkaError: it exists, a bad name, count or setting."""
+        check_text("name", name)
         check_integer("partitions", partitions)
         overrides = {key.replace("_", "."): setting_text(value) for key, value in settings.items()}
         await self.server.topic_admin.create(name, partitions, overrides)
@@ -234,6 +235,7 @@ class AsyncBroker(ServerBroker):
         Kafka's producers; records without a key go round the partitions. `timestamp` (ms) is now by default. Raises
         KafkaError for what a client would be refused, TypeError, ValueError.
         """
+        check_text("topic", topic)
         check_integer("partition", partition, or_none=True)
         check_integer("timestamp", timestamp, or_none=True)
         if timestamp is not None and not -(1 << 63) <= timestamp < 1 << 63:

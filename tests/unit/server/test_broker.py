@@ -89,6 +89,11 @@ def test_a_taken_port_is_named_and_the_directory_let_go(tmp_path: Path) -> None:
 def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         Broker(data_dir=tmp_path, num_partitions="many")
+    for both in ({"port": 0}, {"host": "127.0.0.1"}):  # one of them would be ignored
+        with pytest.raises(ConfigError, match="of the only listener"):
+            Broker(listeners="PLAINTEXT://127.0.0.1:0", **both)
+    with pytest.raises(ConfigError, match=r"data_dir and log\.dirs"):
+        Broker(data_dir=tmp_path, log_dirs=str(tmp_path))
 
 
 def test_the_cluster_id_outlives_a_restart(tmp_path: Path) -> None:

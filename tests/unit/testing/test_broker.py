@@ -218,6 +218,9 @@ def test_an_argument_of_a_wrong_type_is_named(wrong: dict[str, Any], error: type
         assert broker.topics == {}
         with pytest.raises(TypeError, match="partitions is a whole number"):
             broker.create_topic("orders", "3")  # type: ignore[arg-type]
+        for act in (broker.create_topic, lambda name: broker.produce(name, "x")):
+            with pytest.raises(TypeError, match="is text, not None"):
+                act(None)  # type: ignore[arg-type]
 
 
 def test_a_record_that_cannot_be_decoded_is_named() -> None:
