@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_KEY, API_VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
 _AUTHENTICATE = AUTHENTICATE_KEY.to_bytes(2, "big")
-_MIN_BETWEEN_MS = 1_000  # two authentications of one connection
+_MIN_BETWEEN_MS = 1_000  # two re-authentications of one connection
 _SIZE_BYTES = 4
 _REQUEST_BYTES_MAX = 8 * 1024
 """Of a request that is not SaslAuthenticate. Half a MiB of elements would take a second to read and to answer."""
@@ -82,14 +82,14 @@ class _State(Enum):
 class SaslAuthenticator:
     """Called with each frame of its connection."""
 
-    __slots__ = ("_exchange", "_expires_ms", "_mechanism", "_settings", "_started_ms", "_state")
+    __slots__ = ("_again_ms", "_exchange", "_expires_ms", "_mechanism", "_settings", "_state")
 
     def __init__(self, settings: SaslSettings) -> None:
         self._settings = settings
         self._state = _State.BEGINNING
         self._exchange: Exchange | None = None
         self._mechanism = ""
-        self._started_ms = 0
+        self._again_ms: float | None = None  # when it has begun to prove itself again
         self._expires_ms = 0  # 0: never
 
     def __call__(self, client: ClientConnection, frame: memoryview) -> Answer:
@@ -122,7 +122,6 @@ class SaslAuthenticator:
         if make is None:
             raise Disconnect(f"a token of {gssapi.MECHANISM}, which is not enabled")
         self._mechanism, self._exchange = gssapi.MECHANISM, make()
-        self._started_ms = self._settings.clock.monotonic_ms()
         self._state = _State.TOKENS
 
     def _handshake(self, client: ClientConnection, header: RequestHeader, frame: memoryview, position: int) -> Answer:
@@ -141,7 +140,6 @@ class SaslAuthenticator:
             raise Disconnect("re-authentication with another SASL mechanism")
         self._mechanism = request.mechanism
         self._exchange = self._settings.mechanisms[request.mechanism]()
-        self._started_ms = self._settings.clock.monotonic_ms()
         self._state = _State.REQUESTS if header.api_version else _State.TOKENS
         return response_frame(SaslHandshakeResponse(mechanisms=names), header.api_version, header.correlation_id)
 
@@ -208,8 +206,9 @@ class SaslAuthenticator:
     def _authenticated(self, client: ClientConnection, frame: memoryview) -> Answer:
         now_ms = self._settings.clock.monotonic_ms()
         if len(frame) > 1 and frame[0] == 0 and frame[1] == HANDSHAKE_KEY:
-            if now_ms - self._started_ms < _MIN_BETWEEN_MS:
+            if self._again_ms is not None and now_ms - self._again_ms < _MIN_BETWEEN_MS:
                 return self._settings.serve(client, frame)  # which answers that it may not be now
+            self._again_ms = now_ms
             self._state = _State.BEGINNING
             return self(client, frame)
         if now_ms >= self._expires_ms:

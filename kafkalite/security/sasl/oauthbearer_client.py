@@ -154,8 +154,8 @@ def _number(text: str) -> float:
 
 
 def _list(text: str) -> list[str]:
-    """The first character stands between the elements, as in Kafka: "|a|b"."""
-    return text[1:].split(text[0]) if text else []
+    """The first character stands between the elements, as in "|a|b"; those at the end that are empty do not count."""
+    return text.rstrip(text[0])[1:].split(text[0]) if text.strip(text[:1]) else []
 
 
 def _part(content: object) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.security.sasl.exchange import AuthenticationFailed
-from kafkalite.security.sasl.jwt import TokenRefused, TokenRules, verify_unsecured
+from kafkalite.security.sasl.jwt import TokenRefused, TokenRules, claims_of, verify_unsecured
 from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange
 from kafkalite.security.sasl.oauthbearer_client import (
     OAuthBearerClient,
@@ -147,6 +147,15 @@ def test_claims_of_unsecured_tokens() -> None:
     assert verify_unsecured(token.text, rules, NOW_MS).name == "a"
     with pytest.raises(TokenRefused, match="lacks"):
         verify_unsecured(token.text, rules._replace(scope=("z",)), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [("", []), (",", []), (",,", []), (",1,2,", ["1", "2"]), ("|a||b", ["a", "", "b"]), (".a.", ["a"])],
+)
+def test_lists_are_split_as_java_does(text: str, elements: list[str]) -> None:
+    token = UnsecuredTokens({**OPTIONS, "unsecuredLoginListClaim_scope": text}).make(NOW_MS)
+    assert claims_of(token.text)["scope"] == elements
 
 
 @pytest.mark.parametrize(
