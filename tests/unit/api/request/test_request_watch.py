@@ -1,0 +1,116 @@
+"""What the watch remembers of requests, and that it changes none of their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalite.api.request import request_watch
+from kafkalite.api.request.request_watch import FETCH, PRODUCE, WATCHED_MS, RequestWatch
+from kafkalite.network.client_connection import Answer, ClientConnection, DeferredResponse, Handler
+from kafkalite.protocol.header import request_frame
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.manual_clock import ManualClock
+
+API_VERSIONS = 18
+FRAME = memoryview(bytearray(request_frame(ApiVersionsRequest(), 0, 7, "shop"))[4:])
+
+
+class Scene:
+    """A watch, and the handler that connections have now."""
+
+    def __init__(self, answer: Callable[[], Answer]) -> None:
+        self.answer = answer
+        self.clock = ManualClock()
+        self.handler: Handler = self._answer
+        self.watch = RequestWatch(self.clock, self._stand)
+        self.client = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+
+    def _answer(self, _: ClientConnection, frame: memoryview) -> Answer:
+        return self.answer()
+
+    def _stand(self, in_front: Callable[[Handler], Handler] | None) -> None:
+        self.handler = self._answer if in_front is None else in_front(self._answer)
+
+    def ask(self, frame: memoryview = FRAME) -> Answer:
+        return self.handler(self.client, frame)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_watch, "SLOW_MS", 0.0)
+
+
+def test_nothing_is_counted_while_nobody_looks() -> None:
+    scene = Scene(lambda: [b"1234"])
+    assert scene.ask() == [b"1234"] and not scene.watch.counts
+    scene.watch.go_on()
+    scene.ask()
+    assert scene.watch.counts == {API_VERSIONS: 1}
+    scene.clock.advance(WATCHED_MS)
+    assert not scene.watch.is_on and not scene.watch.by_client
+    scene.ask()
+    assert scene.watch.counts == {API_VERSIONS: 1}
+
+
+def test_a_client_has_the_name_that_it_gave_itself_and_its_counts() -> None:
+    scene = Scene(lambda: [b"12", b"34"])
+    scene.watch.go_on()
+    scene.ask()
+    scene.ask()
+    watched = scene.watch.by_client[scene.client]
+    assert (watched.client_id, watched.counts) == ("shop", {API_VERSIONS: 2})
+    assert {(one.client_id, one.bytes_in, one.bytes_out) for one in scene.watch.slow} == {("shop", len(FRAME), 4)}
+    scene.watch.clients_now(set())
+    assert not scene.watch.by_client
+
+
+def test_sizes_of_answers_that_come_later_are_known_too() -> None:
+    deferred = DeferredResponse(lambda: None)
+    deferred.render = lambda response: [response]
+    scene = Scene(lambda: deferred)
+    scene.watch.go_on()
+    assert scene.ask() is deferred and not scene.watch.slow
+    sent: list[Any] = []
+    deferred.on_answer = sent.append
+    deferred.answer(b"123456")
+    assert sent == [[b"123456"]] and scene.watch.slow[-1].bytes_out == 6
+
+    async def later() -> list[Any]:
+        return [b"12345678"]
+
+    scene.answer = later
+    answer: Any = scene.ask()
+    assert asyncio.run(answer) == [b"12345678"] and scene.watch.slow[-1].bytes_out == 8
+    scene.answer = lambda: None  # a produce with acks=0
+    scene.ask()
+    assert scene.watch.slow[-1].bytes_out is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 9])
+def test_a_frame_without_a_header_is_left_to_the_handler(size: int) -> None:
+    scene = Scene(lambda: None)
+    scene.watch.go_on()
+    assert scene.ask(FRAME[:size]) is None
+    assert not scene.watch.counts and not scene.watch.by_client
+
+
+def test_a_header_that_is_torn_has_no_name() -> None:
+    scene = Scene(lambda: [b""])
+    scene.watch.go_on()
+    scene.ask(FRAME[:11])
+    assert scene.watch.by_client[scene.client].client_id is None
+
+
+@pytest.mark.parametrize(("key", "is_timed"), [(PRODUCE, True), (FETCH, False)])
+def test_a_fetch_that_waits_is_counted_and_not_timed(key: int, is_timed: bool) -> None:
+    scene = Scene(lambda: DeferredResponse(lambda: None))
+    scene.watch.go_on()
+    frame = FRAME.tobytes()
+    answer: Any = scene.ask(memoryview(bytearray(key.to_bytes(2, "big") + frame[2:])))
+    answer.answer(())
+    assert scene.watch.counts[key] == 1
+    assert (scene.watch.quantiles_ms(key) is not None) is is_timed
