@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
@@ -281,6 +282,15 @@ class ClusterMetadata(ABC):
     @abstractmethod
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         """Raise a partition's leader epoch. UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH unless it grows."""
+
+    async def set_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Raise the leader epochs of partitions to at least these. One that is gone is left out. REQUEST_TIMED_OUT."""
+        for (name, partition), leader_epoch in epochs.items():
+            try:
+                await self.set_leader_epoch(name, partition, leader_epoch)
+            except KafkaError as error:
+                if error.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH):
+                    raise
 
     @abstractmethod
     async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:

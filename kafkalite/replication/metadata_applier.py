@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
 from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.replication.early_epochs import COUNT_MIN, write_early
+from kafkalite.replication.early_epochs import COUNT_MIN
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
     BecomeFollower,
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 32  # logs opened before the loop serves other requests
-_TOPICS_AT_ONCE = 100  # of which the epochs are written side by side
+_TOPICS_AT_ONCE = 500  # of which the epochs are written together
+_TOPICS_PER_TURN = 20  # reconciled before the loop serves other requests: 5 ms if each has five elections
 _RETRY_MS = 2_000  # until a log that could not be opened is tried again, since the disk may have room then
 _OF_A_TOPIC = (
     Change.TOPIC_CREATED,
@@ -135,18 +136,26 @@ class MetadataApplier:
             self._is_due.clear()
             self._is_busy = True
             while self._due:
-                names = list(islice(self._due, _TOPICS_AT_ONCE))
-                await write_early([log_and_epoch for name in names for log_and_epoch in self._elected(name)])
-                for name in names:
-                    # what was elected meanwhile is written early with the next ones; the topic stays due
-                    if name in self._due and not self._has_many_unwritten(name):
-                        await self._reconcile_due(name)
+                await self._reconcile_some(list(islice(self._due, _TOPICS_AT_ONCE)))
             self._is_busy = False
             self._is_done.set()
 
+    async def _reconcile_some(self, names: Sequence[str]) -> None:
+        elected = [log_and_epoch for name in names for log_and_epoch in self._elected(name)]
+        is_written = await self._replicas.write_early(elected)
+        reconciled = []
+        for at, name in enumerate(names, 1):
+            # what was elected meanwhile is written early with the next ones; the topic stays due
+            if name in self._due and not (is_written and self._has_many_unwritten(name)):
+                await self._reconcile_due(name)
+                reconciled.append(name)
+            if at % _TOPICS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        await self._write_epochs(reconciled)
+
     async def _reconcile_due(self, name: str) -> None:
         try:
-            await self.reconcile(name)
+            await self._reconcile(name)
         except KafkaError as error:
             logger.error("topic %s: %s", name, error)
         except Exception:
@@ -171,7 +180,8 @@ class MetadataApplier:
 
     def _has_many_unwritten(self, name: str) -> bool:
         """Whether elections came after `write_early`, too many for fsyncs in the loop."""
-        return sum(not log.epochs.has_early_write(epoch) for log, epoch in self._elected(name)) >= COUNT_MIN
+        elected = self._elected(name)
+        return sum(not log.epochs.is_recorded(epoch, log.end_offset) for log, epoch in elected) >= COUNT_MIN
 
     def has_elections(self, name: str) -> bool:
         """Whether this broker has been elected for partitions that it does not lead yet."""
@@ -221,6 +231,13 @@ class MetadataApplier:
         """Perform all effects of one topic. May be called at any time, and repeatedly. Raises StorageError when a log
         cannot be created; in a cluster that partition is offline then, until a later try succeeds, and the others are
         led nevertheless."""
+        try:
+            await self._reconcile(name)
+        finally:
+            await self._write_epochs([name])
+
+    async def _reconcile(self, name: str) -> None:
+        """As `reconcile`, but for epochs that the metadata must have."""
         async with self._opening:
             self._due.pop(name, None)
             effects = self.release_leadership(name)
@@ -237,8 +254,6 @@ class MetadataApplier:
             for partition in led:
                 if topic.partitions.get(partition.index) is partition:
                     self._replicas.on_election(partition)
-        if led or _has(BecomeLeader, effects) or _has(WriteLeaderEpoch, effects):
-            await self._write_epochs(name)
         if fault is not None:
             self._retries.call_later(_RETRY_MS, lambda: self._try_again(name))
             raise fault
@@ -294,18 +309,30 @@ class MetadataApplier:
         partition = self._replicas.become_leader(topic, effect.partition, effect.leader_epoch)
         return [] if partition is None else [partition]
 
-    async def _write_epochs(self, name: str) -> None:
-        """In a cluster, an epoch that cannot be written now is tried again when the topic is reconciled next."""
-        topic = self._replicas.by_name.get(name)
-        effects = [effect for effect in self._decide(name, topic) if isinstance(effect, WriteLeaderEpoch)]
-        for effect in effects:
-            try:
-                await self._metadata.set_leader_epoch(name, effect.partition, effect.leader_epoch)
-            except KafkaError as error:
-                if not self._metadata.is_shared:
-                    raise
-                logger.warning("the new leader epoch of %s-%d, %d, is not written yet: %s", name, *effect, error)
-        if effects:
+    async def _write_epochs(self, names: Iterable[str]) -> None:
+        """The epochs that the metadata must have, of many partitions together: a broker that comes back may need
+        thousands. In a cluster, an epoch that cannot be written now is tried again when its topic is reconciled next.
+        Raises KafkaError on a broker by itself."""
+        epochs = {
+            (name, effect.partition): effect.leader_epoch
+            for name in names
+            for effect in self._decide(name, self._replicas.by_name.get(name))
+            if isinstance(effect, WriteLeaderEpoch)
+        }
+        if not epochs:
+            return
+        try:
+            await self._metadata.set_leader_epochs(epochs)
+        except KafkaError as error:
+            if not self._metadata.is_shared:
+                raise
+            logger.warning(
+                "%d new leader epochs, such as of %s-%d, are not all written yet: %s",
+                len(epochs),
+                *next(iter(epochs)),
+                error,
+            )
+        for name in dict.fromkeys(name for name, _ in epochs):
             self.release_leadership(name)
 
     def _decide(self, name: str, topic: Topic | None) -> list[Effect]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
@@ -20,6 +20,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.replication.early_epochs import write_early
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import Followed, LocalTopic, Role
@@ -276,6 +277,10 @@ class ReplicaManager:
             self._unresolved.discard(topic.name)
             self._configure_logs(topic)
 
+    async def write_early(self, elected: Sequence[tuple[PartitionLog, int]]) -> bool:
+        """Write down the epochs that logs are about to begin, if they are many. False if that failed."""
+        return await write_early(self._logs, elected)
+
     def become_leader(self, topic: Topic, index: int, leader_epoch: int) -> Partition | None:
         """Open a partition, under a later epoch if its log knows one or was cut. It is offline if it may have a log in
         a directory that has failed. None if the metadata must have a later epoch first. Raises StorageError if the log
@@ -313,7 +318,6 @@ class ReplicaManager:
         key = topic.name, index
         if self.roles is not None and key not in self._offline:
             log = self._log(topic, index)
-            log.epochs.settle()
             self._truncated.discard(key)
             topic.followers[index] = self.roles.follow(topic.name, topic.topic_id, index, log, leader_epoch, leader)
 

@@ -7,6 +7,7 @@
     log-start-offset-checkpoint        start offsets of the logs that begin inside a segment
     replication-offset-checkpoint      high watermarks
     cleaner-offset-checkpoint          first dirty offset of each compacted log
+    kafkalite-elections                leader epochs that begin, of many logs (see `election_file`)
     <topic>-<partition>/               the logs; `file_names` has the names of those on their way out
 
 A disk failure takes only its own directory offline; the next start tries it again.
@@ -25,6 +26,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.common.region import OpenFile
 from kafkalite.log.directories.clean_shutdown_file import CleanShutdownFile, LastShutdown
 from kafkalite.log.directories.disk_failure import is_disk_failure
+from kafkalite.log.directories.election_file import ElectionFile
 from kafkalite.log.directories.meta_properties import MetaProperties, read_meta_properties
 from kafkalite.log.directories.offset_checkpoints import LogOffsets, OffsetCheckpoints
 from kafkalite.log.directories.partition_directories import PartitionDirectories
@@ -66,6 +68,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.partitions = PartitionDirectories(path, files)
         self.checkpoints = OffsetCheckpoints(path, files)
+        self.elections = ElectionFile(path, files)
         self.background = background
         self.meta: MetaProperties | None = None
         self.last_shutdown = LastShutdown(clean=True, by_another=False)

@@ -13,8 +13,9 @@ import logging
 import os
 import resource
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 
 from kafkalite.common.clock import Clock, TimerGroup
@@ -36,9 +37,10 @@ from kafkalite.log.directories.startup_loading import (
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
-from kafkalite.log.storage.files import Files, SyncFailed
+from kafkalite.log.storage.files import Files, Job, SyncFailed
 from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 
 logger = logging.getLogger(__name__)
@@ -183,6 +185,13 @@ class LogManager:
                 self._directory_of[key] = directory
         for directory in self.online:
             directory.drop_wrong_cleaner_offsets()
+        for directory in self.online:
+            try:
+                directory.elections.load()
+            except OSError as error:
+                logger.error("cannot read the elections in %s: %s", directory.path, error)
+                continue
+            directory.elections.restore(self.logs)
         if self.online != online:
             self.on_tail_in_doubt()
         elif self._lacks_committed(stored):
@@ -309,6 +318,19 @@ class LogManager:
                 self._checkpoints.write_soon(directory)
         return log
 
+    def record_elections(self, elected: Iterable[tuple[PartitionLog, int]]) -> Iterator[tuple[Job, Callable[[], None]]]:
+        """For each directory a job for another thread, which writes down that these logs begin these epochs (see
+        `election_file`) and raises OSError, and what is to be called when it is done. Only one at a time."""
+        by_directory: dict[str, list[tuple[PartitionLog, int]]] = {}
+        for log, epoch in elected:
+            directory = self._directory_of.get((log.topic, log.partition))
+            if directory is not None:
+                by_directory.setdefault(directory.path, []).append((log, epoch))
+        for directory in self.online:
+            if some := by_directory.get(directory.path):
+                ends = [(log.epochs, epoch, log.end_offset) for log, epoch in some]
+                yield directory.elections.record(some, self.logs), partial(_note_recorded, ends)
+
     # checkpoints and flushes
 
     def checkpoint(self) -> None:
@@ -422,3 +444,8 @@ class LogManager:
         self.directories.close()
         self.logs.clear()
         self._directory_of.clear()
+
+
+def _note_recorded(elections: Iterable[tuple[LeaderEpochCache, int, int]]) -> None:
+    for epochs, epoch, end_offset in elections:
+        epochs.note_recorded(epoch, end_offset)

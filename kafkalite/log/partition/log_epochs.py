@@ -30,8 +30,7 @@ class LogEpochs:
         self._mark_dirty()
 
     def elect(self, leader_epoch: int, end_offset: int) -> None:
-        """Notes an election before anything is written. The file is on the disk when this returns. Raises
-        StorageError."""
+        """Notes an election before anything is written. It is on the disk when this returns. Raises StorageError."""
         try:
             self._flusher.refuse_if_failed()
             self._epochs.elect(leader_epoch, end_offset)

@@ -167,7 +167,7 @@ class PartitionLog:
                 or last_offset > segment.roll_offset
             ) and segment.size_bytes:
                 segment = self.segment_list.roll(base_offset, now_ms)
-            if leader_epoch != self.epochs.latest and leader_epoch >= 0:
+            if leader_epoch != self.epochs.written and leader_epoch >= 0:
                 self._log_epochs.begin(leader_epoch, base_offset)
             stamp(records, base_offset, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
@@ -422,7 +422,6 @@ class PartitionLog:
         try:
             self.swap.settle()
             self.flusher.refuse_if_failed()
-            self.epochs.settle()
             paths = self.segment_list.seal_all(self.end_offset)
         except OSError as error:
             raise self._location.refusal(f"cannot close {self._location.name}", error) from error
@@ -442,7 +441,6 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Closes descriptors and cancels timers; the files stay as they are, as after a crash or a deletion."""
-        self.epochs.end_early_write()
         self.segment_list.close()
         self.swap.close()
 

@@ -59,7 +59,7 @@ class ReplicaAppend:
             segment = self._open(headers[self._at], segment_bytes, now_ms)
             upto, run_bytes = self._fitting(segment, segment_bytes)
             run = headers if upto - self._at == len(headers) else headers[self._at : upto]
-            latest = epochs.latest
+            latest = epochs.written
             if run[0][2] != latest or (len(run) > 1 and any(header[2] != latest for header in run)):
                 self._enter_epochs(epochs, run)
             segment.append_run(self._records[self._position : self._position + run_bytes], run, now_ms)
@@ -118,9 +118,9 @@ class ReplicaAppend:
     def _enter_epochs(self, epochs: LeaderEpochCache, run: Sequence[BatchHeader]) -> None:
         """Adds the first batches of epochs to the cache, before they are written. Raises OSError."""
         found: list[tuple[int, int]] = []
-        latest = epochs.latest
+        latest = epochs.written
         for header in run:
-            if header[3] != MAGIC and latest >= 0:
+            if header[3] != MAGIC and (latest >= 0 or epochs.latest >= 0):
                 epochs.clear()  # without epochs the high watermark decides, as it did when the format had none
                 found.clear()
                 latest = -1

@@ -37,6 +37,7 @@ STRAY_DIRECTORY = "-stray"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 RECORD_COUNTS = "kafkalite-record-counts"
+ELECTIONS = "kafkalite-elections"
 FAILED_SYNC = "kafkalite-failed-sync"  # empty: an fsync has failed here since the log was last recovered
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     NO_LEADER,
@@ -40,6 +41,7 @@ from kafkalite.zk.client.operations import (
     Unavailable,
 )
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
+from kafkalite.zk.cluster.conditional_writes import perform
 from kafkalite.zk.cluster.entity_writes import entity_writes
 from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 
@@ -211,6 +213,25 @@ class ClusterWrites:
             if await self._write([SetData(path, data, known.node.version)], [path]):
                 return
         raise _contended(f"{name}-{partition}")
+
+    async def set_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """All in a few transactions. Others may raise them as well, at the same time."""
+        for _ in range(_ATTEMPTS):
+            writes: list[list[Operation]] = []
+            for (name, partition), leader_epoch in epochs.items():
+                known = self._view.states.get(name, {}).get(partition)
+                if known is not None and known.value.leader_epoch < leader_epoch:
+                    data = znode_data.state_json(known.value._replace(leader_epoch=leader_epoch))
+                    writes.append([SetData(znode_paths.state(name, partition), data, known.node.version)])
+            if not writes:
+                return
+            for result in await perform(self._session, writes):
+                if isinstance(result, Unavailable):
+                    raise result
+                if result is not None and not isinstance(result.reason, BadVersion | NoNode):
+                    raise result.reason
+            await self._refresh([operation.path for write in writes for operation in write])
+        raise _contended(f"{len(epochs)} states of partitions")
 
     async def _write(self, operations: Sequence[Operation], paths: Sequence[str]) -> bool:
         """Writes, unless the view was out of date; then returns False. The view has the nodes at `paths` afterwards."""

@@ -365,6 +365,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         async with self._writing() as writes:
             await writes.set_leader_epoch(name, partition, leader_epoch)
 
+    async def set_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
+        async with self._writing() as writes:
+            await writes.set_leader_epochs(epochs)
+
     async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
         return await self._isr_writes.write(name, partition, write)
 

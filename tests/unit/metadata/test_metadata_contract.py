@@ -154,6 +154,22 @@ def test_what_cannot_be_is_refused_with_kafkas_code_and_leaves_no_trace(kept):
     asyncio.run(story())
 
 
+def test_epochs_of_many_partitions_are_raised_together(kept):
+    async def story():
+        async with kept.open() as metadata:
+            await metadata.create_topic(topic("t", 4))
+            await metadata.create_topic(topic("u"))
+            first = metadata.topics["t"].partitions[0].leader_epoch
+            await metadata.set_leader_epoch("t", 3, first + 9)
+            wanted = {("t", 0): first + 2, ("t", 2): first + 3, ("t", 3): first + 4, ("u", 0): first + 5}
+            await metadata.set_leader_epochs({**wanted, ("t", 7): 1, ("gone", 0): 1})
+            found = [metadata.topics["t"].partitions[index].leader_epoch - first for index in range(4)]
+            assert found == [2, 0, 3, 9], "an epoch never goes back"
+            assert metadata.topics["u"].partitions[0].leader_epoch == first + 5
+
+    asyncio.run(story())
+
+
 def test_when_a_write_returns_it_is_in_memory_and_was_told(kept):
     async def story():
         async with kept.open() as metadata:

@@ -86,55 +86,56 @@ def count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_an_election_finds_its_file_written(epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    epochs.assign(0, 0)
-    job = epochs.write_early(3, 10)
-    assert epochs.entries() == stored(epochs) == [(0, 0)]
-    job()
-    assert epochs.entries() == [(0, 0)] and stored(epochs) == [(0, 0), (3, 10)]
+def test_an_election_is_on_the_disk(epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = count_syncs(monkeypatch)
     epochs.elect(3, 10)
-    assert epochs.entries() == stored(epochs) == [(0, 0), (3, 10)] and epochs.latest == 3
-    assert not synced
+    assert epochs.entries() == stored(epochs) == [(3, 10)]
+    assert len(synced) == 2  # the file and its directory
 
 
-def test_it_tells_for_which_election_its_file_was_written(epochs: LeaderEpochCache) -> None:
-    epochs.assign(0, 0)
-    epochs.write_early(3, 10)  # also if the job fails: the election says why then
-    assert epochs.has_early_write(3) and not epochs.has_early_write(4)
-    epochs.elect(3, 10)
-    assert not epochs.has_early_write(3)
-
-
-def test_an_election_at_another_offset_writes_for_itself(
+def test_an_election_that_is_recorded_elsewhere_waits_for_no_disk(
     epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epochs.assign(0, 0)
-    epochs.write_early(3, 10)()
+    epochs.note_recorded(3, 10)
+    assert epochs.is_recorded(3, 10) and not epochs.is_recorded(3, 11) and not epochs.is_recorded(4, 10)
+    synced = count_syncs(monkeypatch)
+    epochs.elect(3, 10)
+    assert epochs.entries() == [(0, 0), (3, 10)] and epochs.latest == 3
+    assert stored(epochs) == [(0, 0)] and epochs.written == 0
+    assert not epochs.is_recorded(3, 10)
+    epochs.assign(3, 10)  # the first batch
+    assert stored(epochs) == [(0, 0), (3, 10)] and epochs.written == 3
+    assert not synced
+
+
+def test_an_election_without_batches_is_dropped_as_if_it_were_in_the_file(epochs: LeaderEpochCache) -> None:
+    epochs.assign(0, 0)
+    epochs.note_recorded(3, 10)
+    epochs.elect(3, 10)
+    assert epochs.truncate_from_end(10)
+    assert epochs.entries() == stored(epochs) == [(0, 0)] and epochs.written == epochs.latest == 0
+    epochs.assign(0, 5)
+    assert epochs.entries() == stored(epochs) == [(0, 0)]
+
+
+def test_an_epoch_behind_a_recorded_election_writes_both(
+    epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs.note_recorded(3, 10)
+    epochs.elect(3, 10)
+    synced = count_syncs(monkeypatch)
+    epochs.assign(4, 12)
+    assert epochs.entries() == stored(epochs) == [(3, 10), (4, 12)]
+    assert synced
+
+
+def test_an_election_at_another_offset_than_the_recorded_one_is_on_the_disk(
+    epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs.assign(0, 0)
+    epochs.note_recorded(3, 10)
     synced = count_syncs(monkeypatch)
     epochs.elect(3, 12)
     assert epochs.entries() == stored(epochs) == [(0, 0), (3, 12)]
     assert synced
-
-
-@pytest.mark.parametrize("runs_first", [True, False])
-def test_what_was_written_early_is_taken_back(epochs: LeaderEpochCache, runs_first: bool) -> None:
-    epochs.assign(0, 0)
-    job = epochs.write_early(3, 10)
-    if runs_first:
-        job()
-    epochs.settle()
-    job()  # too late
-    assert epochs.entries() == stored(epochs) == [(0, 0)]
-
-
-@pytest.mark.parametrize("runs_first", [True, False])
-def test_a_change_in_between_is_not_overwritten(epochs: LeaderEpochCache, runs_first: bool) -> None:
-    for epoch, offset in ((0, 0), (1, 5)):
-        epochs.assign(epoch, offset)
-    job = epochs.write_early(3, 10)
-    if runs_first:
-        job()
-    epochs.truncate_from_start(7)
-    job()
-    assert epochs.entries() == stored(epochs) == [(1, 7)]

@@ -92,6 +92,35 @@ def test_quotas_are_kafkas_nodes_and_leave_none_behind(place, tmp_path):
     asyncio.run(story())
 
 
+def test_epochs_that_somebody_else_raises_meanwhile_keep_back_no_other(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path) as one:
+            metadata, session = one.metadata, one.metadata.session
+            await metadata.create_topic(topic("t", 30))
+            sent = []
+            write = session.write
+
+            async def count(operations):
+                if not all(isinstance(each, SetData) for each in operations):
+                    return await write(operations)  # the controller's own
+                sent.append(len(operations))
+                if len(sent) == 1:  # the controller is faster: one is higher than asked for, one lower
+                    for index, epoch in ((4, 9), (8, 3)):
+                        path = f"/brokers/topics/t/partitions/{index}/state"
+                        (node,) = await session.read([path])
+                        content = {**json.loads(node.data), "leader_epoch": epoch}
+                        await write([SetData(path, json.dumps(content).encode(), node.version)])
+                return await write(operations)
+
+            session.write = count
+            await metadata.set_leader_epochs({("t", index): 5 for index in range(30)})
+            found = [metadata.topics["t"].partitions[index].leader_epoch for index in range(30)]
+            assert found == [9 if index == 4 else 5 for index in range(30)]
+            assert sent == [30, 28, 1]
+
+    asyncio.run(story())
+
+
 def test_changes_are_kafkas_nodes(place, tmp_path):
     async def story():
         async with member(place, tmp_path) as one:
