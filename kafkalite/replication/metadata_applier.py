@@ -143,10 +143,13 @@ class MetadataApplier:
     async def _reconcile_some(self, names: Sequence[str]) -> None:
         elected = [log_and_epoch for name in names for log_and_epoch in self._elected(name)]
         is_written = await self._replicas.write_early(elected)
+        unwritten_max = 0 if len(elected) >= COUNT_MIN else COUNT_MIN
         reconciled = []
         for at, name in enumerate(names, 1):
             # what was elected meanwhile is written early with the next ones; the topic stays due
-            if name in self._due and not (is_written and self._has_many_unwritten(name)):
+            unwritten = self._unwritten_count(name) if name in self._due and is_written else 0
+            if name in self._due and unwritten <= unwritten_max:
+                unwritten_max -= unwritten
                 await self._reconcile_due(name)
                 reconciled.append(name)
             if at % _TOPICS_PER_TURN == 0:
@@ -178,10 +181,9 @@ class MetadataApplier:
             if role.is_replicated(state) and log.epochs.latest < state.leader_epoch:
                 yield log, state.leader_epoch
 
-    def _has_many_unwritten(self, name: str) -> bool:
-        """Whether elections came after `write_early`, too many for fsyncs in the loop."""
-        elected = self._elected(name)
-        return sum(not log.epochs.is_recorded(epoch, log.end_offset) for log, epoch in elected) >= COUNT_MIN
+    def _unwritten_count(self, name: str) -> int:
+        """The elections whose epochs are not on the disk, and would be fsynced in the loop."""
+        return sum(not log.epochs.is_recorded(epoch, log.end_offset) for log, epoch in self._elected(name))
 
     def has_elections(self, name: str) -> bool:
         """Whether this broker has been elected for partitions that it does not lead yet."""

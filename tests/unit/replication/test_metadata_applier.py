@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.early_epochs import COUNT_MIN
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import DelayedOperation
 from kafkalite.replication.replica_manager import ReplicaManager
@@ -284,6 +286,56 @@ def test_settings_and_partitions_that_others_change_hold_here(live: Callable[[St
         await broker.settled()
         assert broker.led == {"t": {0: 0, 1: 0}}
         assert broker.topics.require("t", 1).log.config.retention_ms == 7
+
+    live(story)
+
+
+class ElectedLog:
+    """A log whose election is recorded, or is not yet."""
+
+    end_offset = 0
+
+    def __init__(self) -> None:
+        self.recorded = False
+        self.epochs = self
+
+    def is_recorded(self, epoch: int, start_offset: int) -> bool:
+        return self.recorded
+
+
+@pytest.mark.parametrize("late_count", [1, 7])
+def test_elections_that_come_while_others_are_written_wait_for_the_next_write(
+    live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, late_count: int
+) -> None:
+    async def story(broker: Life) -> None:
+        applier: Any = broker.applier
+        elected: dict[str, list[ElectedLog]] = {"a": [ElectedLog() for _ in range(COUNT_MIN)]}
+        told: list[object] = []
+        reconcile = applier._reconcile
+
+        async def write_early(logs: Sequence[tuple[ElectedLog, int]]) -> bool:
+            if logs:
+                told.append(len(logs))
+            if len(logs) >= COUNT_MIN:
+                for log, _ in logs:
+                    log.recorded = True
+            elected.setdefault("b", [ElectedLog() for _ in range(late_count)])  # comes meanwhile
+            return True
+
+        async def note(name: str) -> None:
+            unwritten = sum(not log.recorded for log in elected.get(name, ()))
+            told.append((name, unwritten))
+            elected[name] = []
+            await reconcile(name)
+
+        monkeypatch.setattr(applier, "_elected", lambda name: iter([(log, 1) for log in elected.get(name, ())]))
+        monkeypatch.setattr(broker.topics, "write_early", write_early)
+        monkeypatch.setattr(applier, "_reconcile", note)
+        for name in ("a", "b", "c"):
+            broker.cluster.put(record(name, OTHER), Change.TOPIC_CREATED)
+        await broker.settled()
+        late = (late_count, ("b", 0 if late_count >= COUNT_MIN else late_count))
+        assert told == [COUNT_MIN, ("a", 0), ("c", 0), *late]
 
     live(story)
 

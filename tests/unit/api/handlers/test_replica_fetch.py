@@ -307,6 +307,31 @@ def test_a_fetch_that_knows_more_waits_for_this_broker_to_learn_it(world: Callab
     world(story, clock=clock)
 
 
+def test_in_a_session_a_fetch_that_knows_more_is_told_nothing_and_asks_again(world: Callable[..., None]) -> None:
+    async def story(world: World, leader: Any) -> None:
+        epoch = leader.leader_epoch
+        opened = await world.ask(TWO, 0, session_epoch=0, max_wait_ms=0)
+        session = {"session_id": opened.session_id, "max_wait_ms": 1}
+        wanted = world.wanted(0, epoch=epoch + 2)
+        answer = await world.crowd.ask(world.fetch(TWO, wanted, session_epoch=1, **session), VERSION)
+        assert answer.error_code == 0 and not answer.responses
+        assert outcome(await world.produce(acks=1)) == (0, 0)
+        answer = await world.crowd.ask(world.fetch(TWO, session_epoch=2, **session), VERSION)
+        assert answer.error_code == 0 and not answer.responses, "it is not led under that epoch"
+
+        resign(world.broker, "t")  # epoch + 1
+        world.topic.states = {**world.topic.states, 0: world.topic.states[0]._replace(leader_epoch=epoch + 2)}
+        lead_again(world, leader, epoch + 2)
+        answer = await world.crowd.ask(world.fetch(TWO, session_epoch=3, **session), VERSION)
+        assert len(only(answer).records) == len(BATCH)
+
+        wanted = world.wanted(0, epoch=epoch)
+        answer = await world.crowd.ask(world.fetch(TWO, wanted, session_epoch=4, **session), VERSION)
+        assert only(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH, "an older epoch is refused as before"
+
+    world(story)
+
+
 def lead_again(world: World, former: Any, epoch: int) -> Any:
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.replication.leader_partition import LeaderPartition
