@@ -226,6 +226,7 @@ class Controller:
         if self._store is not None:
             logger.log(level, "no longer the controller of epoch %d: %s", self._store.epoch, reason)
         self._store = None
+        self.stats.topics_to_delete = self.stats.ineligible_topics = 0
         self._balance_is_due = False
         if self._next_balance is not None:
             self._next_balance.cancel()
@@ -360,6 +361,7 @@ class Controller:
 
     async def _delete_topics(self, store: ControllerStore) -> list[Step]:
         wanted = sorted(self._view.deletions)
+        self.stats.topics_to_delete, self.stats.ineligible_topics = len(wanted), 0
         if not wanted:
             return []
         if not self._config.delete_topic_enable:
@@ -371,10 +373,14 @@ class Controller:
         if ineligible and ineligible != self._ineligible:
             logger.info("%s to be deleted as soon as all their brokers are back", ", ".join(ineligible))
         self._ineligible = ineligible
+        self.stats.ineligible_topics = len(ineligible)
         if not ready:
             return []
         logger.info("deleting %s", ", ".join(ready))
-        return await store.write(await store.deletions(ready))
+        refused = await store.write(await store.deletions(ready))
+        if not refused:
+            self.stats.topics_to_delete = len(ineligible)
+        return refused
 
 
 def _topics_of(steps: Iterable[Step]) -> list[str]:

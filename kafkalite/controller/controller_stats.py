@@ -23,13 +23,16 @@ class ControllerStats:
     """Since the start of this broker, which may have been the controller several times. `elections` are partitions that
     got another leader, or the former one under a new epoch; `unclean_elections` those whose leader may lack committed
     records. `election_rounds` are the times that leaders were elected, one or thousands together, because brokers came
-    or went: Kafka's LeaderElectionRateAndTimeMs.
+    or went: Kafka's LeaderElectionRateAndTimeMs. `topics_to_delete` are those of now, while it is the controller, and
+    `ineligible_topics` those among them that wait for a broker that is away.
     """
 
     def __init__(self) -> None:
         self.elections = 0
         self.unclean_elections = 0
         self.election_rounds = 0
+        self.topics_to_delete = 0
+        self.ineligible_topics = 0
         self._round_ms: deque[int] = deque(maxlen=_ROUNDS_MAX)
 
     def add_round(self, duration_ms: int) -> None:

@@ -64,6 +64,14 @@ _BROKER_COLUMNS = (
     Column("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics."),
     Column("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of all topics."),
 )
+_DELETION_COLUMNS = (
+    Column("kafka_controller_kafkacontroller_topicstodeletecount", GAUGE, "Topics that are to be deleted."),
+    Column(
+        "kafka_controller_kafkacontroller_topicsineligibletodeletecount",
+        GAUGE,
+        "Those of them that wait for a broker that is away.",
+    ),
+)
 _ELECTIONS = "kafka_controller_controllerstats_leaderelectionrateandtimems"
 _QUANTILES = ("0.5", "0.95", "0.99")
 _PROCESSOR = "kafka_server_socket_server_metrics"
@@ -233,6 +241,7 @@ def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
         "Partitions that got another leader, or a new epoch, while this broker was the controller.",
         lambda: stats.elections,
     )
+    metrics.table(_DELETION_COLUMNS, (), lambda: [Row((), (stats.topics_to_delete, stats.ineligible_topics))])
     metrics.counter(
         f"{_ELECTIONS}_count",
         "Times that this broker, as the controller, elected leaders because brokers came or went.",

@@ -259,6 +259,18 @@ def test_elections_are_counted_and_timed(tmp_path: Path) -> None:
     uvloop.run(scene())
 
 
+def test_topics_that_wait_for_their_deletion_are_counted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Broker(data_dir=tmp_path / "data", port=0) as broker:
+            stats = ControllerStats()
+            stats.topics_to_delete, stats.ineligible_topics = 3, 2
+            told = parse("".join(metrics_of(broker.server, stats).pieces()))
+            assert value(told, "kafka_controller_kafkacontroller_topicstodeletecount") == 3
+            assert value(told, "kafka_controller_kafkacontroller_topicsineligibletodeletecount") == 2
+
+    uvloop.run(scene())
+
+
 def test_nobody_is_told_anything_by_default(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data", port=0) as broker:
         assert broker.metrics_address is None
