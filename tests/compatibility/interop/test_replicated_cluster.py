@@ -99,6 +99,30 @@ def test_partitions_move_while_they_are_written_to(
     assert sorted(map(int, tools.consume("moved", COUNT, "--from-beginning"))) == list(range(COUNT))
 
 
+def test_a_reassignment_under_way_is_listed_and_cancelled(
+    tools: JavaTools, cluster: Cluster, tell: Callable[[str], None], tmp_path: Path
+) -> None:
+    tell("kafka-reassign-partitions --list and --cancel while a throttle holds the new replica back")
+    create(tools, "held", (0, 1))
+    lines = [f"{number:05d}{'x' * 1_000}" for number in range(4_000)]
+    tools.produce("held", "".join(f"{line}\n" for line in lines))
+    plan = tmp_path / "plan.json"
+    partitions = [{"topic": "held", "partition": 0, "replicas": [0, 2]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    reassignment = ["--reassignment-json-file", plan]
+    tools("ReassignPartitionsCommand", "--execute", *reassignment, "--throttle", 1_000)
+    shown = tools("ReassignPartitionsCommand", "--list")
+    assert re.search(r"held-0: replicas: \S+ adding: 2\. removing: 1\.", shown)
+    assert described(tools, "held")[0][2] == [0, 1], "the new replica is far behind"
+    cancelled = tools("ReassignPartitionsCommand", "--cancel", *reassignment)
+    assert re.search("Successfully cancell?ed partition reassignments? for: held-0", cancelled)
+    assert "No partition reassignments found." in tools("ReassignPartitionsCommand", "--list")
+    assert described(tools, "held") == [(0, [0, 1], [0, 1])]
+    configs = tools("ConfigCommand", "--describe", "--entity-type", "topics", "--entity-name", "held")
+    assert "throttled" not in configs
+    assert tools.consume("held", len(lines), "--from-beginning") == lines
+
+
 def test_leadership_comes_back(tools: JavaTools, cluster: Cluster, tell: Callable[[str], None]) -> None:
     tell("kafka-leader-election --election-type preferred after an orderly stop; --under-replicated-partitions")
     create(tools, "led", (2, 0), (1, 2))
