@@ -36,8 +36,9 @@ _REFRESH = tuple(
 )
 _TIMEOUTS = "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms"
 _RETRIES = "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms"
+_ENCODES = "sasl.oauthbearer.header.urlencode"
 _NAME_CLAIM = "sasl.oauthbearer.sub.claim.name"
-SETTINGS = (_HANDLER, _URL, _SERVICE, *_KINIT, *_REFRESH, *_TIMEOUTS, *_RETRIES, _NAME_CLAIM)
+SETTINGS = (_HANDLER, _URL, _SERVICE, *_KINIT, *_REFRESH, *_TIMEOUTS, *_RETRIES, _ENCODES, _NAME_CLAIM)
 """The settings beside the login module that logins depend on."""
 
 Told = Callable[[str], Any]
@@ -121,13 +122,16 @@ def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:
     if not is_file and not (client_id and secret):
         raise ValueError('has no clientId="..." and clientSecret="...", by which tokens are asked for')
     try:
+        connect_ms, read_ms = (told(each) or DEFAULT_TIMEOUT_MS for each in _TIMEOUTS)
         return TokenEndpoint(
             url,
             client_id,
             secret,
             options.get("scope", "").strip(),
             tls_of_module(options) if url.startswith("https:") else None,
-            *(told(each) or DEFAULT_TIMEOUT_MS for each in _TIMEOUTS),
+            connect_ms,
+            read_ms,
+            told(_ENCODES),
         )
     except ValueError as fault:
         raise ConfigError(f"{_URL} {fault}") from None

@@ -52,6 +52,7 @@ class TokenEndpoint:
     context: ssl.SSLContext | None = field(default=None, repr=False)
     connect_timeout_ms: int = DEFAULT_TIMEOUT_MS
     read_timeout_ms: int = DEFAULT_TIMEOUT_MS
+    encodes_login: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError, which does not repeat the address: there might be a password in it."""
@@ -140,7 +141,8 @@ class TokenEndpoint:
         return f"grant_type=client_credentials{scope}".encode()
 
     def _headers(self) -> dict[str, str]:
-        login = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+        encode = quote_plus if self.encodes_login else str
+        login = base64.b64encode(f"{encode(self.client_id)}:{encode(self.client_secret)}".encode()).decode()
         return {
             "Accept": "application/json",
             "Authorization": f"Basic {login}",
@@ -161,7 +163,8 @@ class TokenEndpoint:
     def _printable(self, text: str) -> str:
         """Words of others for one line, without the secret, should these repeat it."""
         if self.client_secret:
-            text = text.replace(self.client_secret, "(hidden)")
+            for secret in (self.client_secret, quote_plus(self.client_secret)):
+                text = text.replace(secret, "(hidden)")
         return "".join(each if each.isprintable() else "?" for each in text[:_SHOWN_CHARS])
 
 

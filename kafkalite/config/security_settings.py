@@ -80,6 +80,7 @@ class SecuritySettings(Settings):
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = words(("DEFAULT",), "Turn principals of Kerberos (GSSAPI) into names of users: a list of RULE:[n:FORMAT](PATTERN)s/FROM/TO/ and DEFAULT, of which the first that applies counts.", dynamic=True)
     sasl_login_callback_handler_class: str | None = java_class(None, "How this broker gets its own token of OAUTHBEARER, where brokers log in to each other by that: ...OAuthBearerLoginCallbackHandler from an authority, ...OAuthBearerUnsecuredLoginCallbackHandler one that nobody has signed, for trials.")
     sasl_oauthbearer_token_endpoint_url: str | None = string(None, "Where the authority gives tokens to clientId and clientSecret of the login module: https://..., or file:///... with a token.")
+    sasl_oauthbearer_header_urlencode: bool = boolean(False, "Whether clientId and clientSecret are sent to it in the encoding of URLs, as RFC 6749 has it; Kafka sends them as they are.", dynamic_only=True)
     sasl_login_connect_timeout_ms: int | None = integer(None, "A connection to it may take so long; unset or 0, 10000.", at_least=0)
     sasl_login_read_timeout_ms: int | None = integer(None, "Its answer may take so long; unset or 0, 10000.", at_least=0)
     sasl_login_retry_backoff_ms: int = long(100, "Pause before it is asked again after an error; doubled each time.", at_least=0)

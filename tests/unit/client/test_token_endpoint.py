@@ -38,6 +38,14 @@ def test_a_token_for_a_client_and_its_scope(server: TokenServer) -> None:
     assert SECRET not in repr(endpoint(server))
 
 
+def test_the_login_may_be_in_the_encoding_of_urls(server: TokenServer) -> None:
+    server.clients = {"broker": "s3cret%2F%26%3F"}
+    assert read_token(endpoint(server, encodes_login=True).fetch()).name == "broker"
+    server.clients = {}
+    with pytest.raises(NoToken, match=r"\(hidden\) is wrong"):
+        endpoint(server, encodes_login=True).fetch()
+
+
 def test_over_tls(tmp_path: Path) -> None:
     authority = Authority()
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
