@@ -44,6 +44,7 @@ SHORT = 10_000
 LINES = 512
 LOG_BYTES_MAX = 256 * 1024
 """Of the log after all of it: a stranger may not fill the disk with lines."""
+HELD_SECONDS = {False: 0.3, True: 3.0}
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
@@ -198,6 +199,7 @@ def test_half_open_handshakes_keep_nobody_out(gate: Gate, kind: str, count: int)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
             sock.sendall(_HALF[kind])
         gate.let_in()
+        threading.Event().wait(HELD_SECONDS[count > 300])
         attacked = neighbour.figures()
         gate.sample()
         print(
