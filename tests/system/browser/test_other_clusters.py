@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +20,9 @@ from tests.system.browser.world import World
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ADDRESSES = [
-    address.replace("users", "orders") for name, address in PAGES.items() if name not in ("not-found", "messages")
+    re.sub("users|transfers", "orders", address)
+    for name, address in PAGES.items()
+    if name not in ("not-found", "messages")
 ]
 
 
