@@ -113,7 +113,7 @@ def _for_people(one: Shown, *, has_topics: bool) -> str:
 
 
 class _Consumption:
-    """What was asked for. Raises ConfigError."""
+    """The wanted records, from the arguments. Raises ConfigError."""
 
     def __init__(self, cluster: ClusterClient, options: argparse.Namespace) -> None:
         self._cluster = cluster

@@ -150,7 +150,7 @@ def _has_more(source: BinaryIO) -> bool:
 
 
 def _read(source: BinaryIO) -> bytes:
-    """What is there; waits for something. Empty at the end. Past the buffer, of which nobody knows what it holds."""
+    """Reads the bytes that are there; waits for some. Empty at the end. Past the buffer, whose content nobody knows."""
     try:
         file = source.fileno()
     except (OSError, ValueError):

@@ -173,7 +173,7 @@ def _rate(before: _Seen | None, seen: _Seen, what: str, name: str, *, falls: boo
 
 
 def in_order(rows: list[Row], column: str, *, ascending: bool, words: str = "") -> list[Row]:
-    """Those with `words` in their name, sorted; what is not known comes last."""
+    """Rows with `words` in their name, sorted; unknown values come last."""
     name = next(iter(rows[0])) if rows else ""
     found = [row for row in rows if words.lower() in str(row[name]).lower()]
     known = [row for row in found if row[column] is not None]

@@ -214,8 +214,8 @@ def retried(
     monotonic_ms: Callable[[], float],
     sleep_ms: Callable[[float], object],
 ) -> _T:
-    """What `fetch` gives, asked again as Kafka does: with pauses that are doubled, for `backoff_max_ms` in all, unless
-    the fault is final. Raises the first NoToken."""
+    """The result of `fetch`, asked again as Kafka does: with pauses that are doubled, for `backoff_max_ms` in all,
+    unless the fault is final. Raises the first NoToken."""
     end_ms = monotonic_ms() + backoff_max_ms
     pause_ms = max(backoff_ms, _PAUSE_MS_MIN)
     first: NoToken | None = None

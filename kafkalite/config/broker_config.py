@@ -409,7 +409,7 @@ class BrokerConfig(QuotaSettings):
         return tuple(found)
 
     def given(self, *names: str) -> list[ConfigSynonym]:
-        """What was set, of these names, the deciding one first."""
+        """Settings of these names that were set, the deciding one first."""
         layers = (
             (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),

@@ -46,7 +46,7 @@ class Opened:
             self._held.close()
 
     async def portions(self) -> AsyncIterator[list[Any]]:
-        """What the iterator yields, some at a time."""
+        """Items of the iterator, some at a time."""
         pieces = self._pieces
         assert pieces is not None
         try:
@@ -91,7 +91,7 @@ def _begun(pieces: Iterator[T]) -> Iterator[T]:
 
 
 def _take(pieces: Iterator[T]) -> list[T] | None:
-    """What there is in a short while, at least one; None at the end. A change of threads for each would take longer
+    """Items of a short while, at least one; None at the end. A change of threads for each would take longer
     than the work."""
     some: list[T] = []
     began_s = time.monotonic()

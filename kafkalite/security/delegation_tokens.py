@@ -19,7 +19,7 @@ Tokens = Callable[[], Mapping[str, "DelegationToken"]]
 
 
 class DelegationToken(NamedTuple):
-    """Who may use it, since when and until when. The times are those of a clock on the wall."""
+    """A token: its owner, its renewers, and the times between which it holds, of a clock on the wall."""
 
     token_id: str
     owner: str

@@ -129,7 +129,7 @@ def _key_source(config: BrokerConfig, listener: str) -> jwks.KeySource | None:
 
 
 def _concerning(config: BrokerConfig) -> list[dict[str, str]]:
-    """What was set that concerns logins."""
+    """Settings that concern logins, of those that were set."""
     layers = (config.explicit, config.dynamic_default, config.dynamic)
     return [{name: text for name, text in layer.items() if _CONCERNS.search(name)} for layer in layers]
 

@@ -347,7 +347,7 @@ async def _cluster(services: Services, arguments: Json) -> Json:
 
 
 async def _restart(services: Services, arguments: Json) -> Json:
-    """What the next start would read of each directory if the broker died now; after a clean stop it reads nothing.
+    """Bytes that the next start would read of each directory if the broker died now; none after a clean stop.
     Source: `LogRecovery.recover_unclean`, which begins at the segment with the recovery point of the checkpoint file.
     """
     items = []

@@ -1,4 +1,4 @@
-"""What reports to the console are made of besides the services: the sockets, the watch over requests, the start."""
+"""Sources of the reports to the console besides the services: the sockets, the watch over requests, the start."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class SlowRequest(NamedTuple):
 
 
 class WatchedClient:
-    """What a connection has asked since somebody looks: how often by API, and the name that it gave itself."""
+    """Requests of a connection since somebody looks: how often by API, and the name that it gave itself."""
 
     __slots__ = ("client_id", "counts")
 

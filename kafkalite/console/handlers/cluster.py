@@ -198,7 +198,7 @@ def cluster_map(call: Call) -> Row:
 
 
 def _as_it_sees_itself(told: Row) -> Row:
-    """What a broker says of itself and of ZooKeeper; None each of one that says nothing."""
+    """The words of a broker about itself and about ZooKeeper; None each of one that says nothing."""
     zookeeper = told.get("zookeeper") or {}
     return {
         "epoch": told.get("broker_epoch"),

@@ -138,7 +138,7 @@ class Search:
         yield self._done(reason, is_whole=reason == "end")
 
     def records(self) -> Iterator[ScannedRecord]:
-        """What `events` finds, for an export."""
+        """Records that `events` finds, for an export."""
         count = 0
         pieces = self._pieces_backwards if self._wanted.place == END else self._pieces_forwards
         while self._reason_to_end() is None:
@@ -276,7 +276,7 @@ class Search:
 
 @dataclass(slots=True)
 class _Pieces:
-    """What one round has found, in the order of time, and where each partition was read to."""
+    """Findings of one round, in the order of time, and where each partition was read to."""
 
     merged: list[ScannedRecord]
     ends: dict[int, int]
