@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.client_security import ClientSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.console.brokers.broker_pool import BrokerPool
+from kafkalite.console.calls.failed_logins import FailedLogins
 from kafkalite.console.calls.sessions import COOKIE, Session, Sessions
 from kafkalite.console.messages.schemas import available
 from kafkalite.console.openapi import CSRF_HEADER
@@ -37,7 +37,6 @@ _FIELDS = (
     Parameter("password", required=True, where="body", text_max=1000),
 )
 _BODY_BYTES_MAX = 16 << 10
-_FAILURES_MAX, _FAILURES_S = 10, 60.0  # of all users: a console has few
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -51,7 +50,7 @@ class Login:
     sessions: Sessions
     may_write: bool
     monotonic_s: Callable[[], float] = time.monotonic
-    _failures: deque[float] = field(default_factory=deque)
+    _failures: FailedLogins = field(default_factory=FailedLogins)
 
     @property
     def is_required(self) -> bool:
@@ -77,15 +76,14 @@ class Login:
             raise invalid("the brokers want no login")
         fields = read_body(_FIELDS, await _small_body(request))
         now_s = self.monotonic_s()
-        while self._failures and now_s - self._failures[0] > _FAILURES_S:
-            self._failures.popleft()
-        if len(self._failures) >= _FAILURES_MAX:
+        address = "" if request.client is None else request.client.host
+        if not self._failures.may_try(address, fields["user"], now_s):
             raise too_many("too many logins have failed; try again in a minute")
         try:
             pool = await run_in_threadpool(self._connected, fields["user"], fields["password"])
         except ApiError as fault:
             if fault.status == 401:
-                self._failures.append(now_s)
+                self._failures.add(address, fields["user"], now_s)
             raise
         if (former := self.sessions.find(request.cookies.get(COOKIE))) is not None:
             self.sessions.end(former)

@@ -1,7 +1,7 @@
 """Sessions: a cookie, a token against forged requests, and the connections of the user that has logged in.
 
 Without a login of the listener everybody has a session of their own all the same, for the token. The number of sessions
-is bounded: the one that was idle for longest makes room.
+is bounded: the one that was idle for longest makes room, and one without a user before any of a user.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Sessions:
     def begin(self, pool: BrokerPool | None = None, user: str | None = None) -> Session:
         """A new one. A key is never used twice: a login gives a new cookie."""
         while len(self._open) >= SESSIONS_MAX:
-            self.end(next(iter(self._open.values())))
+            strangers = (one for one in self._open.values() if one.user is None)
+            self.end(next(strangers, next(iter(self._open.values()))))
         key, token = secrets.token_urlsafe(_TOKEN_BYTES), secrets.token_urlsafe(_TOKEN_BYTES)
         session = Session(key, token, pool or self.shared, user, self.monotonic_s())
         self._open[key] = session
