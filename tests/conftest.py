@@ -13,9 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.process_reaper import none_outlive_this_process
 from tests.support.zookeeper import ZooKeeper, without_zookeeper
+
+# An example on busy cores may take any time.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 _numbers = itertools.count()
 _MEMORY = Path("/dev/shm")
