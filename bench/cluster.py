@@ -7,8 +7,10 @@ Everything runs on this machine: a ZooKeeper of our own, the brokers as processe
 watches ZooKeeper and asks the brokers for Metadata all the time. Times are told and judged by whoever reads them.
 
     start      from the making of the process to its ready line; to every partition being led, as every broker says
+    in sync    with replicas: from that to every replica being in its ISR, as every broker says
     failover   the controller is killed with -9: from the end of its node in /brokers/ids to another one's in
-               /controller, and to every survivor saying that none of its partitions is led
+               /controller, and to every survivor saying that none of its partitions is led by it; with replicas, that
+               each is led by another
 """
 
 from __future__ import annotations
@@ -100,6 +102,10 @@ class Node:
 
     def leaders(self) -> list[int]:
         """Of every partition of every topic, as this broker says."""
+        return [leader for leader, _ in self.partitions()]
+
+    def partitions(self) -> list[tuple[int, int]]:
+        """The leader of every partition of every topic, and the size of its ISR, as this broker says."""
         with Connection(self.bootstrap) as connection:
             cursor = connection.request(METADATA, 1, (-1).to_bytes(4, "big", signed=True))
         for _ in range(cursor.int32()):
@@ -110,10 +116,13 @@ class Node:
             cursor.int16(), cursor.string(), cursor.int8()
             for _ in range(cursor.int32()):
                 cursor.int16(), cursor.int32()
-                found.append(cursor.int32())
-                for _ in range(2):
-                    for _ in range(cursor.int32()):
+                leader = cursor.int32()
+                sizes = []
+                for _ in range(2):  # replicas, ISR
+                    sizes.append(cursor.int32())
+                    for _ in range(sizes[-1]):
                         cursor.int32()
+                found.append((leader, sizes[-1]))
         return found
 
     def create(self, names: Sequence[str], partitions: int, replicas: int) -> None:
@@ -184,12 +193,12 @@ def measure(nodes: list[Node], client: KazooClient, topics: int, partitions: int
         for node in nodes:
             node.end(signal.SIGTERM)
         told("all stopped in order, one after another", f"{time.perf_counter() - began:.2f} s")
-        told("all started side by side", start(nodes, count))
+        told("all started side by side", start(nodes, count) + in_sync(nodes, replicas))
         nodes[-1].end(signal.SIGTERM)
-        told("one stopped and started beside the others", start(nodes[-1:], count, nodes))
-        told("the controller killed", fail_over(nodes, client))
+        told("one stopped and started beside the others", start(nodes[-1:], count, nodes) + in_sync(nodes, replicas))
+        told("the controller killed", fail_over(nodes, client, replicas))
         gone = [node for node in nodes if not node.is_running]
-        told("it is started again", start(gone, count, nodes))
+        told("it is started again", start(gone, count, nodes) + in_sync(nodes, replicas))
 
 
 def idle(nodes: list[Node]) -> list[float]:
@@ -214,7 +223,17 @@ def start(beginning: list[Node], count: int, everyone: list[Node] | None = None)
     )
 
 
-def fail_over(nodes: list[Node], client: KazooClient) -> str:
+def in_sync(nodes: list[Node], replicas: int) -> str:
+    """Nothing for one replica, which always is."""
+    if replicas == 1:
+        return ""
+    began = time.perf_counter()
+    for node in nodes:
+        await_true(lambda node=node: all(size == replicas for _, size in node.partitions()), "all replicas in sync")  # type: ignore[misc]
+    return f", all replicas in sync {time.perf_counter() - began:.2f} s after that"
+
+
+def fail_over(nodes: list[Node], client: KazooClient, replicas: int) -> str:
     controller = int(re.search(rb'"brokerid":\s*(\d+)', client.get("/controller")[0])[1])  # type: ignore[index]
     victim = next(node for node in nodes if node.broker_id == controller)
     survivors = [node for node in nodes if node is not victim]
@@ -228,11 +247,14 @@ def fail_over(nodes: list[Node], client: KazooClient) -> str:
     for node in survivors:
         await_true(lambda node=node: controller not in node.leaders(), "its partitions to be led by nobody")  # type: ignore[misc]
     done = time.perf_counter()
-    offline = survivors[0].leaders().count(_NO_LEADER)
-    return (
+    found = (
         f"its node went after {gone - killed:.2f} s, another controller {elected - gone:.2f} s after that, all told "
-        f"that its {offline} of {total} partitions are led by nobody {done - gone:.2f} s after it"
     )
+    if replicas > 1:
+        await_led(survivors, total)
+        return found + f"that all {total} partitions are led by others {time.perf_counter() - gone:.2f} s after it"
+    offline = survivors[0].leaders().count(_NO_LEADER)
+    return found + f"that its {offline} of {total} partitions are led by nobody {done - gone:.2f} s after it"
 
 
 def await_led(nodes: Sequence[Node], count: int) -> None:
