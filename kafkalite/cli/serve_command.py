@@ -63,6 +63,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a setting that wins over file and environment",
     )
+    _add_arguments_for_tests(command)
+    command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
+    command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # see `local_cluster`
+
+
+def _add_arguments_for_tests(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--faults",
         metavar="FILE",
@@ -99,9 +106,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="stop when the process that has started this one is gone, even if it was killed",
     )
-    command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
-    command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # see `local_cluster`
 
 
 def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -> BrokerConfig:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Any
 
-from kafkalite.client.logins import login_of
+from kafkalite.client.logins import login_of, value_of
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.listeners import PROTOCOLS
 from kafkalite.config.properties import read_properties
-from kafkalite.config.security_settings import SecuritySettings
 from kafkalite.config.tls.contexts import TlsSettings, client_context
 from kafkalite.security.sasl.client_exchange import Login
 from kafkalite.security.sasl.jaas import parse_jaas
@@ -39,7 +37,7 @@ class ClientSecurity:
             login = _login(properties)
         if not protocol.endswith("SSL"):
             return cls(None, login)
-        return cls(client_context(TlsSettings.read(lambda name: _value_of(properties, name))), login)
+        return cls(client_context(TlsSettings.read(lambda name: value_of(properties, name))), login)
 
     @classmethod
     def of_file(cls, path: str | None) -> ClientSecurity:
@@ -59,18 +57,6 @@ class ClientSecurity:
             raise OSError(f"it does not speak TLS as it should ({fault.reason}); see security.protocol") from fault
 
 
-def _value_of(properties: Mapping[str, str], name: str) -> Any:
-    """Raises ConfigError."""
-    setting = SecuritySettings.by_name[name]
-    text = properties.get(name)
-    if text is None:
-        return setting.default
-    try:
-        return setting.parse(text)
-    except ValueError as fault:
-        raise ConfigError(f"{name}={setting.shown(text)} {fault}") from None
-
-
 def _login(properties: Mapping[str, str]) -> Login:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
     text = properties.get("sasl.jaas.config")
@@ -80,6 +66,6 @@ def _login(properties: Mapping[str, str]) -> Login:
             'ScramLoginModule required username="alice" password="...";'
         )
     try:
-        return login_of(mechanism, parse_jaas(text), lambda name: _value_of(properties, name))
+        return login_of(mechanism, parse_jaas(text), lambda name: value_of(properties, name))
     except ValueError as fault:
         raise ConfigError(f"sasl.jaas.config with sasl.mechanism={mechanism[:40]} {fault}") from None

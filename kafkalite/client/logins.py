@@ -141,17 +141,19 @@ def tls_of_module(options: Mapping[str, str]) -> ssl.SSLContext:
     """TLS to an authority: its settings are options of the login module, as in Kafka. Raises ConfigError."""
     from kafkalite.config.tls.contexts import TlsSettings, client_context
 
-    def value_of(name: str) -> Any:
-        setting = SecuritySettings.by_name[name]
-        text = options.get(name)
-        if text is None:
-            return setting.default
-        try:
-            return setting.parse(text)
-        except ValueError as fault:
-            raise ConfigError(f"{name}={setting.shown(text)} of the login module {fault}") from None
+    return client_context(TlsSettings.read(lambda name: value_of(options, name, " of the login module")))
 
-    return client_context(TlsSettings.read(value_of))
+
+def value_of(texts: Mapping[str, str], name: str, where: str = "") -> Any:
+    """The value of a setting that is written here, or its default. Raises ConfigError, which says `where` it is."""
+    setting = SecuritySettings.by_name[name]
+    text = texts.get(name)
+    if text is None:
+        return setting.default
+    try:
+        return setting.parse(text)
+    except ValueError as fault:
+        raise ConfigError(f"{name}={setting.shown(text)}{where} {fault}") from None
 
 
 def _fetch_of(endpoint: TokenEndpoint, told: Told) -> Callable[[], oauthbearer_client.OwnToken]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import StorageError
@@ -80,17 +80,25 @@ class ElectionFile:
             except StorageError as error:
                 logger.error("%s", error)
 
-    def record(self, elected: Collection[tuple[PartitionLog, int]], logs: Mapping[TopicPartition, PartitionLog]) -> Job:
-        """A job that writes the elections of these logs to these epochs, beside earlier ones that are still
-        needed. `logs` are all of the broker, since one may have been moved to another directory. The job raises
-        OSError; when it is done, the logs are to be told (`LeaderEpochCache.note_recorded`)."""
+    def record(
+        self, elected: Collection[tuple[PartitionLog, int]], logs: Mapping[TopicPartition, PartitionLog]
+    ) -> tuple[Job, Callable[[], None]]:
+        """A job that writes the elections of these logs to these epochs, beside earlier ones that are still needed, and
+        a call that tells the logs when it is done. `logs` are all of the broker, since one may have been moved to
+        another directory. The job raises OSError."""
         for key, election in list(self._elections.items()):
             if not _is_needed(logs.get(key), election):
                 del self._elections[key], self._lines[key]
         for log, epoch in elected:
             self._add((log.topic, log.partition), Election(log.topic_id, epoch, log.end_offset))
         path, data, files = self._path, encode_entries(self._lines.values()), self._files
-        return lambda: files.write_atomically(path, data, durable=True)
+        recorded = [(log.epochs, epoch, log.end_offset) for log, epoch in elected]
+
+        def tell() -> None:
+            for epochs, epoch, start_offset in recorded:
+                epochs.note_recorded(epoch, start_offset)
+
+        return lambda: files.write_atomically(path, data, durable=True), tell
 
     def _add(self, key: TopicPartition, election: Election) -> None:
         topic_id = _NO_ID if election.topic_id is None else format_uuid(election.topic_id)

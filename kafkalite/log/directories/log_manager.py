@@ -15,7 +15,6 @@ import resource
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
-from functools import partial
 from pathlib import Path
 
 from kafkalite.common.clock import Clock, TimerGroup
@@ -37,7 +36,6 @@ from kafkalite.log.directories.startup_loading import (
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
 from kafkalite.log.storage.files import Files, Job, SyncFailed
@@ -328,8 +326,7 @@ class LogManager:
                 by_directory.setdefault(directory.path, []).append((log, epoch))
         for directory in self.online:
             if some := by_directory.get(directory.path):
-                ends = [(log.epochs, epoch, log.end_offset) for log, epoch in some]
-                yield directory.elections.record(some, self.logs), partial(_note_recorded, ends)
+                yield directory.elections.record(some, self.logs)
 
     # checkpoints and flushes
 
@@ -444,8 +441,3 @@ class LogManager:
         self.directories.close()
         self.logs.clear()
         self._directory_of.clear()
-
-
-def _note_recorded(elections: Iterable[tuple[LeaderEpochCache, int, int]]) -> None:
-    for epochs, epoch, end_offset in elections:
-        epochs.note_recorded(epoch, end_offset)

@@ -26,14 +26,13 @@ from confluent_kafka.admin import ResourcePatternType as Pattern
 from confluent_kafka.admin import ResourceType as Type
 
 from kafkalite.cli.main import main
-from kafkalite.client import sasl_login
 from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.security.sasl.client_exchange import Login
 from kafkalite.security.sasl.scram import new_credential
 from kafkalite.testing import Cluster
 from kafkalite.zk.client.operations import Create
 from kafkalite.zk.znodes.znode_data import config_json
 from tests.support.certificates import Authority
+from tests.support.counted_logins import count_logins
 from tests.support.wait import DEADLINE_S, until
 
 QUIET = logging.getLogger("librdkafka")
@@ -224,14 +223,7 @@ def test_our_own_commands_log_in(place: Place, capsys: pytest.CaptureFixture[str
 def test_sessions_of_brokers_are_renewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logins: list[str] = []
-    conversation = sasl_login.conversation
-
-    def counted(login: Login, host: str) -> Any:
-        logins.append(login.name)
-        return conversation(login, host)
-
-    monkeypatch.setattr(sasl_login, "conversation", counted)
+    logins = count_logins(monkeypatch)
     place = Place(tmp_path, "SASL_SSL", "SCRAM-SHA-256")
     with place.cluster(connections_max_reauth_ms=2_000, replica_lag_time_max_ms=1_000) as cluster:
         producer = transactions(place.client(cluster, "admin", "a-secret"), 5)

@@ -15,10 +15,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite.cli.main import main
-from kafkalite.client import sasl_login
-from kafkalite.security.sasl.client_exchange import Login
 from kafkalite.testing import Cluster
 from tests.support.certificates import Authority
+from tests.support.counted_logins import count_logins
 from tests.support.token_server import TokenServer, token_server
 from tests.support.wait import DEADLINE_S, until
 
@@ -156,14 +155,7 @@ def test_replicas_follow_and_our_commands_log_in(
 def test_tokens_are_replaced_and_sessions_renewed_before_they_end(
     tmp_path: Path, server: TokenServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logins: list[str] = []
-    conversation = sasl_login.conversation
-
-    def counted(login: Login, host: str) -> Any:
-        logins.append(login.name)
-        return conversation(login, host)
-
-    monkeypatch.setattr(sasl_login, "conversation", counted)
+    logins = count_logins(monkeypatch)
     server.lifetime_s = 3
     place = Place(tmp_path, "SASL_PLAINTEXT", server)
     with place.cluster(replica_lag_time_max_ms=1_000, sasl_oauthbearer_clock_skew_seconds=0) as cluster:
