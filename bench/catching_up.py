@@ -13,8 +13,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Protocol
 
@@ -56,6 +58,7 @@ def catch_up(cluster: Cluster, topic: str, size_mb: int) -> dict[str, float]:
         pump(sock, cycle, _LIMIT_S, size_mb * 1_000_000 // cycle.batch_bytes)
         log, grown = cluster.data_dir(leader) / f"{topic}-0", cluster.data_dir(follower) / f"{topic}-0"
         wanted, before = _log_bytes(log), _log_bytes(grown)
+        os.sync()
         starting = threading.Thread(target=cluster.restart, args=(follower,))
         starting.start()
         deadline = time.monotonic() + _LIMIT_S
@@ -71,32 +74,47 @@ def catch_up(cluster: Cluster, topic: str, size_mb: int) -> dict[str, float]:
         starting.join()
         while cluster.isr_size(topic) < len(IDS):
             _check(deadline)
-    bare = bare_rate(sorted(log.glob("*.log")), cluster.data_dir(follower) / "bare")
-    rate = (wanted - before) / took_s
+        os.sync()
+        with bare_loop(sorted(log.glob("*.log")), cluster.data_dir(follower) / "bare") as (copying, bare_s):
+            beside_bare: list[int] = []
+            while copying.is_alive():
+                beside_bare += _one_by_one(sock, beside, _SLICE_S)
+    rate, bare = (wanted - before) / took_s, wanted / bare_s.value
     beside_us = _p99_us(samples)
     return {
         "MB/s": rate / 1e6,
         "of a bare sendfile loop": rate / bare,
         "p99 us of one record, quiet": quiet,
         "p99 us of one record, beside": beside_us,
+        "p99 us of one record, beside the bare loop": _p99_us(beside_bare),
         "beside : quiet": beside_us / quiet,
     }
 
 
-def bare_rate(paths: Sequence[Path], copy: Path) -> float:
-    """Bytes a second from files to a copy, by sendfile and loopback."""
+@contextlib.contextmanager
+def bare_loop(paths: Sequence[Path], copy: Path) -> Iterator[tuple[BaseProcess, Synchronized[float]]]:
+    """Copies files by sendfile and loopback: who receives, and, when it has ended, in what time."""
+    fork = get_context("fork")
+    took_s: Synchronized[float] = fork.Value("d", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = get_context("fork").Process(target=_send_all, args=(listening, paths), daemon=True)
-        server.start()
-        sink, total, began = bytearray(_PIECE_BYTES), 0, time.perf_counter()
-        with socket.create_connection(listening.getsockname()) as sock, copy.open("wb", buffering=0) as file:
-            while count := sock.recv_into(sink, 0, socket.MSG_WAITALL):
-                file.write(memoryview(sink)[:count])
-                total += count
-        took_s = time.perf_counter() - began
-        server.join()
-    copy.unlink()
-    return total / took_s
+        sending = fork.Process(target=_send_all, args=(listening, paths), daemon=True)
+        receiving = fork.Process(target=_receive_all, args=(listening.getsockname(), copy, took_s), daemon=True)
+        for process in (sending, receiving):
+            process.start()
+        try:
+            yield receiving, took_s
+        finally:
+            for process in (sending, receiving):
+                process.join(_LIMIT_S)
+            copy.unlink(missing_ok=True)
+
+
+def _receive_all(address: tuple[str, int], copy: Path, took_s: Synchronized[float]) -> None:
+    sink, began = memoryview(bytearray(_PIECE_BYTES)), time.perf_counter()
+    with socket.create_connection(address) as sock, copy.open("wb", buffering=0) as file:
+        while count := sock.recv_into(sink, 0, socket.MSG_WAITALL):
+            file.write(sink[:count])
+    took_s.value = time.perf_counter() - began
 
 
 def _send_all(listening: socket.socket, paths: Sequence[Path]) -> None:

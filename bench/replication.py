@@ -44,7 +44,7 @@ from bench.usage import ProcessTree
 from bench.wire import BrokerError
 
 IDS = (0, 1, 2)
-_SESSION_MS = 60_000
+_SESSION_MS = 600_000  # a cluster stands still while the other one copies 10 GB
 _FAILOVER_SESSION_MS = 6_000
 _FLUSH_MS = 60_000
 _FAILOVER, _HAND_OVER = "failover", "hand-over"

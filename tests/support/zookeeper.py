@@ -69,7 +69,7 @@ class ZooKeeper:
             "maxClientCnxns": 0,
             "tickTime": TICK_MS,
             "minSessionTimeout": 2 * TICK_MS,
-            "maxSessionTimeout": 60_000,
+            "maxSessionTimeout": 600_000,
             "4lw.commands.whitelist": "*",
             "snapshot.compression.method": "NONE",
             **self.options,
