@@ -19,9 +19,9 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.zk.client import multi_read
@@ -47,7 +47,10 @@ logger = logging.getLogger(__name__)
 
 REOPEN_DELAY_S = 1.0  # after the credentials were refused, as Kafka waits
 WATCH_RETRY_DELAY_S = 0.1
+STEP_RETRY_DELAY_S = 0.1
 NOTIFY_INTERVAL_S = 0.005  # 10,000 changed nodes come in 200 pieces instead of 9,000
+
+Found = TypeVar("Found")
 
 
 class ZooKeeperSession:
@@ -113,6 +116,21 @@ class ZooKeeperSession:
         except BaseException:
             await self.stop()
             raise
+
+    async def retry_until_connected(self, step: Callable[[], Awaitable[Found]]) -> Found:
+        """Do `step` again whenever the connection is lost in its midst, for as long as a start waits for ZooKeeper.
+        Raises what `step` raises; Unavailable only after that time.
+        Source: kafka.zk.KafkaZkClient.retryRequestUntilConnected."""
+        deadline_s: float | None = None
+        while True:
+            try:
+                return await step()
+            except Unavailable:
+                now_s = self._loop.time()
+                deadline_s = deadline_s or now_s + self.settings.connection_timeout_ms / 1000
+                if now_s >= deadline_s or self._is_stopping:
+                    raise
+            await asyncio.sleep(STEP_RETRY_DELAY_S)
 
     async def stop(self) -> None:
         """End the session and its threads. Its ephemeral nodes are deleted at once if a server can be reached."""

@@ -134,14 +134,19 @@ class BrokerLifecycle:
             return
         registration.want(endpoints, rack)
         try:
-            node = await registration.hold(patience_ms=self.session.session_timeout_ms)
-            await self.reader.refresh(registration.paths)
+            node = await self.session.retry_until_connected(self._hold_patiently)
         except BaseException as fault:
             registration.endpoints = None
             if isinstance(fault, Unavailable | OperationFailed):
                 raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
             raise
         self._registered(node)
+
+    async def _hold_patiently(self) -> Node:
+        """May be repeated after Unavailable."""
+        node = await self.registration.hold(patience_ms=self.session.session_timeout_ms)
+        await self.reader.refresh(self.registration.paths)
+        return node
 
     async def _hold_on(self) -> None:
         """The node of this broker becomes as it is wanted."""

@@ -205,7 +205,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     async def start(self) -> None:
         await self.session.start()
         try:
-            await self._join(self.session)
+            await asyncio.get_running_loop().run_in_executor(None, self._load_files)
+            await self.session.retry_until_connected(lambda: self._join(self.session))
+            await self._migration.carry_out(self, self.view, self.session, self.broker_id)
+            await self._lifecycle.reader.refresh()
         except (Unavailable, OperationFailed, KafkaError) as fault:
             await self.stop()
             raise ConfigError(f"zookeeper.connect={self._settings.connect}: {fault}") from None
@@ -214,8 +217,8 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
             raise
 
     async def _join(self, session: ZooKeeperSession) -> None:
+        """May be repeated after Unavailable."""
         lifecycle = self._lifecycle
-        await asyncio.get_running_loop().run_in_executor(None, self._load_files)
         await session.sync()
         founds = self._migration.has_journal or self._migration.adopts
         lifecycle.cluster_found(await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds))
@@ -225,8 +228,6 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
             logger.info("this broker has got broker.id=%d", self.broker_id)
         await lifecycle.registration.clear_old()
         await lifecycle.follow()
-        await self._migration.carry_out(self, self.view, session, self.broker_id)
-        await lifecycle.reader.refresh()
 
     def _load_files(self) -> None:
         self._own_sessions.load()

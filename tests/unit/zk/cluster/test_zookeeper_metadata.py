@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -61,6 +63,58 @@ def test_a_start_makes_kafkas_nodes(place, tmp_path):
             assert one.metadata.brokers[1].epoch == node.czxid
             await one.metadata.unregister()
             assert await one.metadata.session.read(["/brokers/ids/1"]) == [None]
+
+    asyncio.run(story())
+
+
+class CutOnce:
+    """A step of a start in whose midst the connection is lost, and comes back a little later."""
+
+    def __init__(self, door: Cut, step: Callable[..., Awaitable[None]]) -> None:
+        self._door, self._step, self.calls = door, step, 0
+
+    async def __call__(self) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            self._door.cut()
+            asyncio.get_running_loop().call_later(0.05, self._door.mend)
+        await self._step()
+
+
+def test_a_start_goes_on_when_its_connection_is_lost_in_its_midst(zookeeper, chroot, tmp_path):
+    async def story():
+        with closing(Cut(zookeeper.connect)) as door:
+            one = Member(door.connect + chroot, tmp_path)
+            reader = one.metadata._lifecycle.reader
+            reading = reader.watch = CutOnce(door, reader.watch)
+            await one.metadata.start()
+            assert reading.calls == 2 and one.metadata.cluster_id
+            registration = one.metadata._lifecycle.registration
+            holding = registration.remember_session = CutOnce(door, registration.remember_session)
+            try:
+                await one.join()
+                await one.until_state(RegistrationState.MEMBER)
+                assert holding.calls > 1
+            finally:
+                await one.stop()
+
+    asyncio.run(story())
+
+
+def test_a_start_whose_connection_does_not_come_back_says_so(zookeeper, chroot, tmp_path):
+    async def story():
+        with closing(Cut(zookeeper.connect)) as door:
+            one = Member(door.connect + chroot, tmp_path, session={"connection_timeout_ms": SHORT_MS})
+            reader = one.metadata._lifecycle.reader
+            watch = reader.watch
+
+            async def cut() -> None:
+                door.cut()
+                await watch()
+
+            reader.watch = cut
+            with pytest.raises(ConfigError, match="no connection to ZooKeeper"):
+                await one.metadata.start()
 
     asyncio.run(story())
 
