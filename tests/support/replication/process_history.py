@@ -17,9 +17,11 @@ The seed decides what is done; how processes interleave it does not.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -46,6 +48,8 @@ from tests.support.zookeeper import ZooKeeper
 REPLICAS = 3
 PARTITIONS = 2
 STEPS = 56  # a minute
+LIMIT_S = 200  # then the history says where it stands
+END_LIMIT_S = 230  # then it ends, whatever it waits for; less than test_live_processes gives it
 RECORDS_MAX = 3_000
 STEP_S_MAX = 1.5
 CLOCK_JUMPS_S = (-1_800, -30, -1, 1, 30, 1_800)
@@ -365,8 +369,16 @@ def _keep(home: Path, kept: Path, fault: type[BaseException] | None, *_: object)
             shutil.copytree(home, kept, ignore=shutil.ignore_patterns("*.image", "ballast", "lost+found"))
 
 
+def _stands_still(*_: object) -> None:
+    faulthandler.dump_traceback()
+    raise AssertionError(f"it did not end within {LIMIT_S} s; where each thread stands is on stderr")
+
+
 def main(arguments: list[str]) -> int:
     seed, brokers, *rest = arguments
+    signal.signal(signal.SIGALRM, _stands_still)
+    signal.alarm(LIMIT_S)
+    faulthandler.dump_traceback_later(END_LIMIT_S, exit=True)
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # its connection breaks whenever ZooKeeper is away
     told = dict(word.partition("=")[::2] for word in rest)
     history = ProcessHistory(
