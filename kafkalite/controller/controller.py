@@ -36,7 +36,7 @@ from kafkalite.controller.client_requests import ClientRequests
 from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
 from kafkalite.controller.leader_balance import preferred_changes
-from kafkalite.controller.pending_changes import ElectionContext, NewState, StateChange, state_json
+from kafkalite.controller.pending_changes import ElectionContext, NewState, PendingDeletions, StateChange, state_json
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
 from kafkalite.metadata.partition_admin import PartitionAdmin
 from kafkalite.metadata.registration_state import RegistrationState
@@ -226,7 +226,7 @@ class Controller:
         if self._store is not None:
             logger.log(level, "no longer the controller of epoch %d: %s", self._store.epoch, reason)
         self._store = None
-        self.stats.topics_to_delete = self.stats.ineligible_topics = 0
+        self.stats.deletions = PendingDeletions()
         self._balance_is_due = False
         if self._next_balance is not None:
             self._next_balance.cancel()
@@ -307,7 +307,7 @@ class Controller:
                     await asyncio.sleep(0)  # let others have the loop
         await write()
         if led or offline:
-            self.stats.add_round(self._clock.monotonic_ms() - began_ms)
+            self.stats.election_rounds.add(self._clock.monotonic_ms() - began_ms)
         if created or led or offline or shrunk:
             only_isr = f", {shrunk} with a smaller ISR" if shrunk else ""
             logger.info(
@@ -339,9 +339,11 @@ class Controller:
         self._balance_after(interval_ms)
         if not self._config.auto_leader_rebalance_enable:
             return
+        began_ms = self._clock.monotonic_ms()
         await self._metadata.catch_up()
         changes = await preferred_changes(self._view, self._context(store))
         refused = await store.write([change.step for change in changes])
+        self.stats.balances.add(self._clock.monotonic_ms() - began_ms)
         if changes:
             self.stats.count(changes, refused)
             count = len(changes) - len(refused)
@@ -361,25 +363,24 @@ class Controller:
 
     async def _delete_topics(self, store: ControllerStore) -> list[Step]:
         wanted = sorted(self._view.deletions)
-        self.stats.topics_to_delete, self.stats.ineligible_topics = len(wanted), 0
+        live = self._view.brokers.keys()
+        self.stats.deletions = pending_changes.pending_deletions(self._view, wanted, live)
         if not wanted:
             return []
         if not self._config.delete_topic_enable:
             logger.warning("delete.topic.enable is false: %s stay", ", ".join(wanted))
             return await store.write(removals(znode_paths.delete_topic(name) for name in wanted))
-        live = self._view.brokers.keys()
         ready = [name for name in wanted if pending_changes.is_deletable(self._view, name, live)]
         ineligible = sorted(set(wanted) - set(ready))
         if ineligible and ineligible != self._ineligible:
             logger.info("%s to be deleted as soon as all their brokers are back", ", ".join(ineligible))
         self._ineligible = ineligible
-        self.stats.ineligible_topics = len(ineligible)
         if not ready:
             return []
         logger.info("deleting %s", ", ".join(ready))
         refused = await store.write(await store.deletions(ready))
         if not refused:
-            self.stats.topics_to_delete = len(ineligible)
+            self.stats.deletions = pending_changes.pending_deletions(self._view, ineligible, live)
         return refused
 
 

@@ -54,6 +54,16 @@ class StateChange(NamedTuple):
     is_unclean: bool
 
 
+class PendingDeletions(NamedTuple):
+    """Topics that are to be deleted and their replicas, and the ineligible ones among them: topics that wait for a
+    broker that is away, and replicas on such brokers."""
+
+    topics: int = 0
+    ineligible_topics: int = 0
+    replicas: int = 0
+    ineligible_replicas: int = 0
+
+
 class ElectionContext(NamedTuple):
     """All that an election looks at besides the partition."""
 
@@ -184,6 +194,20 @@ def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
     """Whether all brokers with a replica live, so that each of them deletes its logs."""
     known = view.assignments.get(name)
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
+
+
+def pending_deletions(view: ClusterView, names: Collection[str], live: Collection[int]) -> PendingDeletions:
+    """The counts of these topics. All replicas of an ineligible topic are still to be deleted; Kafka deletes those on
+    live brokers before the others.
+    Source: kafka.controller.KafkaController.updateMetrics."""
+    known = [view.assignments[name].value for name in names if name in view.assignments]
+    replicas = [one for topic in known for of_partition in topic.partitions.values() for one in of_partition]
+    return PendingDeletions(
+        len(names),
+        sum([not is_deletable(view, name, live) for name in names]),
+        len(replicas),
+        sum([one not in live for one in replicas]),
+    )
 
 
 def pending_feature(data: bytes | None) -> bytes | None:

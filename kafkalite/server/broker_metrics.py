@@ -24,7 +24,7 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
-    from kafkalite.controller.controller_stats import ControllerStats
+    from kafkalite.controller.controller_stats import ControllerStats, Durations
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
@@ -63,6 +63,8 @@ _BROKER_COLUMNS = (
     ),
     Column("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics."),
     Column("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of all topics."),
+    Column("kafka_controller_kafkacontroller_activebrokercount", GAUGE, "Brokers that are registered."),
+    Column("kafka_controller_kafkacontroller_fencedbrokercount", GAUGE, "0: a broker is registered, or it is not."),
 )
 _DELETION_COLUMNS = (
     Column("kafka_controller_kafkacontroller_topicstodeletecount", GAUGE, "Topics that are to be deleted."),
@@ -71,8 +73,14 @@ _DELETION_COLUMNS = (
         GAUGE,
         "Those of them that wait for a broker that is away.",
     ),
+    Column("kafka_controller_kafkacontroller_replicastodeletecount", GAUGE, "Replicas that are to be deleted."),
+    Column(
+        "kafka_controller_kafkacontroller_replicasineligibletodeletecount",
+        GAUGE,
+        "Those of them on brokers that are away.",
+    ),
 )
-_ELECTIONS = "kafka_controller_controllerstats_leaderelectionrateandtimems"
+_CONTROLLER_STATS = "kafka_controller_controllerstats"
 _QUANTILES = ("0.5", "0.95", "0.99")
 _PROCESSOR = "kafka_server_socket_server_metrics"
 _PROCESSOR_COLUMNS = (
@@ -129,12 +137,13 @@ def broker_metrics(
     transaction_timeout_max_ms: Callable[[], int],
     is_controller: Callable[[], bool] = lambda: True,
     controller_stats: ControllerStats | None = None,
+    broker_count: Callable[[], int] = lambda: 1,
 ) -> Metrics:
     """All metrics. Metrics of the whole cluster are 0 except on its controller, as in Kafka, so that the sum over all
-    brokers counts them once."""
+    brokers counts them once. `broker_count` are the brokers that are registered."""
     metrics = Metrics()
     _add_process_metrics(metrics)
-    metrics.table(_BROKER_COLUMNS, (), partial(_broker, replica_manager, is_controller))
+    metrics.table(_BROKER_COLUMNS, (), partial(_broker, replica_manager, is_controller, broker_count))
     if controller_stats is not None:
         _add_controller_stats(metrics, controller_stats)
     directories = logs.directories
@@ -202,7 +211,9 @@ def _resident_bytes() -> int | None:
         return None
 
 
-def _broker(replica_manager: ReplicaManager, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
+def _broker(
+    replica_manager: ReplicaManager, is_controller: Callable[[], bool], broker_count: Callable[[], int]
+) -> Iterator[Row | None]:
     here = leading = offline = since_pause = of_all = leaderless = imbalanced = 0
     names = list(replica_manager)
     for topic in names:
@@ -219,8 +230,9 @@ def _broker(replica_manager: ReplicaManager, is_controller: Callable[[], bool]) 
         if since_pause >= _PER_PAUSE:
             since_pause = 0
             yield None
-    of_cluster = (1, leaderless, imbalanced, len(names), of_all) if is_controller() else (0, 0, 0, 0, 0)
-    yield Row((), (here, leading, offline, *of_cluster))
+    of_cluster = (1, leaderless, imbalanced, len(names), of_all, broker_count()) if is_controller() else (0,) * 6
+    fenced = 0  # Kafka's in ZooKeeper mode as well
+    yield Row((), (here, leading, offline, *of_cluster, fenced))
 
 
 def _has_preferred_leader(state: PartitionRecord) -> bool:
@@ -232,7 +244,7 @@ def _has_preferred_leader(state: PartitionRecord) -> bool:
 
 def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
     metrics.counter(
-        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        f"{_CONTROLLER_STATS}_uncleanleaderelections_total",
         "Leaders that may lack committed records, elected while this broker was the controller.",
         lambda: stats.unclean_elections,
     )
@@ -241,16 +253,27 @@ def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
         "Partitions that got another leader, or a new epoch, while this broker was the controller.",
         lambda: stats.elections,
     )
-    metrics.table(_DELETION_COLUMNS, (), lambda: [Row((), (stats.topics_to_delete, stats.ineligible_topics))])
-    metrics.counter(
-        f"{_ELECTIONS}_count",
+    metrics.table(_DELETION_COLUMNS, (), lambda: [Row((), stats.deletions)])
+    _add_durations(
+        metrics,
+        f"{_CONTROLLER_STATS}_leaderelectionrateandtimems",
         "Times that this broker, as the controller, elected leaders because brokers came or went.",
-        lambda: stats.election_rounds,
+        stats.election_rounds,
     )
+    _add_durations(
+        metrics,
+        f"{_CONTROLLER_STATS}_autoleaderbalancerateandtimems",
+        "Times that this broker, as the controller, looked whether preferred replicas have to lead again.",
+        stats.balances,
+    )
+
+
+def _add_durations(metrics: Metrics, name: str, text: str, durations: Durations) -> None:
+    metrics.counter(f"{name}_count", text, lambda: durations.count)
     metrics.table(
-        (Column(_ELECTIONS, GAUGE, "How many milliseconds the latest of them took."),),
+        (Column(name, GAUGE, "How many milliseconds the latest of them took."),),
         ("quantile",),
-        lambda: [Row((quantile,), (stats.round_ms(float(quantile)),)) for quantile in _QUANTILES],
+        lambda: [Row((quantile,), (durations.quantile_ms(float(quantile)),)) for quantile in _QUANTILES],
     )
 
 

@@ -356,6 +356,7 @@ class BrokerServer:
             lambda: self.config.transaction_max_timeout_ms,
             lambda: self.metadata.controller_id == self.broker_id,
             self._member.controller_stats,
+            lambda: len(self.metadata.brokers),
         )
         fetches = self._services.follower_fetches
         add_replication_metrics(metrics, self.replica_manager, lambda: fetches.bytes_out)

@@ -250,10 +250,11 @@ def test_a_topic_of_a_broker_that_is_away_is_deleted_when_it_returns(
             await one.until(lambda: one.leaders("later") == {0: 1}, "others to go on")
             assert "orders" in one.view.assignments
             stats = one.controller.stats
-            assert (stats.topics_to_delete, stats.ineligible_topics) == (1, 1)
+            of_two = sum(2 in of_partition for of_partition in replicas)
+            assert stats.deletions == (1, 1, sum(map(len, replicas)), of_two)
             again = await Member(place, 2).start()
             await one.until(lambda: "orders" not in one.view.assignments and not one.view.deletions, "the deletion")
-            await one.until(lambda: (stats.topics_to_delete, stats.ineligible_topics) == (0, 0), "the counts")
+            await one.until(lambda: stats.deletions == (0, 0, 0, 0), "the counts")
             await again.stop()
 
     tell(story)

@@ -103,6 +103,13 @@ def test_a_topic_is_deleted_when_all_who_have_it_see_it() -> None:
     assert pending_changes.is_deletable(view, "another", set())
 
 
+def test_replicas_of_topics_to_be_deleted_are_counted() -> None:
+    view = view_of({}, (1,), (2, 3))
+    assert pending_changes.pending_deletions(view, ["orders", "another"], {1, 2}) == (2, 1, 3, 1)
+    assert pending_changes.pending_deletions(view, ["orders"], {1, 2, 3}) == (1, 0, 3, 0)
+    assert pending_changes.pending_deletions(view, [], {1}) == (0, 0, 0, 0)
+
+
 def test_a_topics_own_settings_decide_its_elections() -> None:
     lost = {0: (znode_data.StateNode(2, 5, (2, 3), 2), 7)}
     view = view_of(lost, (2, 3, 1))

@@ -46,7 +46,7 @@ def test_a_dead_follower_leaves_the_isr_and_a_dead_leader_is_replaced(tell: Tell
             await three.vanish()
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2} and one.isr("orders", 1) == {1, 2}, "others")
             assert one.epochs("orders") == {0: 1, 1: 0}, "a leader that stays keeps its epoch"
-            assert one.controller.stats.election_rounds == 1
+            assert one.controller.stats.election_rounds.count == 1
             again = await Member(place, 3).start()
             await two.until(lambda: 3 in two.view.brokers, "its return")
             assert one.isr("orders", 0) == {1, 2}, "it has to catch up first"
@@ -252,6 +252,7 @@ def test_leaders_return_to_their_preferred_replicas(tell: Tell, enabled: bool) -
             await one.session.write(topic(later, [(1,)]))
             await one.until(lambda later=later: one.view.states.get(later), "others to be seen to")
             assert one.leaders("orders") == {0: 2 if enabled else 1, 1: 2}
+            assert one.controller.stats.balances.count == (number if enabled else 0)
         await one.stop()
         await two.metadata.stop()
 

@@ -15,6 +15,7 @@ from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.metrics import Metrics
 from kafkalite.controller.controller_stats import ControllerStats
+from kafkalite.controller.pending_changes import PendingDeletions
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
 from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT
@@ -96,6 +97,8 @@ def test_what_is_told_of_partitions_is_true(tmp_path: Path) -> None:
         assert value(told, "kafkalite_log_live_records", topic="orders", partition="0") == 0
         assert value(told, "kafka_server_replicamanager_partitioncount") == 2
         assert value(told, "kafka_controller_kafkacontroller_globaltopiccount") == 1
+        assert value(told, "kafka_controller_kafkacontroller_activebrokercount") == 1
+        assert value(told, "kafka_controller_kafkacontroller_fencedbrokercount") == 0
         assert value(told, "kafka_log_logmanager_offlinelogdirectorycount") == 0
         connections = told["kafka_server_socket_server_metrics_connection_count"].samples.values()
         assert sum(connections) == 1
@@ -242,8 +245,9 @@ def test_every_metric_stands_in_the_documentation(tmp_path: Path) -> None:
     uvloop.run(scene())
 
 
-def test_elections_are_counted_and_timed(tmp_path: Path) -> None:
+def test_elections_and_balances_are_counted_and_timed(tmp_path: Path) -> None:
     name = "kafka_controller_controllerstats_leaderelectionrateandtimems"
+    balance = "kafka_controller_controllerstats_autoleaderbalancerateandtimems"
 
     async def scene() -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
@@ -251,10 +255,14 @@ def test_elections_are_counted_and_timed(tmp_path: Path) -> None:
             metrics = metrics_of(broker.server, stats)
             assert name not in parse("".join(metrics.pieces())), "nothing was elected yet"
             for duration_ms in (5, 7, 300):
-                stats.add_round(duration_ms)
+                stats.election_rounds.add(duration_ms)
             told = parse("".join(metrics.pieces()))
             assert value(told, f"{name}_count") == 3
             assert [value(told, name, quantile=each) for each in ("0.5", "0.99")] == [7, 300]
+            assert value(told, f"{balance}_count") == 0 and balance not in told
+            stats.balances.add(4)
+            told = parse("".join(metrics.pieces()))
+            assert value(told, f"{balance}_count") == 1 and value(told, balance, quantile="0.5") == 4
 
     uvloop.run(scene())
 
@@ -263,10 +271,12 @@ def test_topics_that_wait_for_their_deletion_are_counted(tmp_path: Path) -> None
     async def scene() -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
             stats = ControllerStats()
-            stats.topics_to_delete, stats.ineligible_topics = 3, 2
+            stats.deletions = PendingDeletions(3, 2, 18, 5)
             told = parse("".join(metrics_of(broker.server, stats).pieces()))
             assert value(told, "kafka_controller_kafkacontroller_topicstodeletecount") == 3
             assert value(told, "kafka_controller_kafkacontroller_topicsineligibletodeletecount") == 2
+            assert value(told, "kafka_controller_kafkacontroller_replicastodeletecount") == 18
+            assert value(told, "kafka_controller_kafkacontroller_replicasineligibletodeletecount") == 5
 
     uvloop.run(scene())
 
