@@ -47,9 +47,10 @@ def _ignore() -> None:
 
 class FollowerPartition(ReplicatedPartition):
     """`lag` is the number of the leader's committed records that are not here; None until its first answer.
-    `on_ready` is called when the disk has what `next_request` waited for (flush.messages)."""
+    `on_ready` is called when the disk has what `next_request` waited for (flush.messages). `is_being_added`: by a
+    reassignment."""
 
-    __slots__ = ("_last_fault", "lag", "leader_id", "on_ready", "replica", "topic_id")
+    __slots__ = ("_last_fault", "is_being_added", "lag", "leader_id", "on_ready", "replica", "topic_id")
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class FollowerPartition(ReplicatedPartition):
         self.topic_id = topic_id
         self.leader_id = leader_id
         self.lag: int | None = None
+        self.is_being_added = False
         self._last_fault = ""
         self.on_ready: Callable[[], None] = _ignore
         self.replica = FollowerReplica(

@@ -65,11 +65,12 @@ def _min_isr(record: PartitionRecord, min_insync_replicas: int) -> int:
 class LeaderPartition(ReplicatedPartition):
     """`begin` comes before the first request. `replica_fetches` are the delayed fetches of followers; they end with the
     next append, and when the high watermark moves, so that an idle follower learns of it. `idle_followers` are the
-    sessions that need not look here until then, each with its name for this partition."""
+    sessions that need not look here until then, each with its name for this partition. `adding` are the replicas that a
+    reassignment adds."""
 
     __slots__ = (
-        "_clock", "_delayed_deletions", "_delayed_writes", "_is_retired", "_isr_store", "idle_followers", "replica",
-        "replica_fetches",
+        "_clock", "_delayed_deletions", "_delayed_writes", "_is_retired", "_isr_store", "adding", "idle_followers",
+        "replica", "replica_fetches",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,7 @@ class LeaderPartition(ReplicatedPartition):
         super().__init__(topic, index, log, record.leader_epoch)
         self.replica_fetches: dict[DelayedOperation, None] = {}
         self.idle_followers: dict[FollowerSession, Any] = {}
+        self.adding = record.adding
         self._delayed_writes: DelayedAcks = []  # of acks=1
         self._delayed_deletions: list[tuple[int, Callable[[int], None]]] = []  # (low watermark, callback)
         self._isr_store = isr_store
@@ -215,6 +217,7 @@ class LeaderPartition(ReplicatedPartition):
     def on_record(self, record: PartitionRecord, min_insync_replicas: int) -> None:
         """The partition's state in the metadata, of this leader epoch, or its min.insync.replicas have changed."""
         self._end_idle()
+        self.adding = record.adding
         replica, now_ms = self.replica, self._clock.monotonic_ms()
         effects: list[LeaderEffect] = []
         if record.partition_epoch > replica.in_sync.committed.partition_epoch:

@@ -319,7 +319,13 @@ class ReplicaManager:
         if self.roles is not None and key not in self._offline:
             log = self._log(topic, index)
             self._truncated.discard(key)
-            topic.followers[index] = self.roles.follow(topic.name, topic.topic_id, index, log, leader_epoch, leader)
+            follower = self.roles.follow(topic.name, topic.topic_id, index, log, leader_epoch, leader)
+            follower.is_being_added = self._is_being_added(topic, index)
+            topic.followers[index] = follower
+
+    def _is_being_added(self, topic: Topic, index: int) -> bool:
+        state = topic.states.get(index)
+        return state is not None and self._broker_id in state.adding
 
     def _log(self, topic: Topic, index: int) -> PartitionLog:
         key = topic.name, index
@@ -337,6 +343,8 @@ class ReplicaManager:
                 state = topic.states.get(index)
                 if state is not None and state.leader_epoch == partition.leader_epoch:
                     partition.on_record(state, topic.config.min_insync_replicas)
+        for index, follower in topic.followers.items():
+            follower.is_being_added = self._is_being_added(topic, index)
 
     def change_replication(self, topic: Topic, index: int) -> None:
         """A partition that is led here got further replicas, or lost all others; operations that wait go on. Raises

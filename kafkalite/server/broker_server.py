@@ -358,8 +358,7 @@ class BrokerServer:
             self._member.controller_stats,
             lambda: len(self.metadata.brokers),
         )
-        fetches = self._services.follower_fetches
-        add_replication_metrics(metrics, self.replica_manager, lambda: fetches.bytes_out)
+        add_replication_metrics(metrics, self.replica_manager, self._services.follower_fetches)
         add_quota_metrics(metrics, self._quotas, self.server.quotas, self.clock)
         endpoint = MetricsEndpoint(
             where.host, where.port, CONTENT_TYPE, metrics.pieces, lambda: health(self.logs, self.cleaner)

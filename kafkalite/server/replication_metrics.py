@@ -16,6 +16,7 @@ from kafkalite.common.metrics import GAUGE, Column, Metrics, Row
 from kafkalite.replication.leader_partition import LeaderPartition
 
 if TYPE_CHECKING:
+    from kafkalite.api.request.follower_fetches import FollowerFetches
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.replication.replica_manager import ReplicaManager, Topic
     from kafkalite.replication.replica_roles import ReplicaRoles
@@ -53,11 +54,11 @@ _FETCHER_COLUMNS = (
 )
 
 
-def add_replication_metrics(metrics: Metrics, replica_manager: ReplicaManager, bytes_out: Callable[[], int]) -> None:
-    """`bytes_out` are the bytes that followers of this broker got."""
+def add_replication_metrics(metrics: Metrics, replica_manager: ReplicaManager, fetches: FollowerFetches) -> None:
+    """`fetches` are those of the followers of this broker."""
     roles = replica_manager.roles
     metrics.table(_LED_COLUMNS, (), partial(_led, replica_manager))
-    _add_counters(metrics, roles, bytes_out)
+    _add_counters(metrics, roles, fetches)
     metrics.table(_FETCHER_COLUMNS, ("clientId",), partial(_fetchers, roles))
     where = ("topic", "partition")
     metrics.table(_PARTITION_COLUMNS, where, partial(_led_with_replicas, replica_manager))
@@ -65,7 +66,7 @@ def add_replication_metrics(metrics: Metrics, replica_manager: ReplicaManager, b
     metrics.table((_CONSUMER_LAG,), ("clientId", *where), partial(_consumer_lags, roles))
 
 
-def _add_counters(metrics: Metrics, roles: ReplicaRoles | None, bytes_out: Callable[[], int]) -> None:
+def _add_counters(metrics: Metrics, roles: ReplicaRoles | None, fetches: FollowerFetches) -> None:
     def count(read: Callable[[ReplicaRoles], int]) -> Callable[[], int]:
         return lambda: 0 if roles is None else read(roles)
 
@@ -86,7 +87,19 @@ def _add_counters(metrics: Metrics, roles: ReplicaRoles | None, bytes_out: Calla
         count(lambda it: it.fetchers.bytes_in),
     )
     metrics.counter(
-        "kafka_server_brokertopicmetrics_replicationbytesout_total", "Bytes that leaders here sent.", bytes_out
+        "kafka_server_brokertopicmetrics_replicationbytesout_total",
+        "Bytes that leaders here sent.",
+        lambda: fetches.bytes_out,
+    )
+    metrics.counter(
+        "kafka_server_brokertopicmetrics_reassignmentbytesin_total",
+        "Those that followers here got to become replicas, in a reassignment.",
+        count(lambda it: it.fetchers.reassignment_bytes_in),
+    )
+    metrics.counter(
+        "kafka_server_brokertopicmetrics_reassignmentbytesout_total",
+        "Those that leaders here sent to brokers that become replicas, in a reassignment.",
+        lambda: fetches.reassignment_bytes_out,
     )
 
 

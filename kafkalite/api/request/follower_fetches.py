@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 class FollowerFetches:
-    """The quota, the bytes that followers got, and `ahead`: fetches and produces that wait until this broker is
-    elected, which they know already. `awaited` has the state in which a partition was waited for, and until when."""
+    """The quota, the bytes that followers got, `reassignment_bytes_out` among them for replicas that are being added,
+    and `ahead`: fetches and produces that wait until this broker is elected, which they know already. `awaited` has the
+    state in which a partition was waited for, and until when."""
 
-    __slots__ = ("ahead", "awaited", "bytes_out", "quota")
+    __slots__ = ("ahead", "awaited", "bytes_out", "quota", "reassignment_bytes_out")
 
     def __init__(self, quota: ReplicationQuota) -> None:
         self.quota = quota
-        self.bytes_out = 0
+        self.bytes_out = self.reassignment_bytes_out = 0
         self.ahead: dict[DelayedOperation, None] = {}
         self.awaited: dict[TopicPartition, tuple[PartitionRecord, int]] = {}
 

@@ -205,8 +205,15 @@ class ReplicaFetchReader(FetchReader):
             found.append((wanted, self._refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)))
         if self._throttled_bytes:
             self._fetches.quota.record(self._throttled_bytes, self._services.runtime.clock.monotonic_ms())
-        self._fetches.bytes_out += sum(len(data.records) for _, data in found if data.records)
+        for wanted, data in found:
+            if data.records:
+                self._count_sent(wanted.counted_by, len(data.records))
         return super().response(found)
+
+    def _count_sent(self, partition: LeaderPartition | None, size_bytes: int) -> None:
+        self._fetches.bytes_out += size_bytes
+        if partition is not None and self._broker_id in partition.adding:
+            self._fetches.reassignment_bytes_out += size_bytes
 
     def wait_in(self, operation: DelayedOperation) -> None:
         """Wake `operation` when there may be more to answer."""

@@ -17,13 +17,15 @@ from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffse
 
 class FetchedPartition(Protocol):
     """`lag` is the number of committed records of the leader that are not here, None until its first answer. The
-    fetcher sets `on_ready`, which is called when `next_request` may have another answer though nothing was answered."""
+    fetcher sets `on_ready`, which is called when `next_request` may have another answer though nothing was answered.
+    `is_being_added`: a reassignment adds the replica."""
 
     topic: str
     topic_id: uuid.UUID
     index: int
     leader_id: int
     lag: int | None
+    is_being_added: bool
     on_ready: Callable[[], None]
 
     @property

@@ -56,7 +56,8 @@ _NO_END = EpochEndOffset(-1, -1)
 
 
 class ReplicaFetcher:
-    """`bytes_in` are the bytes that were appended, `requests` the fetches that were sent.
+    """`bytes_in` are the bytes that were appended, `reassignment_bytes_in` those of replicas that are being added among
+    them, `requests` the fetches that were sent.
 
     Invariants: `_changed` and `_delayed` hold partitions of `_followed` (or removed ones, which are skipped);
     `_is_busy` from the sending of a request until its answer is dealt with; `_waits_at_leader` while that is a fetch
@@ -76,7 +77,7 @@ class ReplicaFetcher:
         security_to: SecurityTo,
     ) -> None:
         self.leader_id = leader_id
-        self.bytes_in = self.requests = 0
+        self.bytes_in = self.reassignment_bytes_in = self.requests = 0
         self._client_id = b"broker-%d-fetcher-%d" % (broker_id, number)
         self._find, self._security_to = find, security_to
         self._clock = clock
@@ -413,6 +414,8 @@ class ReplicaFetcher:
         self._continued = (key, partition.end_offset) if size_bytes else None
         if size_bytes:
             self.bytes_in += size_bytes
+            if partition.is_being_added:
+                self.reassignment_bytes_in += size_bytes
             if (replicas := partition.throttled_replicas) and self._quota.covers(replicas, partition.index):
                 self._quota.record(size_bytes, now_ms)
         return size_bytes

@@ -31,8 +31,8 @@ def fetcher_number(topic: str, index: int, count: int) -> int:
 
 
 class ReplicaFetcherManager:
-    """`quota` limits replicas of follower.replication.throttled.replicas. `bytes_in` and `requests` count what ended
-    fetchers did; the totals are `bytes_in_total` and `requests_total`.
+    """`quota` limits replicas of follower.replication.throttled.replicas. `bytes_in`, `reassignment_bytes_in` and
+    `requests` are totals of all fetchers, also of those that have ended.
 
     Invariant: a partition that was added and not removed is in exactly one fetcher, that of its leader and number.
     """
@@ -56,7 +56,7 @@ class ReplicaFetcherManager:
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._fetcher_of: dict[FetchedPartition, ReplicaFetcher] = {}
         self._ending: set[asyncio.Future[None]] = set()
-        self._bytes_in = self._requests = 0  # of fetchers that have ended
+        self._bytes_in = self._reassignment_bytes_in = self._requests = 0  # of fetchers that have ended
         now = settings()
         self._count = now.num_replica_fetchers
         self.quota = ReplicationQuota(
@@ -128,6 +128,7 @@ class ReplicaFetcherManager:
     def _end(self, fetcher: ReplicaFetcher) -> None:
         self._fetchers = {key: each for key, each in self._fetchers.items() if each is not fetcher}
         self._bytes_in += fetcher.bytes_in
+        self._reassignment_bytes_in += fetcher.reassignment_bytes_in
         self._requests += fetcher.requests
         ending = asyncio.ensure_future(fetcher.close())
         self._ending.add(ending)
@@ -146,6 +147,11 @@ class ReplicaFetcherManager:
     def bytes_in(self) -> int:
         """The bytes that followers here have appended, since the start."""
         return self._bytes_in + sum(fetcher.bytes_in for fetcher in self)
+
+    @property
+    def reassignment_bytes_in(self) -> int:
+        """Those among them of replicas that a reassignment adds (ReassignmentBytesInPerSec)."""
+        return self._reassignment_bytes_in + sum(fetcher.reassignment_bytes_in for fetcher in self)
 
     @property
     def requests(self) -> int:

@@ -120,6 +120,7 @@ class FollowedPartition:
         self.log = log
         self.leader_id = leader_id
         self.lag: int | None = None
+        self.is_being_added = False
         self.on_ready: Callable[[], None] = lambda: None
         self.throttled_replicas: tuple[str, ...] = ()
         self.refuses: Exception | None = None

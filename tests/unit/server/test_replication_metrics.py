@@ -26,7 +26,7 @@ MANAGER = "kafka_server_replicamanager"
 def scrape(broker: Broker) -> dict[str, Family]:
     running: Any = broker._running
     metrics = Metrics()
-    add_replication_metrics(metrics, running.replica_manager, lambda: 7)
+    add_replication_metrics(metrics, running.replica_manager, running._services.follower_fetches)
     return parse("".join(piece.decode() if isinstance(piece, bytes) else piece for piece in metrics.pieces()))
 
 
@@ -38,6 +38,8 @@ def test_a_leader_counts_its_partitions_by_their_in_sync_replicas(tmp_path: Path
             told = scrape(broker)
             assert value(told, f"{MANAGER}_underreplicatedpartitions") == 0
             assert value(told, f"{MANAGER}_atminisrpartitioncount") == 4  # with one replica, as in Kafka
+            fetches = running._services.follower_fetches
+            fetches.bytes_out, fetches.reassignment_bytes_out = 7, 4
             whole = lead(broker, "t", 0, min_isr=2)
             lead(broker, "t", 1, isr=(TWO,), min_isr=2)
             lead(broker, "t", 2, isr=(), min_isr=2)
@@ -53,6 +55,8 @@ def test_a_leader_counts_its_partitions_by_their_in_sync_replicas(tmp_path: Path
             assert value(told, "kafka_cluster_partition_insyncreplicascount", **where) == 2
             assert value(told, "kafkalite_partition_replica_lag", topic="t", partition="0", replica="2") == 1
             assert value(told, "kafka_server_brokertopicmetrics_replicationbytesout_total") == 7
+            assert value(told, "kafka_server_brokertopicmetrics_reassignmentbytesout_total") == 4
+            assert value(told, "kafka_server_brokertopicmetrics_reassignmentbytesin_total") == 0
             assert value(told, "kafka_server_replicafetchermanager_maxlag", clientId="Replica") == 0
             states = running.replica_manager.by_name["t"].states
             states[3] = states[3]._replace(adding=(TWO,))
@@ -60,6 +64,22 @@ def test_a_leader_counts_its_partitions_by_their_in_sync_replicas(tmp_path: Path
             told = scrape(broker)
             assert value(told, f"{MANAGER}_reassigningpartitions") == 1
             assert value(told, f"{MANAGER}_underreplicatedpartitions") == 2
+
+    uvloop.run(story())
+
+
+def test_a_follower_knows_whether_a_reassignment_adds_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Broker(data_dir=tmp_path / "data", port=0) as broker:
+            running: Any = broker._running
+            await running.topic_admin.create("t", 1, {})
+            lead(broker, "t")
+            follower = follow(broker, "t")
+            topic = running.replica_manager.by_name["t"]
+            for adding in ((TWO,), (TWO, running.broker_id), ()):
+                topic.states = {0: topic.states[0]._replace(adding=adding)}
+                running.replica_manager.update_replicas(topic)
+                assert follower.is_being_added == (running.broker_id in adding)
 
     uvloop.run(story())
 

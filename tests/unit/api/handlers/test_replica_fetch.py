@@ -385,6 +385,27 @@ def test_a_topic_that_comes_while_its_fetch_waits_is_found(world: Callable[..., 
     world(story)
 
 
+def test_the_bytes_for_a_replica_that_is_being_added_are_counted_for_themselves(world: Callable[..., None]) -> None:
+    async def story(world: World, leader: Any) -> None:
+        manager, fetches = world.running.replica_manager, world.running._services.follower_fetches
+
+        def reassign(*adding: int) -> None:
+            world.topic.states = {0: world.topic.states[0]._replace(adding=adding)}
+            manager.update_replicas(world.topic)
+
+        assert outcome(await world.produce(acks=1)) == (0, 0)
+        reassign(THREE)
+        await world.ask(TWO, 0)
+        assert (fetches.bytes_out, fetches.reassignment_bytes_out) == (len(BATCH), 0)
+        await world.ask(THREE, 0)
+        assert (fetches.bytes_out, fetches.reassignment_bytes_out) == (2 * len(BATCH), len(BATCH))
+        reassign()
+        await world.ask(THREE, 0)
+        assert (fetches.bytes_out, fetches.reassignment_bytes_out) == (3 * len(BATCH), len(BATCH))
+
+    world(story)
+
+
 def test_a_throttled_partition_is_left_out_while_the_follower_is_not_in_sync(world: Callable[..., None]) -> None:
     clock = ManualClock()
 

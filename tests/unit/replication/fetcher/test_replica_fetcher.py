@@ -676,6 +676,27 @@ def test_a_throttled_follower_that_is_behind_waits_for_its_quota() -> None:
     play(story, follower_replication_throttled_rate=500)
 
 
+def test_the_bytes_of_a_replica_that_is_being_added_are_counted_for_themselves() -> None:
+    async def story(scene: Scene) -> None:
+        led, other = scene.leader.lead("t"), scene.leader.lead("u")
+        scene.leader.append(other, 1, 2)
+        await scene.has(scene.follow(other), 1, 2)
+        assert scene.fetchers.bytes_in and not scene.fetchers.reassignment_bytes_in
+        before = scene.fetchers.bytes_in
+        scene.leader.append(led, 3)
+        follower = led.follower()
+        follower.is_being_added = True
+        scene.fetchers.add(follower)
+        await scene.has(follower, 3)
+        await until(lambda: scene.fetchers.reassignment_bytes_in == scene.fetchers.bytes_in - before > 0)
+        added = scene.fetchers.reassignment_bytes_in
+        scene.fetchers.remove(follower)
+        await until(lambda: scene.fetchers.fetcher_count <= 1)
+        assert scene.fetchers.reassignment_bytes_in == added
+
+    play(story)
+
+
 def test_the_numbers_for_metrics() -> None:
     async def story(scene: Scene) -> None:
         led, other = scene.leader.lead("t"), scene.leader.lead("u")
