@@ -454,6 +454,21 @@ def test_a_client_may_order_an_unclean_election(tell: Tell) -> None:
     tell(story)
 
 
+def test_an_election_where_no_replica_has_ever_lived_finds_none(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        async with cluster(place, 1) as (one,):
+            await one.session.write(topic("orders", [(1,), (9, 8)]))
+            await one.until(lambda: one.leaders("orders").get(0) == 1, "a leader of the other partition")
+            admin = one.controller.partition_admin
+            for election, code in (
+                (Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+                (Election.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+            ):
+                assert codes(await admin.elect_leaders([("orders", 1)], election)) == [code]
+
+    tell(story)
+
+
 def test_a_reassignment_to_where_a_partition_is_needs_nothing(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with cluster(place, 1, 2) as (one, _):
