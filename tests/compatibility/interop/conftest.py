@@ -287,6 +287,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-znodes", action="store_true", help="write anew what Apache Kafka leaves in ZooKeeper")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--write-compatibility") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--write-compatibility needs all tests in one process, which sees every row: no -n")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[misc]
