@@ -150,7 +150,7 @@ class ReplicaFetcherManager:
 
     @property
     def reassignment_bytes_in(self) -> int:
-        """Those among them of replicas that a reassignment adds (ReassignmentBytesInPerSec)."""
+        """The part of `bytes_in` for replicas that a reassignment adds (ReassignmentBytesInPerSec)."""
         return self._reassignment_bytes_in + sum(fetcher.reassignment_bytes_in for fetcher in self)
 
     @property
