@@ -20,6 +20,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.replication import found_logs
 from kafkalite.replication.early_epochs import write_early
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import OfflinePartition, Partition
@@ -178,77 +179,16 @@ class ReplicaManager:
     # Start
 
     async def check_logs(self) -> None:
-        """Compare the logs that were found at start with the metadata, which decides.
-
-        After an unclean stop a log of a deleted topic may be left; it becomes a stray, also if a new topic has that
-        name. The log of a topic whose id or settings are not known yet stays as it is until they are. A log that was
-        cut gets a new leader epoch, so that a client that has read records beyond its end detects the loss (KIP-320).
-        """
-        logs = self._logs.logs.items()
-        held = {key: log.topic_id for key, log in logs if self._metadata.has_unresolved_topic(key[0])}
-        if held:  # loaded with the defaults: their own settings come with `add`
-            self._unresolved.update(name for name, _ in held)
-            await self._metadata.return_ids(held)
-        topics = self._metadata.topics
-        role = self.role
-        known = {
-            (name, index): one.topic_id
-            for name, one in topics.items()
-            for index, state in one.partitions.items()
-            if role.keeps(state) or not role.replicates
-        }
-        self._rename_strays(known)
-        self._report_missing([key for key in known if key not in self._logs.logs])
-        self._truncated = {key for key, log in self._logs.logs.items() if log.lost_bytes}
-
-    def _rename_strays(self, known: Mapping[TopicPartition, uuid.UUID]) -> None:
-        """Before any log is made, so that checkpoints are written once and not for every name that is used again."""
-        # others delete topics while this broker is away
-        checks_ids = self._metadata.is_shared or not self._logs.was_clean
-        for key, log in list(self._logs.logs.items()):
-            topic_id = known.get(key)
-            if topic_id is None and self._metadata.has_unresolved_topic(key[0]):
-                logger.warning("%s-%d stays as it is until the metadata says more clearly what its topic is", *key)
-                log.config = self.configs.keeping_all()
-            elif topic_id is None:
-                if self.exists(*key):
-                    logger.warning("%s-%d was reassigned to other brokers, and is renamed to -stray", *key)
-                else:
-                    logger.warning(
-                        "%s-%d is not in the metadata, and is renamed to -stray: was its topic deleted? If another "
-                        "broker made it here, take the rest of its directory's name away again and start with --adopt",
-                        *key,
-                    )
-                self._logs.keep_as_stray(*key)
-            elif checks_ids:
-                self._rename_foreign(log, topic_id)
-
-    def _report_missing(self, missing: list[TopicPartition]) -> None:
-        role, topics = self.role, self._metadata.topics
-        missing = [(name, index) for name, index in missing if role.keeps(topics[name].partitions[index])]
-        offline = self._logs.offline
-        if offline:  # then they may be there, and stay offline
-            self._offline.update(dict.fromkeys(missing, str(offline[0].failure)))
-        elif missing:
-            logger.warning(
-                "%d partitions, such as %s-%d, have no log in any directory of log.dirs, and begin empty. If they were "
-                "in a directory that is not named there, or on a disk that is not mounted, stop now and give it back",
-                len(missing),
-                *missing[0],
-            )
+        """Compare the logs that were found with the metadata (`found_logs.py`)."""
+        findings = await found_logs.compare(self._logs, self._metadata, self.role, self.configs.keeping_all())
+        self._unresolved |= findings.unresolved
+        self._offline |= findings.offline
+        self._truncated = findings.truncated
 
     def finish_load(self) -> None:
         """Every topic of the metadata is here."""
         self._logs.complete_start()
         self._is_loaded = True
-
-    def _rename_foreign(self, log: PartitionLog | None, topic_id: uuid.UUID) -> None:
-        """Renames a log of the right name that belongs to another topic."""
-        if log is not None and log.topic_id not in (None, topic_id):
-            logger.warning(
-                "%s-%d is left of a deleted topic of that name, and is renamed to -stray", log.topic, log.partition
-            )
-            self._logs.keep_as_stray(log.topic, log.partition)
 
     # Effects of the metadata
 
@@ -330,7 +270,7 @@ class ReplicaManager:
     def _log(self, topic: Topic, index: int) -> PartitionLog:
         key = topic.name, index
         if self._is_loaded:
-            self._rename_foreign(self._logs.get(*key), topic.topic_id)
+            found_logs.rename_foreign(self._logs, self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
         if self._metadata.is_shared and log.topic_id is None:  # from before topic ids
             log.metadata.set_topic_id(topic.topic_id)
