@@ -49,7 +49,7 @@ _FAILOVER_SESSION_MS = 6_000
 _FLUSH_MS = 60_000
 _FAILOVER, _HAND_OVER = "failover", "hand-over"
 _SHORT_SESSIONS = (_FAILOVER, _HAND_OVER)
-_TOPIC = {"min.insync.replicas": "2"}
+_TOPIC = {"min.insync.replicas": "2", "file.delete.delay.ms": "1000"}
 _MOST_BYTES = 1 << 30
 _MOST_SAMPLES = 1_000_000
 
@@ -88,8 +88,8 @@ class Cluster:
         return sum(ProcessTree(pid).cpu().total_s for pid in self.pids)
 
     def create(self, topic: str, placed_on: Sequence[int] = ()) -> None:
-        """Returns when all replicas are in sync: one on each broker, or `placed_on` those. A cluster that stood still
-        may have lost its connections."""
+        """Returns when all replicas are in sync, one on each broker or `placed_on` those, and the leader takes records.
+        A cluster that stood still may have lost its connections."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         where: dict[str, Any] = {"replica_assignment": [list(placed_on)]} if placed_on else {"replication_factor": 3}
         deadline = time.monotonic() + 60
@@ -99,6 +99,19 @@ class Cluster:
         while self.isr_size(topic) < len(placed_on or IDS):
             if time.monotonic() > deadline:
                 raise BrokerError(f"{topic} has not got all of its replicas in sync")
+            time.sleep(0.05)
+        settings = {"bootstrap.servers": self.bootstrap, "acks": "-1"}
+        with contextlib.closing(Producer(Library(), topic, settings, b"", 1)) as producer:
+            _send_one(producer)  # asks again where the leader does not know yet that it is one
+
+    def delete(self, topic: str) -> None:
+        """Returns when its files are gone: at Apache Kafka up to a minute later, whatever the topic says."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result(60)
+        deadline = time.monotonic() + 150
+        while any(path for broker_id in IDS for path in self.data_dir(broker_id).glob(f"{topic}-0*")):
+            if time.monotonic() > deadline:
+                raise BrokerError(f"the files of {topic} are still there")
             time.sleep(0.05)
 
     def leader(self, topic: str) -> int:

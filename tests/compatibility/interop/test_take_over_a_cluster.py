@@ -36,6 +36,7 @@ from tests.support.wait import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ECOSYSTEM = "Apache Kafka"
+ASKS_A_BROKER_THAT_STOPS = "fails to send a request to broker"  # their controller, now and then
 COMMITTED, OPEN = "CompleteCommit", "Ongoing"
 
 
@@ -205,7 +206,7 @@ def test_a_cluster_is_taken_over_and_given_back(cluster: WholeCluster, proved: A
     last = everything(cluster.bootstrap)
     assert_continues(ours, last)
     cluster.await_whole()
+    assert not errors(cluster, said)
     cluster.stop(cluster.theirs)
     assert_kept(kept, batches(cluster))
-    complaints = errors(cluster, said)
-    assert not complaints, "\n".join(complaints[:20])
+    assert not [line for line in errors(cluster, said) if ASKS_A_BROKER_THAT_STOPS not in line]
