@@ -96,11 +96,11 @@ def catch_up(cluster: Cluster, topic: str, size_mb: int) -> dict[str, float]:
 @contextlib.contextmanager
 def bare_loop(paths: Sequence[Path], copy: Path) -> Iterator[tuple[BaseProcess, Synchronized[float]]]:
     """Copies files by sendfile and loopback: who receives, and, when it has ended, in what time."""
-    fork = get_context("fork")
-    took_s: Synchronized[float] = fork.Value("d", 0.0)
+    spawn = get_context("spawn")  # the clients have threads, and a fork of them may wait for one that it has not got
+    took_s: Synchronized[float] = spawn.Value("d", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        sending = fork.Process(target=_send_all, args=(listening, paths), daemon=True)
-        receiving = fork.Process(target=_receive_all, args=(listening.getsockname(), copy, took_s), daemon=True)
+        sending = spawn.Process(target=_send_all, args=(listening, paths), daemon=True)
+        receiving = spawn.Process(target=_receive_all, args=(listening.getsockname(), copy, took_s), daemon=True)
         for process in (sending, receiving):
             process.start()
         try:
@@ -112,8 +112,10 @@ def bare_loop(paths: Sequence[Path], copy: Path) -> Iterator[tuple[BaseProcess, 
 
 
 def _receive_all(address: tuple[str, int], copy: Path, took_s: Synchronized[float]) -> None:
-    sink, began = memoryview(bytearray(_PIECE_BYTES)), time.perf_counter()
+    sink = memoryview(bytearray(_PIECE_BYTES))
     with socket.create_connection(address) as sock, copy.open("wb", buffering=0) as file:
+        sock.recv(1, socket.MSG_PEEK)  # the sender is there
+        began = time.perf_counter()
         while count := sock.recv_into(sink, 0, socket.MSG_WAITALL):
             file.write(sink[:count])
     took_s.value = time.perf_counter() - began
