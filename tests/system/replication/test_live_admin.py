@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from urllib.request import urlopen
 
 import kafka
 import pytest
@@ -77,6 +79,43 @@ def test_replicas_move_while_records_come_in():
         admin.close()
         await_equal_logs(cluster, "t", 0, [0, 1])
         check(cluster, "t", 0, writer)
+
+
+def test_the_bytes_of_a_reassignment_are_counted_at_both_ends():
+    with Cluster(3, **SETTINGS, metrics_listener="127.0.0.1:0") as cluster:
+        create_topic(cluster, "t", placed_on=[(0, 1)])
+        writer = Writer(cluster)
+        writer.write("t", [bytes(10_000)] * 50)
+        writer.flush()
+        assert _reassignment_bytes(cluster) == {"in": [0, 0, 0], "out": [0, 0, 0]}
+        admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
+        admin.alter_partition_reassignments({kafka.TopicPartition("t", 0): [0, 2]})
+        cluster.wait_until(lambda: _hosts(cluster, "t") == {0, 2}, lambda: f"logs at {_hosts(cluster, 't')}")
+        admin.close()
+        log = cluster.brokers[0].server.logs.get("t", 0)
+        assert log is not None
+        moved = log.size_bytes
+        assert _reassignment_bytes(cluster) == {"in": [0, 0, moved], "out": [moved, 0, 0]}
+        writer.write("t", [b"as a replica like others"])
+        writer.flush()
+        await_equal_logs(cluster, "t", 0, (0, 2))
+        assert log.size_bytes > moved
+        assert _reassignment_bytes(cluster) == {"in": [0, 0, moved], "out": [moved, 0, 0]}
+
+
+def _reassignment_bytes(cluster: Cluster) -> dict[str, list[int]]:
+    """What each broker's metrics say, in both directions."""
+    pages = []
+    for broker in cluster.brokers:
+        endpoint = broker.server.metrics
+        assert endpoint is not None
+        with urlopen(f"http://{endpoint.address}/metrics", timeout=DEADLINE_S) as answer:
+            pages.append(answer.read().decode())
+    name = "kafka_server_brokertopicmetrics_reassignmentbytes"
+    return {
+        way: [int(re.search(rf"^{name}{way}_total (\d+)", page, re.MULTILINE)[1]) for page in pages]
+        for way in ("in", "out")
+    }
 
 
 def test_a_partition_whose_leader_has_no_room_for_its_epoch_gets_its_replicas_later(monkeypatch):
