@@ -27,10 +27,15 @@ ENDPOINTS = (ListenerConfig("PLAINTEXT", "127.0.0.1", 9092),)  # nobody dials th
 
 
 class Place(NamedTuple):
-    """Where a cluster is: its zookeeper.connect, and a directory for those of its brokers."""
+    """Where a cluster is: its zookeeper.connect, and a directory for those of its `members`."""
 
     connect: str
     directory: Path
+    members: list[Member]
+
+    async def clear(self) -> None:
+        """End whatever a story that failed has left, lest other tests find its threads."""
+        await asyncio.gather(*(member.metadata.stop() for member in self.members), return_exceptions=True)
 
 
 class Member:
@@ -47,6 +52,7 @@ class Member:
         self.metadata = ZooKeeperMetadata(settings, [directory], clock, broker_id=broker_id)
         self.view = self.metadata.view
         self.controller = Controller(self.metadata, clock, config or BrokerConfig())
+        place.members.append(self)
         self._moved = asyncio.Event()
         self.metadata.listen(lambda change, name: self._moved.set())
         self.metadata.listen_paths(lambda changed: self._moved.set())
@@ -91,10 +97,11 @@ class Member:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._moved.wait(), 0.05)  # what no view shows is looked at now and then
 
-    async def until_gone(self, *gone: str) -> None:
+    async def until_gone(self, *gone: str, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Wait until ZooKeeper itself has none of these."""
         deadline = asyncio.get_running_loop().time() + DEADLINE_S
         while any(await self.session.read(gone)):
+            meanwhile()
             assert asyncio.get_running_loop().time() < deadline, f"waited {DEADLINE_S:g} s for the end of {gone}"
 
     def leaders(self, name: str) -> dict[int, int]:

@@ -22,8 +22,13 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Tell:
 
     def run(story: Story) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(1.5 * DEADLINE_S):  # of a whole story, each of whose waits has the one deadline
-                await story(Place(zookeeper.connect + chroot, tmp_path))
+            place = Place(zookeeper.connect + chroot, tmp_path, [])
+            try:
+                async with asyncio.timeout(1.5 * DEADLINE_S):  # each wait of a story has the one deadline
+                    await story(place)
+            except BaseException:
+                await place.clear()
+                raise
 
         asyncio.run(bounded())
 
