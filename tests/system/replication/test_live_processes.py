@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.replication.machines import missing_requirement, run_apart
 from tests.support.zookeeper import without_zookeeper
 
 LIMIT_S = 240
+HISTORIES = 60
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * LIMIT_S), pytest.mark.xdist_group("machines")]
 
 
@@ -27,12 +29,17 @@ def run(tmp_path: Path, *arguments: object) -> None:
 
 
 @pytest.mark.parametrize("brokers", [3, 5])
-@pytest.mark.parametrize("seed", range(20))
 def test_nothing_is_lost_while_one_machine_at_a_time_loses_its_power(seed: int, brokers: int, tmp_path: Path) -> None:
     run(tmp_path, seed, brokers)
 
 
 @pytest.mark.parametrize("brokers", [3, 5])
-@pytest.mark.parametrize("seed", range(10))
 def test_flushed_records_survive_when_every_machine_loses_its_power(seed: int, brokers: int, tmp_path: Path) -> None:
     run(tmp_path, seed, brokers, "flushed")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A third of the histories have flushed records."""
+    count = metafunc.config.getoption("--process-histories", HISTORIES)
+    sixths = 1 if "flushed" in metafunc.function.__name__ else 2
+    metafunc.parametrize("seed", range(ceil(count * sixths / 6)))
