@@ -108,6 +108,8 @@ ALL_THERE_IS = {
     ("ListTransactionsResponse", "transaction_states"): "transactional_id",
     ("ElectLeadersResponse", "replica_election_results"): "topic",
 }
+# Settings of a broker with the addresses and directories of one run.
+PLACES = {"listeners", "log.dirs", "zookeeper.connect"}
 _TEXTS = {"error_message", "documentation", "batch_index_error_message"}
 
 
@@ -166,6 +168,8 @@ class Masks:
             if label is None:  # a topic that is known by its id only
                 label = shown.get("topic_id")
             text = APIS[label].name if key == "api_key" and label in APIS else str(label)
+            if (kind, name) == ("DescribeConfigsResult", "configs") and label in PLACES:
+                _hide(shown)
             while text in keyed:
                 text += " again"
             keyed[text] = shown
@@ -274,3 +278,8 @@ class Masks:
         for record in read_messages(entry):
             time = self._value("time", record.timestamp)
             yield f"{what}: {record.offset} at {time} {record.key!r} {record.value!r}"
+
+
+def _hide(setting: dict[str, Any]) -> None:
+    for each in (setting, *setting.get("synonyms", ())):
+        each["value"] = "<place>" if each["value"] else each["value"]
