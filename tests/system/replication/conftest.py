@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+HISTORIES = 60
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--process-histories", type=int, default=60, help="histories of processes, a minute each (60)")
+    told = f"histories of processes, a minute each ({HISTORIES})"
+    parser.addoption("--process-histories", type=int, default=HISTORIES, help=told)

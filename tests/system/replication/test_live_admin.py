@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from urllib.request import urlopen
 
 import kafka
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from kafkalite.common.errors import StorageError
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.testing import Cluster
+from tests.support.prometheus import parse, value
 from tests.support.replication.live_cluster import (
     EVERY,
     SETTINGS,
@@ -103,19 +103,16 @@ def test_the_bytes_of_a_reassignment_are_counted_at_both_ends():
         assert _reassignment_bytes(cluster) == {"in": [0, 0, moved], "out": [moved, 0, 0]}
 
 
-def _reassignment_bytes(cluster: Cluster) -> dict[str, list[int]]:
+def _reassignment_bytes(cluster: Cluster) -> dict[str, list[float]]:
     """What each broker's metrics say, in both directions."""
     pages = []
     for broker in cluster.brokers:
         endpoint = broker.server.metrics
         assert endpoint is not None
         with urlopen(f"http://{endpoint.address}/metrics", timeout=DEADLINE_S) as answer:
-            pages.append(answer.read().decode())
+            pages.append(parse(answer.read().decode()))
     name = "kafka_server_brokertopicmetrics_reassignmentbytes"
-    return {
-        way: [int(re.search(rf"^{name}{way}_total (\d+)", page, re.MULTILINE)[1]) for page in pages]
-        for way in ("in", "out")
-    }
+    return {way: [value(page, f"{name}{way}_total") for page in pages] for way in ("in", "out")}
 
 
 def test_a_partition_whose_leader_has_no_room_for_its_epoch_gets_its_replicas_later(monkeypatch):

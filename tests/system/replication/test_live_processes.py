@@ -10,9 +10,9 @@ import pytest
 from tests.support.replication import porcupine
 from tests.support.replication.machines import missing_requirement, run_apart
 from tests.support.zookeeper import without_zookeeper
+from tests.system.replication.conftest import HISTORIES
 
 LIMIT_S = 240
-HISTORIES = 60
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * LIMIT_S), pytest.mark.xdist_group("machines")]
 
 
@@ -41,5 +41,5 @@ def test_flushed_records_survive_when_every_machine_loses_its_power(seed: int, b
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A third of the histories have flushed records."""
     count = metafunc.config.getoption("--process-histories", HISTORIES)
-    sixths = 1 if "flushed" in metafunc.function.__name__ else 2
+    sixths = 1 if metafunc.function is test_flushed_records_survive_when_every_machine_loses_its_power else 2
     metafunc.parametrize("seed", range(ceil(count * sixths / 6)))

@@ -135,7 +135,6 @@ def test_logs_that_are_missing_are_told_if_they_should_be_here(
 
 def test_a_log_that_may_be_in_a_failed_directory_is_offline(tmp_path: Path, metadata: Metadata) -> None:
     put(metadata, "orders", ORDERS, (ME,), (OTHER,))
-
     failed = tmp_path / "failed"
     failed.write_text("no directory")
     findings, _ = start(metadata, tmp_path / "data", failed)
