@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.controller.controller import Controller
 from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.zk.client.operations import Create, Operation, SetData
+from kafkalite.zk.client.operations import Create, Node, Operation, SetData
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
@@ -99,10 +99,23 @@ class Member:
 
     async def until_gone(self, *gone: str, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Wait until ZooKeeper itself has none of these."""
+        await self._until_read(gone, lambda nodes: not any(nodes), f"the end of {gone}", meanwhile)
+
+    async def until_made(self, path: str) -> None:
+        """Wait until ZooKeeper itself has this one."""
+        await self._until_read([path], any, path)
+
+    async def _until_read(
+        self,
+        paths: Sequence[str],
+        probe: Callable[[Sequence[Node | None]], bool],
+        what: str,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
         deadline = asyncio.get_running_loop().time() + DEADLINE_S
-        while any(await self.session.read(gone)):
+        while not probe(await self.session.read(paths)):
             meanwhile()
-            assert asyncio.get_running_loop().time() < deadline, f"waited {DEADLINE_S:g} s for the end of {gone}"
+            assert asyncio.get_running_loop().time() < deadline, f"waited {DEADLINE_S:g} s for {what}"
 
     def leaders(self, name: str) -> dict[int, int]:
         return {number: known.value.leader for number, known in self.view.states.get(name, {}).items()}

@@ -41,6 +41,7 @@ def test_the_first_broker_is_elected_with_kafkas_nodes(tell: Tell) -> None:
             assert (epoch.data, epoch.version) == (b"1", 1)
             await one.until(lambda: one.view.controller_id == 1, "the controller in the view")
             assert not two.is_controller
+            await one.until_made(znode_paths.FEATURE)  # after the election
             assert await data(one, znode_paths.FEATURE) == {"version": 2, "status": 1, "features": {}}
 
     tell(story)
