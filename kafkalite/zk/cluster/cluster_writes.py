@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
 
 _ATTEMPTS = 10  # if others change the same node
+_DELETION_ORDERS = 3  # one may be taken down together with a topic of this name that was there before this one
 NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that sends a mebibyte
 
 
@@ -107,20 +108,24 @@ class ClusterWrites:
     async def delete_topic(self, name: str) -> None:
         born = (await self._require(name)).node.czxid
         asked = znode_paths.delete_topic(name)
-        with suppress(NodeExists):  # another client has requested it, too
-            await self._session.write([Create(asked)])
-        await self._refresh([asked, znode_paths.topic(name)])
 
         def is_there() -> bool:
             known = self._view.assignments.get(name)
             return known is not None and known.node.czxid == born
 
-        if not await self._wait(lambda: name not in self._view.deletions):
-            absent = self._absent_replicas(name)
-            waits = f", which waits for the brokers {absent} to return" if absent else ""
-            raise self._not_seen_to(f"Topic '{name}' is marked for deletion{waits}")
-        if is_there():
-            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, f"The controller does not delete topic '{name}'.")
+        for _ in range(_DELETION_ORDERS):
+            with suppress(NodeExists):  # another client has requested it, too
+                await self._session.write([Create(asked)])
+            await self._refresh([asked, znode_paths.topic(name)])
+            if not await self._wait(lambda: name not in self._view.deletions):
+                absent = self._absent_replicas(name)
+                waits = f", which waits for the brokers {absent} to return" if absent else ""
+                raise self._not_seen_to(f"Topic '{name}' is marked for deletion{waits}")
+            if is_there():  # by the view, which may hear of the end of the order first
+                await self._refresh([znode_paths.topic(name)])
+            if not is_there():
+                return
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, f"The controller does not delete topic '{name}'.")
 
     async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
         for _ in range(_ATTEMPTS):

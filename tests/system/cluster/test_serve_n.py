@@ -18,7 +18,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.local_cluster.zookeeper_process import missing_requirement
+from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
 from tests.support.broker_process import environment
 from tests.support.wait import DEADLINE_S, until
@@ -80,16 +82,19 @@ def serving(home: Path, *arguments: str) -> Iterator[Served]:
 def test_three_brokers_are_one_cluster_that_stops_as_one(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         assert len(served.bootstrap.split(",")) == 3
+        await_acquaintance(served.bootstrap)
         create(served.bootstrap, "kept", 6)
         admin = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG)
+        found: list[int] = []
 
         def leaders() -> set[int]:
             metadata = admin.list_topics(timeout=DEADLINE_S)  # of a broker that may not have opened its partitions yet
             assert set(metadata.brokers) == {0, 1, 2}
             topic = metadata.topics.get("kept")
-            return {partition.leader for partition in topic.partitions.values()} if topic is not None else set()
+            found[:] = [partition.leader for partition in topic.partitions.values()] if topic is not None else []
+            return set(found)
 
-        until(lambda: leaders() == {0, 1, 2}, "each broker leads some")
+        until(lambda: leaders() == {0, 1, 2}, lambda: f"each broker to lead some; they are led by {found}")
         write(served.bootstrap, "kept", range(6))
         assert read(served.bootstrap, "kept", 6) == {b"0", b"1", b"2", b"3", b"4", b"5"}
         second = refused(tmp_path)
@@ -209,6 +214,13 @@ def all_gone(directory: Path) -> bool:
         except BlockingIOError:
             return False
     return True
+
+
+def await_acquaintance(bootstrap: str) -> None:
+    """Until each of the three knows the others: a topic gets replicas on brokers that the one who creates it knows."""
+    for address in bootstrap.split(","):
+        with BlockingClient(address, DEADLINE_S) as client:
+            until(lambda: len(client.ask(MetadataRequest(topics=[]), 1).brokers) == 3, f"{address} to know three")
 
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:

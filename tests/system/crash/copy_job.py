@@ -182,7 +182,7 @@ def input_records(ledger: Ledger) -> list[InputRecord]:
 
 
 def await_copied(job: CopyJob, ledger: Ledger) -> None:
-    """Until the group has committed the end of the input."""
+    """Until the group has committed the end of the input: a job that goes on may take its time, on busy cores."""
     ends = {partition: len(numbers) for partition, numbers in ledger.sent.items()}
     consumer = _consumer(job)
     partitions = [TopicPartition(ledger.topic, partition) for partition in ends]
@@ -194,9 +194,15 @@ def await_copied(job: CopyJob, ledger: Ledger) -> None:
         return found == ends
 
     try:
-        until(is_copied, lambda: f"the group to be at {ends}; it is at {found}", DEADLINE_S)
+        while not is_copied():
+            _await_change(is_copied, found, lambda: f"the group to go on to {ends}; it is at {found}")
     finally:
         consumer.close()
+
+
+def _await_change(is_over: Callable[[], bool], found: dict[int, int], what: Callable[[], str]) -> None:
+    before = dict(found)
+    until(lambda: is_over() or found != before, what)
 
 
 def check_copies(job: CopyJob, port_of: PortOf, ledger: Ledger) -> None:

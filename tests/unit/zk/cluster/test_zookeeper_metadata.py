@@ -328,6 +328,29 @@ def test_a_controller_that_does_not_delete_says_so(place, tmp_path):
     asyncio.run(story())
 
 
+def test_an_order_that_was_taken_down_without_its_topic_is_given_again(place, tmp_path):
+    """As one of an earlier topic of that name, whose end came when this topic had just been created."""
+
+    async def story():
+        async with member(place, tmp_path) as one:
+            await one.metadata.create_topic(topic("t"))
+            one.controller.reconfigure(BrokerConfig(delete_topic_enable=False))
+            ordered = znode_paths.delete_topic("t")
+            taken_down = []
+
+            def on_paths(changed):
+                if ordered in changed and "t" not in one.metadata.view.deletions:
+                    taken_down.append("t" in one.metadata.topics)
+                    one.controller.reconfigure(BrokerConfig())
+
+            one.metadata.listen_paths(on_paths)
+            await one.metadata.delete_topic("t")
+            assert "t" not in one.metadata.topics and taken_down[0]
+            assert await one.metadata.session.read([znode_paths.topic("t")]) == [None]
+
+    asyncio.run(story())
+
+
 def test_who_waits_is_let_go_at_a_stop(place, tmp_path):
     async def story():
         async with apart(place, tmp_path) as one:
