@@ -145,7 +145,7 @@ class ProcessCluster:
         def is_in_sync() -> bool:
             replicas, topic = self.replicas(partition, name), self.at(node) or {}
             moving = topic.get("adding_replicas") or topic.get("removing_replicas")
-            is_whole = len(replicas) == REPLICAS and set(self.state(partition, name)["isr"]) == set(replicas)
+            is_whole = len(replicas) == REPLICAS and set(self.state(partition, name).get("isr", [])) == set(replicas)
             return not moving and is_whole
 
         until(is_in_sync, lambda: f"all replicas of {name}-{partition}: {self.at(node)}, {self.state(partition, name)}")
@@ -394,10 +394,10 @@ def main(arguments: list[str]) -> int:
         try:
             count = history.run(Path(home))
         except (Exception, pytest.fail.Exception) as fault:
-            print(f"seed {seed}, {brokers} brokers, after {'; '.join(history.trace)}: {fault!r}")
-            print("".join(traceback.format_tb(fault.__traceback__)[-4:]))
             for said in sorted(Path(home).glob("*.txt")):
                 print(f"--- {said.name}\n{said.read_text()[-6000:]}")
+            print("".join(traceback.format_tb(fault.__traceback__)[-4:]))
+            print(f"seed {seed}, {brokers} brokers, after {'; '.join(history.trace)}: {fault!r}")
             return 1
     print(f"seed {seed}, {brokers} brokers: {count} records acknowledged; {'; '.join(history.trace)}")
     return 0
