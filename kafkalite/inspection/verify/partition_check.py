@@ -97,7 +97,7 @@ def check_partition(
             partition.has(base, TXN_INDEX),
             scan,
             history.aborted[aborts_before:],
-            was_compacted=history.was_compacted,
+            compacted_to=scan.end_offset if history.was_compacted else compacted_to,
         )
         scan.forget_batches()
     history.end(report.end_offset)

@@ -56,12 +56,12 @@ def _entry_fault(entry: SnapshotEntry, offset: int, producer: Producer | None) -
 
 
 def check_txn_index(
-    path: str, exists: bool, scan: SegmentScan, aborted: list[AbortedTxn], *, was_compacted: bool
+    path: str, exists: bool, scan: SegmentScan, aborted: list[AbortedTxn], *, compacted_to: int
 ) -> list[Fault]:
     """Compares the index of a segment with the aborted transactions whose markers stand in it, `aborted`.
 
     Compaction removes the data of an aborted transaction, except for the header of a producer's last batch. Then the
-    transaction began before the batches that are left of it. Raises OSError.
+    transaction began before the batches that are left of it, below offset `compacted_to`. Raises OSError.
     """
     data = read_file(path) if exists else b""
     faults = []
@@ -81,9 +81,7 @@ def check_txn_index(
         elif marker is None or marker.producer_id != producer_id:
             offsets = f"{scan.segment.base_offset}..{scan.end_offset}"
             what = f"no abort of producer {producer_id} at offset {last} in {offsets}"
-        elif first > last or (
-            first != marker.first_offset >= 0 and not (was_compacted and first < marker.first_offset)
-        ):
+        elif first > last or (first != marker.first_offset >= 0 and not first < min(marker.first_offset, compacted_to)):
             what = f"the transaction began at {marker.first_offset}, not at {first}"
         else:
             known.add(last)
