@@ -68,14 +68,18 @@ def is_settled(cluster: ThreeBrokers, name: str) -> bool:
     first, *others = [cluster.metadata(number).topics.get(name) for number in IDS]
     if any(other != first for other in others):
         return False
-    if any(cluster.metadata(number).is_deletion_ordered(name) for number in IDS):
+    if any(name in cluster.metadata(number).view.deletions for number in IDS):
         return False  # the order may be known longer than the topic
     if first is None:
         return not any(name in cluster.topics(number).by_name or logs_of(cluster, number, name) for number in IDS)
     if not cluster.is_led(name, len(first.partitions)):
         return False
     led = {number: {index for index, state in first.partitions.items() if state.leader == number} for number in IDS}
-    return all(logs_of(cluster, number, name) == dict.fromkeys(led[number], first.topic_id) for number in IDS)
+    return all(
+        logs_of(cluster, number, name) == dict.fromkeys(led[number], first.topic_id)
+        and not cluster.metadata(number).is_deletion_ordered(name)
+        for number in IDS
+    )
 
 
 def logs_of(cluster: ThreeBrokers, number: int, name: str) -> dict[int, object]:
