@@ -149,7 +149,9 @@ class Controller:
                 self._changed_topics[name] = None
             elif (entity := znode_paths.config_of(path)) is not None and entity[0] == znode_paths.CONFIG_TOPICS:
                 self._changed_topics[entity[1]] = None
-            elif znode_paths.deleted_topic_of(path) is None:
+            elif (name := znode_paths.deleted_topic_of(path)) is not None:
+                self._changed_topics[name] = None  # if the order is withdrawn, what changed meanwhile is due
+            else:
                 continue
             self._woken.set()
 

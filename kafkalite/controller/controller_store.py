@@ -164,10 +164,13 @@ class ControllerStore:
         for name in names:
             tree = trees[znode_paths.topic(name)]
             below = [Delete(path) for path in reversed(tree[1:])]
-            last = [Delete(path) for path in tree[:1]]
-            if tree and name in configured:  # a tool writes the settings of a new topic before the topic
-                last.append(Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
-            last.append(Delete(znode_paths.delete_topic(name)))
+            last: list[Operation] = [Delete(znode_paths.topic(name)), Delete(znode_paths.delete_topic(name))]
+            if not tree:
+                last.insert(
+                    0, Create(znode_paths.topic(name))
+                )  # refused if somebody has made it since: it is to go, too
+            elif name in configured:  # a tool writes the settings of a new topic before the topic
+                last.insert(1, Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
             while len(below) > 3 * _TOPIC_PARTITIONS_MAX:
                 piece, below = below[:_TOPIC_PARTITIONS_MAX], below[_TOPIC_PARTITIONS_MAX:]
                 steps.append(Step(tuple(piece)))

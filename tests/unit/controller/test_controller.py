@@ -261,6 +261,29 @@ def test_a_topic_of_a_broker_that_is_away_is_deleted_when_it_returns(
     tell(story)
 
 
+def test_what_changed_while_a_deletion_was_ordered_is_done_when_it_is_withdrawn(
+    tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_CHECK_INTERVAL_MS", 1e9)  # which would mend it later
+
+    async def story(place: Place) -> None:
+        async with cluster(place, 1) as (one,):
+            await one.session.write(topic("orders", [(1, 2)]))
+            await one.until(lambda: one.leaders("orders") == {0: 1}, "a leader")
+            ordered = znode_paths.delete_topic("orders")
+            await one.session.write([Create(ordered)])
+            known = one.view.assignments["orders"]
+            more = known.value._replace(partitions={**known.value.partitions, 1: (1,)})
+            await one.session.write([SetData(znode_paths.topic("orders"), znode_data.topic_json(more), 0)])
+            await one.session.write(topic("later", [(1,)]))
+            await one.until(lambda: one.leaders("later") == {0: 1}, "others to go on")
+            assert one.leaders("orders") == {0: 1}
+            await one.session.write([Delete(ordered)])
+            await one.until(lambda: one.leaders("orders") == {0: 1, 1: 1}, "the added partition")
+
+    tell(story)
+
+
 def test_nothing_is_deleted_where_that_is_forbidden(tell: Tell) -> None:
     async def story(place: Place) -> None:
         config = BrokerConfig(delete_topic_enable=False)

@@ -140,3 +140,20 @@ def test_more_than_zookeeper_takes_at_once_goes_in_pieces(tell: Tell) -> None:
             assert await one.children([znode_paths.TOPICS, znode_paths.DELETE_TOPICS]) == [[], []]
 
     tell(story)
+
+
+def test_an_order_is_not_taken_down_when_its_topic_has_been_made_since(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        async with session(place) as one:
+            store = await elected(one, 1)
+            await one.write([Create(znode_paths.delete_topic("orders"))])
+            of_nothing = await store.deletions(["orders"])
+            await one.write(topic("orders", [(1,)]))
+            assert await store.write(of_nothing) == of_nothing
+            assert await one.children([znode_paths.TOPICS, znode_paths.DELETE_TOPICS]) == [["orders"], ["orders"]]
+            assert await store.write(await store.deletions(["orders"])) == []
+            await one.write([Create(znode_paths.delete_topic("orders"))])
+            assert await store.write(await store.deletions(["orders"])) == []
+            assert await one.children([znode_paths.TOPICS, znode_paths.DELETE_TOPICS]) == [[], []]
+
+    tell(story)
