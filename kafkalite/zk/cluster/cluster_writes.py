@@ -48,7 +48,7 @@ from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
 
-_ATTEMPTS = 10  # if others change the same node
+_ATTEMPTS = 50  # if others change the same node: on busy cores ten were lost in a row
 _DELETION_ORDERS = 3  # one may be taken down together with a topic of this name that was there before this one
 NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that sends a mebibyte
 
