@@ -171,7 +171,9 @@ class Dispatcher:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return asyncio.shield(task)
+        answer = asyncio.shield(task)
+        answer.add_done_callback(_note_failure)
+        return answer
 
     def _route(self, key: int, version: int) -> tuple[Decode, Handler, type[Any]] | None:
         api = SERVED.get(key)
@@ -189,6 +191,12 @@ class Dispatcher:
 
 def _encoded(encode: Encode, version: int, correlation_id: int, response: Any) -> list[Part]:
     return encode(response, version, correlation_id)
+
+
+def _note_failure(answer: asyncio.Future[Any]) -> None:
+    """Nobody may be waiting: a connection that is lost in the turn of its request never comes to it."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 async def _later(response: Awaitable[Any], version: int, correlation_id: int, encode: Encode) -> list[Part] | None:

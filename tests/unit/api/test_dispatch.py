@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from kafkalite.api.dispatch import HANDLERS, handler_of
+import asyncio
+import gc
+from typing import Any, cast
+
+from kafkalite.api.dispatch import HANDLERS, Dispatcher, handler_of
+from kafkalite.common.errors import Disconnect
 from kafkalite.protocol.apis import SERVED
 
 
 def test_every_served_api_has_a_handler() -> None:
     assert HANDLERS.keys() == {api.name for api in SERVED.values()}
     assert all(callable(handler_of(name)) for name in HANDLERS)
+
+
+def test_a_request_that_fails_when_its_connection_is_gone_is_no_error_of_the_broker() -> None:
+    told: list[dict[str, Any]] = []
+
+    async def refuse() -> None:
+        raise Disconnect("0 is no ResourceType")
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        dispatcher = Dispatcher(cast(Any, None))
+        nobody_waits = dispatcher._carry_out(refuse())
+        await dispatcher.settled()
+        await asyncio.sleep(0)
+        del nobody_waits
+        gc.collect()
+
+    asyncio.run(story())
+    assert not told
