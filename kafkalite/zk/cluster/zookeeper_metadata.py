@@ -235,14 +235,16 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
 
     async def return_ids(self, held: topic_ids.Held) -> None:
         try:
-            await self._lifecycle.give_back_ids(topic_ids.held_by(self.view, self.broker_id, held))
+            await self.session.retry_until_connected(
+                lambda: self._lifecycle.give_back_ids(topic_ids.held_by(self.view, self.broker_id, held))
+            )
         except (Unavailable, OperationFailed) as fault:
             raise ConfigError(f"topics have no ids at zookeeper.connect={self._settings.connect}: {fault}") from None
 
     async def check_is_free(self, endpoints: tuple[ListenerConfig, ...]) -> None:
         """Raises ConfigError when another broker, at other addresses than these, is registered with our number."""
         try:
-            await self._lifecycle.registration.check_is_free(endpoints)
+            await self.session.retry_until_connected(lambda: self._lifecycle.registration.check_is_free(endpoints))
         except (Unavailable, OperationFailed) as fault:
             raise ConfigError(f"zookeeper.connect={self._settings.connect}: {fault}") from None
 

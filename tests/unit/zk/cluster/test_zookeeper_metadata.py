@@ -70,15 +70,15 @@ def test_a_start_makes_kafkas_nodes(place, tmp_path):
 class CutOnce:
     """A step of a start in whose midst the connection is lost, and comes back a little later."""
 
-    def __init__(self, door: Cut, step: Callable[..., Awaitable[None]]) -> None:
+    def __init__(self, door: Cut, step: Callable[..., Awaitable[object]]) -> None:
         self._door, self._step, self.calls = door, step, 0
 
-    async def __call__(self) -> None:
+    async def __call__(self, *arguments: object) -> None:
         self.calls += 1
         if self.calls == 1:
             self._door.cut()
             asyncio.get_running_loop().call_later(0.05, self._door.mend)
-        await self._step()
+        await self._step(*arguments)
 
 
 def test_a_start_goes_on_when_its_connection_is_lost_in_its_midst(zookeeper, chroot, tmp_path):
@@ -90,6 +90,13 @@ def test_a_start_goes_on_when_its_connection_is_lost_in_its_midst(zookeeper, chr
             await one.metadata.start()
             assert reading.calls == 2 and one.metadata.cluster_id
             registration = one.metadata._lifecycle.registration
+            checking = registration.check_is_free = CutOnce(door, registration.check_is_free)
+            await one.metadata.check_is_free(endpoints(1))
+            assert checking.calls > 1
+            lifecycle = one.metadata._lifecycle
+            giving = lifecycle.give_back_ids = CutOnce(door, lambda ids: one.metadata.session.read(["/"]))
+            await one.metadata.return_ids({})
+            assert giving.calls > 1
             holding = registration.remember_session = CutOnce(door, registration.remember_session)
             try:
                 await one.join()
