@@ -165,10 +165,8 @@ class ControllerStore:
             tree = trees[znode_paths.topic(name)]
             below = [Delete(path) for path in reversed(tree[1:])]
             last: list[Operation] = [Delete(znode_paths.topic(name)), Delete(znode_paths.delete_topic(name))]
-            if not tree:
-                last.insert(
-                    0, Create(znode_paths.topic(name))
-                )  # refused if somebody has made it since: it is to go, too
+            if not tree:  # the creation is refused if somebody has made it since: then that one is to go
+                last.insert(0, Create(znode_paths.topic(name)))
             elif name in configured:  # a tool writes the settings of a new topic before the topic
                 last.insert(1, Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
             while len(below) > 3 * _TOPIC_PARTITIONS_MAX:
