@@ -156,7 +156,8 @@ class ControllerStore:
 
     async def deletions(self, names: Sequence[str]) -> list[Step]:
         """The steps that delete topics: states first, then the topic and its settings, and last the node that orders
-        it, so that a deletion that was interrupted is taken up again. A small topic goes in one step."""
+        it, so that a deletion that was interrupted is taken up again. A small topic goes in one step. The order of a
+        topic that is not there goes only if there is none by then: otherwise that one is to be deleted."""
         found = await self._session.read([znode_paths.config(znode_paths.CONFIG_TOPICS, name) for name in names])
         configured = {name for name, node in zip(names, found, strict=True) if node is not None}
         trees = await self._trees([znode_paths.topic(name) for name in names])
@@ -164,11 +165,12 @@ class ControllerStore:
         for name in names:
             tree = trees[znode_paths.topic(name)]
             below = [Delete(path) for path in reversed(tree[1:])]
-            last: list[Operation] = [Delete(znode_paths.topic(name)), Delete(znode_paths.delete_topic(name))]
-            if not tree:  # the creation is refused if somebody has made it since: then that one is to go
-                last.insert(0, Create(znode_paths.topic(name)))
+            last: list[Operation] = [Delete(znode_paths.topic(name))]
+            if not tree:
+                last.insert(0, Create(znode_paths.topic(name)))  # refused if somebody else has
             elif name in configured:  # a tool writes the settings of a new topic before the topic
-                last.insert(1, Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
+                last.append(Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
+            last.append(Delete(znode_paths.delete_topic(name)))
             while len(below) > 3 * _TOPIC_PARTITIONS_MAX:
                 piece, below = below[:_TOPIC_PARTITIONS_MAX], below[_TOPIC_PARTITIONS_MAX:]
                 steps.append(Step(tuple(piece)))

@@ -81,7 +81,7 @@ def check_txn_index(
         elif marker is None or marker.producer_id != producer_id:
             offsets = f"{scan.segment.base_offset}..{scan.end_offset}"
             what = f"no abort of producer {producer_id} at offset {last} in {offsets}"
-        elif first > last or (first != marker.first_offset >= 0 and not first < min(marker.first_offset, compacted_to)):
+        elif first > last or (first != marker.first_offset >= 0 and first >= min(marker.first_offset, compacted_to)):
             what = f"the transaction began at {marker.first_offset}, not at {first}"
         else:
             known.add(last)
