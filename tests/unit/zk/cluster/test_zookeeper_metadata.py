@@ -358,6 +358,28 @@ def test_an_order_that_was_taken_down_without_its_topic_is_given_again(place, tm
     asyncio.run(story())
 
 
+def test_a_deletion_is_not_ordered_again_because_the_view_is_late(place, tmp_path):
+    """A second order would be one of the next topic of that name."""
+
+    async def story():
+        async with member(place, tmp_path) as one:
+            await one.metadata.create_topic(topic("t"))
+            view, writes = one.metadata.view, one.metadata._writes
+            node, wait, waits = view.node(znode_paths.topic("t")), writes._wait, []
+
+            async def wait_and_be_late(condition):
+                waits.append(await wait(condition))
+                view.apply([(znode_paths.topic("t"), node)])
+                assert "t" in view.assignments
+                return waits[-1]
+
+            writes._wait = wait_and_be_late
+            await one.metadata.delete_topic("t")
+            assert waits == [True] and "t" not in view.assignments
+
+    asyncio.run(story())
+
+
 def test_who_waits_is_let_go_at_a_stop(place, tmp_path):
     async def story():
         async with apart(place, tmp_path) as one:
