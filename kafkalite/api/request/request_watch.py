@@ -7,9 +7,11 @@ the time that they asked for, and are not timed.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.common.errors import Malformed
@@ -120,7 +122,10 @@ class RequestWatch:
             elif isinstance(answer, DeferredResponse):
                 answer.render = self._rendered(answer.render, key, version, connection, size, began)
             else:
-                return self._later(answer, key, version, connection, size, began)
+                # a task at once: when the connection is lost in this turn, what it was to await is closed with it
+                task = asyncio.ensure_future(answer)
+                task.add_done_callback(partial(self._done, key, version, connection, size, began))
+                return task
             return answer
 
         return timed
@@ -142,18 +147,17 @@ class RequestWatch:
 
         return rendered
 
-    async def _later(
+    def _done(
         self,
-        answer: Awaitable[list[Part] | None],
         key: int,
         version: int,
         client: ClientConnection,
         size: int,
         began: float,
-    ) -> list[Part] | None:
-        found = await answer
-        self._answered(key, version, client, size, found, time.perf_counter() - began)
-        return found
+        answer: asyncio.Future[list[Part] | None],
+    ) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._answered(key, version, client, size, answer.result(), time.perf_counter() - began)
 
     def _count(self, key: int, client: ClientConnection) -> None:
         self.counts[key] = self.counts.get(key, 0) + 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
 from kafkalite.api.request import request_watch
 from kafkalite.api.request.request_watch import FETCH, PRODUCE, WATCHED_MS, RequestWatch
+from kafkalite.common.errors import Disconnect
 from kafkalite.network.client_connection import Answer, ClientConnection, DeferredResponse, Handler
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
@@ -82,12 +84,47 @@ def test_sizes_of_answers_that_come_later_are_known_too() -> None:
     async def later() -> list[Any]:
         return [b"12345678"]
 
+    async def ask() -> Any:
+        answer: Any = scene.ask()
+        return await answer
+
     scene.answer = later
-    answer: Any = scene.ask()
-    assert asyncio.run(answer) == [b"12345678"] and scene.watch.slow[-1].bytes_out == 8
+    assert asyncio.run(ask()) == [b"12345678"] and scene.watch.slow[-1].bytes_out == 8
     scene.answer = lambda: None  # a produce with acks=0
     scene.ask()
     assert scene.watch.slow[-1].bytes_out is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_client_that_leaves_in_the_turn_of_its_request_takes_the_answer_with_it() -> None:
+    async def later() -> list[Any]:
+        return []
+
+    async def ask_and_leave() -> None:
+        answer = asyncio.ensure_future(cast("Awaitable[Any]", scene.ask()))
+        answer.cancel()  # before its first step
+        await asyncio.wait({answer})
+        assert answer.cancelled() and not scene.watch.counts
+
+    scene = Scene(later)
+    scene.watch.go_on()
+    asyncio.run(ask_and_leave())
+    gc.collect()
+
+
+def test_a_handler_that_fails_later_fails_as_without_a_watch() -> None:
+    async def later() -> list[Any]:
+        raise Disconnect("no more of this")
+
+    async def ask() -> None:
+        answer: Any = scene.ask()
+        with pytest.raises(Disconnect, match="no more of this"):
+            await answer
+
+    scene = Scene(later)
+    scene.watch.go_on()
+    asyncio.run(ask())
+    assert not scene.watch.counts
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 9])
