@@ -157,7 +157,9 @@ class ControllerStore:
     async def deletions(self, names: Sequence[str]) -> list[Step]:
         """The steps that delete topics: states first, then the topic and its settings, and last the node that orders
         it, so that a deletion that was interrupted is taken up again. A small topic goes in one step. The order of a
-        topic that is not there goes only if there is none by then: otherwise that one is to be deleted."""
+        topic that is not there goes only if there is none by then: otherwise that one is to be deleted. Each deletion
+        is counted, so that no writer takes the next topic of that name for this one."""
+        await self._session.make_paths([znode_paths.TOPIC_DELETIONS])
         found = await self._session.read([znode_paths.config(znode_paths.CONFIG_TOPICS, name) for name in names])
         configured = {name for name, node in zip(names, found, strict=True) if node is not None}
         trees = await self._trees([znode_paths.topic(name) for name in names])
@@ -170,7 +172,7 @@ class ControllerStore:
                 last.insert(0, Create(znode_paths.topic(name)))  # refused if somebody else has
             elif name in configured:  # a tool writes the settings of a new topic before the topic
                 last.append(Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
-            last.append(Delete(znode_paths.delete_topic(name)))
+            last += [Delete(znode_paths.delete_topic(name)), SetData(znode_paths.TOPIC_DELETIONS, b"")]
             while len(below) > 3 * _TOPIC_PARTITIONS_MAX:
                 piece, below = below[:_TOPIC_PARTITIONS_MAX], below[_TOPIC_PARTITIONS_MAX:]
                 steps.append(Step(tuple(piece)))

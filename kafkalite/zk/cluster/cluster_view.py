@@ -27,7 +27,7 @@ from kafkalite.metadata.cluster_metadata import (
 )
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
-from kafkalite.zk.client.operations import Node
+from kafkalite.zk.client.operations import Check, Node
 from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 
 T = TypeVar("T")
@@ -58,7 +58,8 @@ class ClusterView:
     writes it so, and the topic keeps its earlier id. `states` has every state node, by topic and number. `deletions`
     has topics whose deletion is requested and not yet carried out. `last_epochs` has the leader epochs of partitions
     whose state nodes were deleted while their topics stayed. `registrations` has the numbers of all brokers that ever
-    registered.
+    registered. `deletion_fence` goes with every write that is bound to the version of a topic's or a partition's node:
+    that node may be one of another topic of the same name by now, and its version the same again.
     """
 
     def __init__(self) -> None:
@@ -74,6 +75,7 @@ class ClusterView:
         self.last_epochs: dict[str, dict[int, int]] = {}
         self.registrations: dict[int, Known[znode_data.RegistrationNode]] = {}
         self.deletions: set[str] = set()
+        self.deletion_fence: tuple[Check, ...] = ()  # fails if a topic was deleted after the last `settle`
         self.controller: Known[int] | None = None
         self.controller_epoch: Known[int] | None = None
         self.last_transaction = -1  # the latest that wrote one of the nodes
@@ -96,6 +98,11 @@ class ClusterView:
     def node(self, path: str) -> Node | None:
         """The node at `path` as it was read last."""
         return self._nodes.get(path)
+
+    def settle(self) -> None:
+        """The view has everything up to some transaction, the count of deleted topics among it."""
+        count = self._nodes.get(znode_paths.TOPIC_DELETIONS)
+        self.deletion_fence = () if count is None else (Check(znode_paths.TOPIC_DELETIONS, count.version),)
 
     def take_faults(self) -> list[Fault]:
         """The faults since the last call."""
@@ -315,7 +322,7 @@ def is_of_interest(path: str) -> bool:
     if path.startswith(znode_paths.CONFIG):
         return znode_paths.config_of(path) is not None
     return (
-        path in (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH)
+        path in (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH, znode_paths.TOPIC_DELETIONS)
         or path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
         or znode_paths.broker_of(path) is not None
         or acl_nodes.resource_of(path) is not None

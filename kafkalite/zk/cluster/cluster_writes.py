@@ -137,7 +137,7 @@ class ClusterWrites:
             replicas = {**topic.partitions, **{number: each.replicas for number, each in partitions.items()}}
             data = znode_data.topic_json(topic._replace(partitions=replicas))
             path = znode_paths.topic(name)
-            if await self._write([SetData(path, _fitting(data, name), known.node.version)], [path]):
+            if await self._write_bound(SetData(path, _fitting(data, name), known.node.version)):
                 break
         else:
             raise _contended(name)
@@ -215,7 +215,7 @@ class ClusterWrites:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             data = znode_data.state_json(known.value._replace(leader_epoch=leader_epoch))
             path = znode_paths.state(name, partition)
-            if await self._write([SetData(path, data, known.node.version)], [path]):
+            if await self._write_bound(SetData(path, data, known.node.version)):
                 return
         raise _contended(f"{name}-{partition}")
 
@@ -230,12 +230,14 @@ class ClusterWrites:
                     writes.append([SetData(znode_paths.state(name, partition), data, known.node.version)])
             if not writes:
                 return
-            for result in await perform(self._session, writes):
-                if isinstance(result, Unavailable):
-                    raise result
-                if result is not None and not isinstance(result.reason, BadVersion | NoNode):
-                    raise result.reason
-            await self._refresh([operation.path for write in writes for operation in write])
+            fence = next(iter(self._view.deletion_fence), None)
+            with suppress(BadVersion, NoNode):  # of the fence
+                for result in await perform(self._session, writes, fence):
+                    if isinstance(result, Unavailable):
+                        raise result
+                    if result is not None and not isinstance(result.reason, BadVersion | NoNode):
+                        raise result.reason
+            await self._refresh([znode_paths.TOPIC_DELETIONS, *(each.path for write in writes for each in write)])
         raise _contended(f"{len(epochs)} states of partitions")
 
     async def _write(self, operations: Sequence[Operation], paths: Sequence[str]) -> bool:
@@ -246,6 +248,10 @@ class ClusterWrites:
             is_written = True
         await self._refresh(paths)
         return is_written
+
+    async def _write_bound(self, write: SetData) -> bool:
+        """As `_write`, for a node of a topic: also refused if that topic was deleted meanwhile."""
+        return await self._write([*self._view.deletion_fence, write], [znode_paths.TOPIC_DELETIONS, write.path])
 
     def _put(self, path: str, data: bytes) -> Operation:
         """Writes a node that exists, or creates it, as far as the view knows."""

@@ -42,9 +42,10 @@ _AT_ONCE = 250  # writes in one transaction; those behind them wait for its answ
 
 
 class _Waiting(NamedTuple):
-    """A write and its caller."""
+    """A write and its caller. `created` is the transaction that created the state node."""
 
     key: TopicPartition
+    created: int
     write: WriteIsr
     outcome: asyncio.Future[WriteOutcome]
 
@@ -78,7 +79,8 @@ class IsrWrites:
         """See `ClusterMetadata.write_isr`."""
         if any(number < 0 for number in write.registrations.values()):
             return WriteOutcome.REFUSED  # brokers without a number, whose lives nobody can tell apart
-        waiting = _Waiting((name, partition), write, asyncio.get_running_loop().create_future())
+        created = self._created((name, partition))
+        waiting = _Waiting((name, partition), created, write, asyncio.get_running_loop().create_future())
         self._writes.append(waiting)
         self._start()
         return await waiting.outcome
@@ -133,7 +135,12 @@ class IsrWrites:
         operations = [self._operations(each) for each in writes]
         sent = [index for index, each in enumerate(operations) if each is not None]
         outcomes = [WriteOutcome.BAD_VERSION] * len(writes)
-        results = await perform(self._session, [operations[index] or () for index in sent])
+        fence = next(iter(self._view.deletion_fence), None)
+        try:
+            results = await perform(self._session, [operations[index] or () for index in sent], fence)
+        except OperationFailed:  # a topic was deleted meanwhile, perhaps one of these
+            await self._refresh([znode_paths.TOPIC_DELETIONS])
+            raise
         for index, result in zip(sent, results, strict=True):
             outcomes[index] = self._outcome(writes[index], result)
         written = [each for each, outcome in zip(writes, outcomes, strict=True) if outcome is WriteOutcome.WRITTEN]
@@ -147,6 +154,10 @@ class IsrWrites:
         known = self._known(key)
         return -1 if known is None else known.node.version
 
+    def _created(self, key: TopicPartition) -> int:
+        known = self._known(key)
+        return -1 if known is None else known.node.czxid
+
     def _known(self, key: TopicPartition) -> Known[znode_data.StateNode] | None:
         return self._view.states.get(key[0], {}).get(key[1])
 
@@ -155,6 +166,8 @@ class IsrWrites:
         known, topic, write = self._known(waiting.key), self._view.assignments.get(waiting.key[0]), waiting.write
         if known is None or topic is None or known.node.version != write.expected_epoch:
             return None
+        if known.node.czxid != waiting.created:
+            return None  # of another topic of this name
         after = isr_state(known)._replace(isr=write.isr, elr=write.elr)
         node = state_node(known.value, after, topic.value.partitions.get(waiting.key[1], ()))
         data = znode_data.state_json(node._replace(recovery=znode_data.RECOVERED))

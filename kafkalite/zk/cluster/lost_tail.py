@@ -21,6 +21,7 @@ from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
+    from kafkalite.zk.client.transactions import Write
 
 _MIN_ISR = "min.insync.replicas"
 _AT_ONCE = 250  # partitions in one turn of the loop: some 10 ms
@@ -50,7 +51,8 @@ async def leave_lists(
             break
         for first in range(0, len(keys), _AT_ONCE):
             changes = (_change(view, key, broker_id, min_insync_replicas) for key in keys[first : first + _AT_ONCE])
-            results = await perform(session, [[change] for change in changes if change is not None], check)
+            writes: list[Write] = [[*view.deletion_fence, change] for change in changes if change is not None]
+            results = await perform(session, writes, check)
             left += results.count(None)
             for result in results:
                 if isinstance(result, Unavailable):

@@ -49,7 +49,7 @@ async def give_back(session: ZooKeeperSession, view: ClusterView, ids: Mapping[s
     written = list(_writes(view, ids))
     for write in written:
         with suppress(BadVersion, NoNode):
-            await session.write([write])
+            await session.write([*view.deletion_fence, write])
     return [write.path for write in written]
 
 

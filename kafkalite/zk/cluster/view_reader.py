@@ -32,6 +32,7 @@ WATCHED = (
     znode_paths.CONTROLLER,
     znode_paths.CONTROLLER_EPOCH,
     znode_paths.REGISTRATIONS,
+    znode_paths.TOPIC_DELETIONS,
 )
 _PARENTS = (
     znode_paths.REGISTRATIONS,
@@ -108,9 +109,8 @@ class ViewReader:
             found = await self._session.children(parents)
             there = [f"{parent}/{name}" for parent, names in zip(parents, found, strict=True) for name in names or ()]
             new = [path for path in there if is_of_interest(path)]
-            await self._read(
-                list(dict.fromkeys([znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH, *new, *self._view.paths]))
-            )
+            single = (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH, znode_paths.TOPIC_DELETIONS)
+            await self._read(list(dict.fromkeys([*single, *new, *self._view.paths])))
             await self._read_states(self._view.assignments, of_new=True)
             self._complete()
 
@@ -131,6 +131,7 @@ class ViewReader:
         withdrawn, or the topic is another one."""
         if not self._changed:  # the session reports a change before any read that shows a later one
             self.last_transaction = self._view.last_transaction
+            self._view.settle()
         self.ordered -= {
             name
             for name in self.ordered

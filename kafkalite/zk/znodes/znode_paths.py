@@ -35,6 +35,7 @@ PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 
 REGISTRATIONS = "/kafkalite/registrations"  # outside of Kafka's paths: its tools list the children of some
+TOPIC_DELETIONS = "/kafkalite/topic_deletions"  # its version grows with every topic that is deleted
 
 CONFIG_TOPICS = "topics"
 CONFIG_BROKERS = "brokers"
@@ -55,6 +56,7 @@ PERSISTENT = (
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
     REGISTRATIONS,
+    TOPIC_DELETIONS,
     *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
 )
 """Nodes that every broker creates at its start, without data, if they are missing, with their parents."""

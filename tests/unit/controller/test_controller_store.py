@@ -142,6 +142,20 @@ def test_more_than_zookeeper_takes_at_once_goes_in_pieces(tell: Tell) -> None:
     tell(story)
 
 
+def test_every_deletion_is_counted(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        async with session(place) as one:
+            store = await elected(one, 1)
+            for count in (1, 2):
+                await one.write(topic("orders", [(1,)]))
+                await one.write([Create(znode_paths.delete_topic("orders"))])
+                assert await store.write(await store.deletions(["orders"])) == []
+                (counter,) = await one.read([znode_paths.TOPIC_DELETIONS])
+                assert counter is not None and counter.version == count and counter.data == b""
+
+    tell(story)
+
+
 def test_an_order_is_not_taken_down_when_its_topic_has_been_made_since(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one:

@@ -15,6 +15,7 @@ from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Create, Delete, Operation, SetData, Unavailable
+from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.znodes import znode_data, znode_paths
 from kafkalite.zk.znodes.znode_data import StateNode, TopicNode
 from tests.support.zk.members import Member, apart, contents, endpoints
@@ -121,6 +122,54 @@ def test_a_state_that_others_have_written_is_not_overwritten(place, tmp_path):
             assert await leader.metadata.write_isr("t", 0, write(1, at=1)) is BAD_VERSION
             assert await leader.metadata.read_isr("t", 0) is None
             assert await leader.metadata.write_isr("never", 0, write(1)) is BAD_VERSION
+
+    asyncio.run(story())
+
+
+async def make_anew(session: ZooKeeperSession, name: str, state: StateNode) -> None:
+    """The topic, of one partition, is deleted, and another one of that name created."""
+    parents = [znode_paths.partition(name, 0), znode_paths.partitions(name), znode_paths.topic(name)]
+    tree = [znode_paths.state(name, 0), *parents]
+    counted = SetData(znode_paths.TOPIC_DELETIONS, b"")
+    await session.write([*(Delete(each) for each in tree), counted, *topic(name, 1, state)])
+
+
+def test_the_next_topic_of_that_name_does_not_get_the_isr_of_the_last(place, tmp_path, monkeypatch):
+    """Its state has the same version, and the write is sent before the leader hears of it."""
+
+    async def story():
+        async with leader_and_follower(place, tmp_path, state=STATE._replace(isr=(1, 2))) as (leader, follower):
+            metadata, send = leader.metadata, leader.metadata.session.write
+            sent: list[Sequence[Operation]] = []
+
+            async def late(operations: Sequence[Operation]) -> list[str]:
+                sent.append(operations)
+                await make_anew(follower.metadata.session, "t", StateNode(2, 0, (2,), 9))
+                return await send(operations)
+
+            monkeypatch.setattr(metadata.session, "write", late)
+            assert await metadata.write_isr("t", 0, write(1)) is UNKNOWN and len(sent) == 1
+            monkeypatch.setattr(metadata.session, "write", send)
+            assert await metadata.read_isr("t", 0) == IsrState(2, 0, frozenset({2}), frozenset(), 0)
+            assert await metadata.write_isr("t", 0, write(1, 2)) is WRITTEN, "for the new one"
+
+    asyncio.run(story())
+
+
+def test_a_write_that_waits_is_not_for_the_next_topic_of_that_name(place, tmp_path, monkeypatch):
+    async def story():
+        async with leader_and_follower(place, tmp_path, state=STATE._replace(isr=(1, 2))) as (leader, follower):
+            metadata, verify = leader.metadata, leader.metadata._isr_writes._until_verified
+
+            async def wait() -> None:
+                await verify()
+                await make_anew(follower.metadata.session, "t", STATE)
+                await leader.until(lambda: metadata.view.states["t"][0].node.czxid != created)
+
+            created = metadata.view.states["t"][0].node.czxid
+            monkeypatch.setattr(metadata._isr_writes, "_until_verified", wait)
+            assert await metadata.write_isr("t", 0, write(1)) is BAD_VERSION
+            assert metadata.view.states["t"][0].node.version == 0
 
     asyncio.run(story())
 

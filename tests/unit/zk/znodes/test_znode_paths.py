@@ -13,7 +13,7 @@ def test_paths_are_kafkas():
     assert znode_paths.config(znode_paths.CONFIG_BROKERS, znode_paths.CONFIG_DEFAULT) == "/config/brokers/<default>"
     assert znode_paths.consumer_offset("g", "t", 0) == "/consumers/g/offsets/t/0"
     assert znode_paths.with_parents(["/a/b/c", "/a/d", "/e", "/"]) == ["/a", "/a/b", "/a/b/c", "/a/d", "/e", "/"]
-    assert len(znode_paths.PERSISTENT) == 15
+    assert len(znode_paths.PERSISTENT) == 16
 
 
 @given(st.text("ab./-", min_size=1, max_size=6), st.integers(0, (1 << 31) - 1))
