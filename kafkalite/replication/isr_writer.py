@@ -55,6 +55,8 @@ class IsrWriter:
         task.add_done_callback(self._tasks.discard)
 
     async def _write(self, partition: LeaderPartition, change: WriteIsr) -> None:
+        if partition.is_retired:  # since this task was made; the next topic of that name may be there already
+            return
         size_before = len(partition.replica.in_sync.isr)
         outcome = await self._metadata.write_isr(partition.topic, partition.index, change)
         logger.debug("%s-%d: %s: %s", partition.topic, partition.index, change, outcome.value)

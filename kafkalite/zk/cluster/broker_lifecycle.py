@@ -36,11 +36,13 @@ from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.session_lease import SessionLease
 from kafkalite.zk.cluster.view_reader import ViewReader
+from kafkalite.zk.znodes import znode_paths
 
 logger = logging.getLogger(__name__)
 
 _VERIFIED_WITHIN_MS = 2_000  # a change that is requested in the first moments of a connection waits as long
 _RETRY_DELAY_MS = 500
+_ID_ATTEMPTS = 20  # to give ids back while topics are deleted
 
 
 class BrokerLifecycle:
@@ -225,6 +227,7 @@ class BrokerLifecycle:
 
     def _on_connection(self, connection: ConnectionState) -> None:
         self._cluster_is_verified = False
+        self.reader.miss()
         if connection is ConnectionState.CONNECTED:
             self._view_is_stale = True
             self._wake.set()
@@ -253,7 +256,7 @@ class BrokerLifecycle:
                 if self._failed and self.registration_state is MEMBER:
                     await self._leave_isrs()
                 if self._view.without_id:
-                    await self.give_back_ids(topic_ids.remembered(self._view))
+                    await self.give_back_ids(lambda: topic_ids.remembered(self._view))
                 self._last_fault = ""
             except ConfigError as fault:
                 self._retry_later(str(fault))
@@ -303,11 +306,18 @@ class BrokerLifecycle:
         if node is not None and registration.endpoints is not None:
             self._registered(node)
 
-    async def give_back_ids(self, ids: Mapping[str, uuid.UUID]) -> None:
-        """Write ids into the nodes of topics that lost them. Raises Unavailable, OperationFailed."""
-        if ids:
+    async def give_back_ids(self, find: Callable[[], Mapping[str, uuid.UUID]]) -> None:
+        """Write the ids that `find` reads from the view into the nodes of topics that lost them. Raises Unavailable,
+        OperationFailed."""
+        for _ in range(_ID_ATTEMPTS):
+            ids = find()
+            if not ids:
+                return
             logger.info("giving their ids back to %s", ", ".join(sorted(ids)))
-            await self.reader.refresh(await topic_ids.give_back(self.session, self._view, ids))
+            are_written = await topic_ids.give_back(self.session, self._view, ids)
+            await self.reader.refresh([znode_paths.TOPIC_DELETIONS, *map(znode_paths.topic, ids)])
+            if are_written:
+                return
 
     # -- waiting
 

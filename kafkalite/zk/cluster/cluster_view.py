@@ -99,10 +99,9 @@ class ClusterView:
         """The node at `path` as it was read last."""
         return self._nodes.get(path)
 
-    def settle(self) -> None:
-        """The view has everything up to some transaction, the count of deleted topics among it."""
-        count = self._nodes.get(znode_paths.TOPIC_DELETIONS)
-        self.deletion_fence = () if count is None else (Check(znode_paths.TOPIC_DELETIONS, count.version),)
+    def settle(self, deletions: Node | None) -> None:
+        """The view has everything up to this count of deleted topics."""
+        self.deletion_fence = () if deletions is None else (Check(znode_paths.TOPIC_DELETIONS, deletions.version),)
 
     def take_faults(self) -> list[Fault]:
         """The faults since the last call."""
@@ -180,17 +179,29 @@ class ClusterView:
                 raise ValueError(fault)
             topic = znode_data.parse_topic(node.data)
             before = self.assignments.get(name)
+            is_another = before is not None and before.node.czxid != node.czxid
+            if is_another:
+                before = None
             has_id = topic.topic_id is not None
-            if not has_id and before is not None and before.node.czxid == node.czxid:
+            if not has_id and before is not None:
                 topic = topic._replace(topic_id=before.value.topic_id)  # written by a tool without ids
-            if before is not None and before.node.czxid != node.czxid:
-                self._forget_beside(name)
-            elif before is not None and (known := before.value.topic_id) is not None and known != topic.topic_id:
+            if before is not None and (known := before.value.topic_id) is not None and known != topic.topic_id:
                 raise ValueError(f"its id was {format_uuid(known)}, and a topic keeps its id")
             _check_assignment(topic, before.value if before is not None else None)
+            if is_another:
+                self._forget(name, node.czxid)
             self.assignments[name] = Known(topic, node)
             (self.without_id.discard if has_id else self.without_id.add)(name)
         self._changed_topics[name] = None
+
+    def _forget(self, name: str, created: int) -> None:
+        """Removes what belongs to an older topic than the one that this transaction created."""
+        self._forget_beside(name)
+        for number, state in list(self.states.get(name, {}).items()):
+            if state.node.czxid < created:
+                del self.states[name][number]
+        if not self.states.get(name, True):
+            del self.states[name]
 
     def _forget_beside(self, name: str) -> None:
         """Removes data that outlived their nodes until the topic was deleted."""

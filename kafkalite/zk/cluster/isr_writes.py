@@ -42,10 +42,10 @@ _AT_ONCE = 250  # writes in one transaction; those behind them wait for its answ
 
 
 class _Waiting(NamedTuple):
-    """A write and its caller. `created` is the transaction that created the state node."""
+    """A write and its caller. `created`: which transactions created the topic and the state that it is about."""
 
     key: TopicPartition
-    created: int
+    created: tuple[int, int] | None
     write: WriteIsr
     outcome: asyncio.Future[WriteOutcome]
 
@@ -127,7 +127,7 @@ class IsrWrites:
                 waiting.outcome.set_result(outcome)
 
     async def _outcomes(self, writes: Sequence[_Waiting]) -> list[WriteOutcome]:
-        """Raises Unavailable, OperationFailed when nothing was sent."""
+        """Raises Unavailable, OperationFailed when it is unknown what was done: mostly nothing."""
         await self._until_verified()
         behind = [each.path for each in writes if self._version(each.key) < each.write.expected_epoch]
         if behind:  # the connection was lost behind a write that had been answered
@@ -154,9 +154,9 @@ class IsrWrites:
         known = self._known(key)
         return -1 if known is None else known.node.version
 
-    def _created(self, key: TopicPartition) -> int:
-        known = self._known(key)
-        return -1 if known is None else known.node.czxid
+    def _created(self, key: TopicPartition) -> tuple[int, int] | None:
+        topic, known = self._view.assignments.get(key[0]), self._known(key)
+        return None if topic is None or known is None else (topic.node.czxid, known.node.czxid)
 
     def _known(self, key: TopicPartition) -> Known[znode_data.StateNode] | None:
         return self._view.states.get(key[0], {}).get(key[1])
@@ -166,8 +166,8 @@ class IsrWrites:
         known, topic, write = self._known(waiting.key), self._view.assignments.get(waiting.key[0]), waiting.write
         if known is None or topic is None or known.node.version != write.expected_epoch:
             return None
-        if known.node.czxid != waiting.created:
-            return None  # of another topic of this name
+        if self._created(waiting.key) != waiting.created:
+            return None  # another topic of this name
         after = isr_state(known)._replace(isr=write.isr, elr=write.elr)
         node = state_node(known.value, after, topic.value.partitions.get(waiting.key[1], ()))
         data = znode_data.state_json(node._replace(recovery=znode_data.RECOVERED))

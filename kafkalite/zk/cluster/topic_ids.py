@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import TopicPartition, random_uuid
@@ -43,14 +42,16 @@ def held_by(view: ClusterView, broker_id: int, held: Held) -> dict[str, uuid.UUI
     return {name: topic_id or random_uuid() for name, topic_id in told.items()}
 
 
-async def give_back(session: ZooKeeperSession, view: ClusterView, ids: Mapping[str, uuid.UUID]) -> list[str]:
-    """Writes ids unless the nodes have changed meanwhile. Returns the paths to read again. Raises Unavailable,
-    OperationFailed."""
-    written = list(_writes(view, ids))
-    for write in written:
-        with suppress(BadVersion, NoNode):
-            await session.write([*view.deletion_fence, write])
-    return [write.path for write in written]
+async def give_back(session: ZooKeeperSession, view: ClusterView, ids: Mapping[str, uuid.UUID]) -> bool:
+    """Writes ids unless the nodes have changed meanwhile. False: some are to be tried again, because topics were
+    deleted meanwhile. Raises Unavailable, OperationFailed."""
+    fence, are_written = view.deletion_fence, True
+    for write in list(_writes(view, ids)):
+        try:
+            await session.write([*fence, write])
+        except (BadVersion, NoNode) as refusal:
+            are_written &= refusal.path == write.path
+    return are_written
 
 
 def _writes(view: ClusterView, ids: Mapping[str, uuid.UUID]) -> Iterator[SetData]:

@@ -70,6 +70,7 @@ class ViewReader:
         self._parents = (*_PARENTS, *(acl_nodes.PARENTS if with_acls else ()), *tokens)
         self._turn = asyncio.Lock()
         self._changed: dict[str, None] = {}
+        self._has_missed = True  # changes that nobody will report; `read_all` finds them
         self._unreadable: set[str] = set()
         self.last_transaction = -1  # the view has all transactions up to this one
         self.ordered: set[str] = set()  # topics whose deletion was requested, until they are created again
@@ -85,10 +86,15 @@ class ViewReader:
         self.ordered.update(name for path in of_interest if (name := znode_paths.deleted_topic_of(path)) is not None)
         return bool(self._changed)
 
+    def miss(self) -> None:
+        """The connection is another one, or lost: until `read_all`, the view may be behind without knowing it."""
+        self._has_missed = True
+
     async def refresh(self, wanted: Iterable[str] = ()) -> None:
         """Read these paths, and those that have changed. Raises Unavailable, OperationFailed."""
         async with self._turn:
             changed, self._changed = self._changed, {}
+            deletions = self._view.node(znode_paths.TOPIC_DELETIONS)  # whatever came before this count is in `changed`
             changed.update(dict.fromkeys(wanted))
             try:
                 late = [name for path in changed if (name := znode_paths.topic_of(path)) not in self._view.assignments]
@@ -97,22 +103,29 @@ class ViewReader:
             except BaseException:
                 self._changed = {**changed, **self._changed}
                 raise
-            self._complete()
+            self._complete(deletions)
 
     async def read_all(self) -> None:
         """Read all nodes of interest, then the states of all partitions. Raises Unavailable, OperationFailed; it must
         be called again then."""
         async with self._turn:
             self._changed = {}
+            self._has_missed = False
             self._unreadable.clear()
-            parents = self._parents
-            found = await self._session.children(parents)
-            there = [f"{parent}/{name}" for parent, names in zip(parents, found, strict=True) for name in names or ()]
-            new = [path for path in there if is_of_interest(path)]
-            single = (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH, znode_paths.TOPIC_DELETIONS)
-            await self._read(list(dict.fromkeys([*single, *new, *self._view.paths])))
-            await self._read_states(self._view.assignments, of_new=True)
-            self._complete()
+            try:
+                await self._read_everything()
+            except BaseException:
+                self._has_missed = True
+                raise
+            self._complete(self._view.node(znode_paths.TOPIC_DELETIONS))
+
+    async def _read_everything(self) -> None:
+        found = await self._session.children(self._parents)
+        there = [f"{parent}/{name}" for parent, names in zip(self._parents, found, strict=True) for name in names or ()]
+        new = [path for path in there if is_of_interest(path)]
+        first = (znode_paths.TOPIC_DELETIONS, znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH)
+        await self._read(list(dict.fromkeys([*first, *new, *self._view.paths])))
+        await self._read_states(self._view.assignments, of_new=True)
 
     async def _read_states(self, names: Iterable[str], *, of_new: bool = False) -> None:
         """Reads the states of topics that are new in the view. For a topic whose node never changed (unless `of_new`),
@@ -126,12 +139,17 @@ class ViewReader:
         ]
         await self._read([path for path in wanted if path not in self._view.paths])
 
-    def _complete(self) -> None:
-        """After reading: removes topics from `ordered` that exist and have no request for deletion. The request was
-        withdrawn, or the topic is another one."""
-        if not self._changed:  # the session reports a change before any read that shows a later one
-            self.last_transaction = self._view.last_transaction
-            self._view.settle()
+    def _complete(self, deletions: Node | None) -> None:
+        """After reading: the view has everything up to `deletions`, the count of deleted topics; and everything, if
+        there was no other change meanwhile.
+
+        Removes topics from `ordered` that exist and have no request for deletion. The request was withdrawn, or the
+        topic is another one."""
+        if not self._has_missed:
+            if not self._changed:  # the session reports a change before any read that shows a later one
+                self.last_transaction = self._view.last_transaction
+                deletions = self._view.node(znode_paths.TOPIC_DELETIONS)
+            self._view.settle(deletions)
         self.ordered -= {
             name
             for name in self.ordered

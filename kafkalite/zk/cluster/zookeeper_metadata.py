@@ -236,7 +236,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     async def return_ids(self, held: topic_ids.Held) -> None:
         try:
             await self.session.retry_until_connected(
-                lambda: self._lifecycle.give_back_ids(topic_ids.held_by(self.view, self.broker_id, held))
+                lambda: self._lifecycle.give_back_ids(lambda: topic_ids.held_by(self.view, self.broker_id, held))
             )
         except (Unavailable, OperationFailed) as fault:
             raise ConfigError(f"topics have no ids at zookeeper.connect={self._settings.connect}: {fault}") from None

@@ -56,9 +56,9 @@ class Fed(ClusterView):
         self.transactions = count(1)
 
     def put(self, nodes):
-        """Returns what listeners are told, in a short form."""
+        """Returns what listeners are told, in a short form. A node that is there is written again."""
         read = [
-            (path, value if value is None or isinstance(value, Node) else as_node(value, next(self.transactions)))
+            (path, value if value is None or isinstance(value, Node) else self.written(path, value))
             for path, value in nodes.items()
         ]
         told = []
@@ -67,6 +67,10 @@ class Fed(ClusterView):
             told += changes
             changes = self.apply()
         return told
+
+    def written(self, path, value):
+        at, there = next(self.transactions), self.node(path)
+        return as_node(value, at, czxid=at if there is None else there.czxid)
 
 
 @pytest.fixture
@@ -119,6 +123,18 @@ def test_a_topic_that_was_made_again_is_gone_in_between(view):
     assert "t" not in view.topics, "whoever is told finds it so"
     assert view.apply() == [(Change.TOPIC_CREATED, "t")] and view.apply() == []
     assert view.topics["t"].topic_id == OTHER_ID and view.topics["t"].partitions[0].leader == 2
+
+
+def test_the_next_topic_of_a_name_has_nothing_of_the_last(view):
+    s = f"{T}/partitions/0/state"
+    view.put({T: topic([1], [1]), s: state(1, 9)})
+    view.put({T: as_node(topic([2]), 50)})  # smaller, which no topic becomes; of the same id, as none would be
+    assert not view.take_faults() and view.assignments["t"].value.partitions == {0: (2,)}
+    assert not view.states and view.topics["t"].partitions[0].leader == NO_LEADER
+    view.put({s: None})
+    assert not view.last_epochs
+    view.put({s: as_node(state(2, 0), 51)})
+    assert view.topics["t"].partitions[0].leader == 2
 
 
 def test_another_id_in_the_same_node_is_not_believed(view):
@@ -363,7 +379,8 @@ def test_listeners_can_follow_and_order_does_not_matter(steps, random, size):
     for first in range(0, len(steps), size):
         read = []
         for path, value in steps[first : first + size]:
-            node = None if value is None else as_node(value, next(view.transactions))
+            at, there = next(view.transactions), last.get(path)
+            node = None if value is None else as_node(value, at, czxid=at if there is None else there.czxid)
             last[path] = node
             read.append((path, node))
         changes = view.apply(read)

@@ -14,7 +14,7 @@ from kafkalite.common.names import random_uuid
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.zk.client.operations import Create, Delete, Operation, SetData, Unavailable
+from kafkalite.zk.client.operations import Create, Delete, Node, Operation, SetData, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.znodes import znode_data, znode_paths
 from kafkalite.zk.znodes.znode_data import StateNode, TopicNode
@@ -152,6 +152,42 @@ def test_the_next_topic_of_that_name_does_not_get_the_isr_of_the_last(place, tmp
             monkeypatch.setattr(metadata.session, "write", send)
             assert await metadata.read_isr("t", 0) == IsrState(2, 0, frozenset({2}), frozenset(), 0)
             assert await metadata.write_isr("t", 0, write(1, 2)) is WRITTEN, "for the new one"
+
+    asyncio.run(story())
+
+
+def test_a_leader_that_was_away_and_has_not_read_everything_yet_writes_no_isr_of_the_last_topic(
+    place, chroot, cut, tmp_path, monkeypatch
+):
+    """Nobody will tell it that its topic was deleted and made anew while it had no connection."""
+
+    async def story():
+        async with broker(cut.connect + chroot, tmp_path, 1) as leader, broker(place, tmp_path, 2) as follower:
+            metadata, session = leader.metadata, follower.metadata.session
+            is_back, goes_on = asyncio.Event(), asyncio.Event()
+            hold = metadata._lifecycle.registration.hold
+
+            async def hold_late() -> Node:  # which comes before the reading
+                is_back.set()
+                await goes_on.wait()
+                return await hold()
+
+            monkeypatch.setattr(metadata._lifecycle.registration, "hold", hold_late)
+            for name in ("t", "u"):
+                await session.write(topic(name, 1, STATE._replace(isr=(1, 2))))
+            await leader.until(lambda: {"t", "u"} <= metadata.topics.keys() and len(metadata.view.states) == 2)
+            cut.cut()
+            await leader.until_state(RegistrationState.DISCONNECTED)
+            await make_anew(session, "t", StateNode(2, 0, (2,), 9))
+            cut.mend()
+            await is_back.wait()
+            assert await metadata.write_isr("u", 0, write(1)) is UNKNOWN
+            assert await metadata.write_isr("t", 0, write(1)) is UNKNOWN
+            (node,) = await session.read([znode_paths.state("t", 0)])
+            assert node is not None and node.version == 0
+            goes_on.set()
+            await leader.until(lambda: metadata.topics["t"].partitions[0].leader == 2)
+            assert await metadata.write_isr("u", 0, write(1)) is WRITTEN
 
     asyncio.run(story())
 

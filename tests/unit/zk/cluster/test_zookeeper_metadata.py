@@ -193,7 +193,7 @@ def test_the_next_topic_of_a_name_gets_nothing_of_the_last(place, tmp_path):
             async def make_anew():
                 await two.metadata.delete_topic("t")
                 await two.metadata.create_topic(made[-1])
-                await two.metadata.set_leader_epoch("t", 0, 9)
+                await two.metadata.set_leader_epoch("t", 0, 2)
 
             async def late(operations):
                 if any(isinstance(each, SetData) and each.path == path for each in operations):
@@ -216,7 +216,15 @@ def test_the_next_topic_of_a_name_gets_nothing_of_the_last(place, tmp_path):
             path, metadata.session.write = znode_paths.state("t", 0), late
             await metadata.set_leader_epochs({("t", 0): 5})
             (node,) = await contents(metadata.session, path)
-            assert node["leader_epoch"] == 9
+            assert node["leader_epoch"] == 2
+
+            made.append(topic("t", 2))
+            metadata.session.write = late
+            with pytest.raises(KafkaError) as caught:
+                await metadata.set_leader_epoch("t", 0, 7)
+            assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            (node,) = await contents(metadata.session, path)
+            assert node["leader_epoch"] == 2
 
     asyncio.run(story())
 
