@@ -20,13 +20,15 @@ from kafkalite.log.storage.files import Files
 logger = logging.getLogger(__name__)
 
 UNDEFINED = (-1, -1)
+_UNKNOWN = -2
 
 
 class LeaderEpochCache:
     """The epochs of one partition's log. Invariant: `_epochs` and `_starts` ascend strictly and are equally long.
 
     `latest` is the newest epoch, -1 without any, `written` the newest one in the file: they differ between an election
-    that is recorded elsewhere and the first batch. `was_begun` says that `load` found a file. Methods that change the
+    that is recorded elsewhere and the first batch, and after a write that failed (`written` is -2 then, of no batch, so
+    that the next batch has the file written again). `was_begun` says that `load` found a file. Methods that change the
     entries raise OSError.
     """
 
@@ -178,5 +180,6 @@ class LeaderEpochCache:
         return encode_entries(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
 
     def _write(self, *, durable: bool) -> None:
+        self.written = _UNKNOWN
         self._files.write_atomically(self.path, self._encode(), durable=durable)
         self.written = self.latest

@@ -211,6 +211,8 @@ class Ledger:
         end = path[-1].last + 1 if path else log.segments[-1].base_offset
         if any(written.last + 1 == log.segments[-1].base_offset > end for written in self._all(self.gone)):
             end = log.segments[-1].base_offset  # nothing is left of what lay before it
+        if log.segments[-1].base_offset <= start:
+            end = max(end, log.segments[-1].base_offset)  # what lay before it was deleted
         assert log.end_offset == end, f"the log ends at {log.end_offset}, its batches at {end}"
         assert log.end_offset >= promised, f"the log ends at {log.end_offset}, promised up to {promised}"
         assert log.flusher.recovery_point <= log.end_offset
@@ -240,7 +242,8 @@ class Ledger:
             written = self._known.get(data)
             assert written is not None, f"a batch that nobody wrote stands behind {path}"
             assert data not in self.gone, f"{written} was compacted, and came back"
-            if path:
+            is_after_deleted = written.base <= log.start_offset and written in self.chain
+            if path and not is_after_deleted:  # before the start of the log some may be missing
                 assert self._may_follow(data, path[-1].data), (
                     f"{written} was not written behind {path}; was {self.chain}"
                 )

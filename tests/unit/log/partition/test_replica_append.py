@@ -9,7 +9,8 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.index.transaction_index import TransactionIndex
-from kafkalite.log.segment.segment import NEVER, RELATIVE_OFFSET_MAX
+from kafkalite.log.segment.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.storage.files import Files
 from kafkalite.record import message_set
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.unit.log.partition.test_log_transactions import end, send
@@ -216,6 +217,27 @@ def test_a_failed_write_changes_nothing(disk: Disk, taken_bytes: int) -> None:
     assert log.read_all() == ["a", "b", "c"] and log.log.epochs.entries() == [(1, 0), (2, 1)]
 
 
+def test_an_epoch_that_could_not_be_withdrawn_begins_with_its_next_batch(
+    disk: Disk, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file was written, its batch was not, and then the file could not be written without it."""
+
+    def fill_the_disk(*_: object) -> None:
+        monkeypatch.setattr(Files, "write_atomically", _refuse)
+        _refuse()
+
+    follow(log, batch(0, "a", epoch=1))
+    monkeypatch.setattr(Segment, "append_run", fill_the_disk)
+    with pytest.raises(StorageError):
+        follow(log, batch(1, "b", epoch=2))
+    monkeypatch.undo()
+    assert log.log.epochs.entries() == [(1, 0)]
+    follow(log, batch(1, "b", epoch=2), batch(2, "c", epoch=2))
+    assert log.log.epochs.entries() == [(1, 0), (2, 1)]
+    log.log.abandon()
+    assert disk.open().log.epochs.entries() == [(1, 0), (2, 1)]
+
+
 def test_of_a_failed_answer_the_segments_before_stay(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     log = disk.open(segment_bytes=2 * len(batch(0, "a")))
     follow(log, batch(0, "a"))
@@ -227,7 +249,7 @@ def test_of_a_failed_answer_the_segments_before_stay(disk: Disk, monkeypatch: py
     assert follow(log, *(batch(offset, "a") for offset in range(2, 5))) == 5
 
 
-def _refuse(*_: object) -> None:
+def _refuse(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
