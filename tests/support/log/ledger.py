@@ -237,13 +237,15 @@ class Ledger:
 
     def _way(self, log: PartitionLog) -> list[Written]:
         path: list[Written] = []
+        bases = [segment.base_offset for segment in log.segments]
         for view in log.batches(log.segments[0].base_offset):
             data = bytes(view)
             written = self._known.get(data)
             assert written is not None, f"a batch that nobody wrote stands behind {path}"
             assert data not in self.gone, f"{written} was compacted, and came back"
-            is_after_deleted = written.base <= log.start_offset and written in self.chain
-            if path and not is_after_deleted:  # before the start of the log some may be missing
+            segment_base = max(base for base in bases if base <= written.base)
+            is_after_deleted = segment_base <= log.start_offset and written in self.chain
+            if path and not is_after_deleted:  # some may be missing before a segment that the start of the log is in
                 assert self._may_follow(data, path[-1].data), (
                     f"{written} was not written behind {path}; was {self.chain}"
                 )

@@ -102,11 +102,16 @@ def steps_of(seed: int) -> list[Step]:
     return [*before, ("flush", 1), ("roll", 1), *deed, ("put", 3), ("clean", 4), ("check", 5), ("power_cut", 6)]
 
 
+_MINUTES = pytest.mark.timeout(1800)  # some minutes each on busy cores
+
+
 @pytest.mark.parametrize("by", [PowerCut, Killed])
 @pytest.mark.parametrize(
     ("seeds", "stride"),
-    [((1, 3), 7), pytest.param(range(4, 30), 1, marks=[pytest.mark.long, pytest.mark.timeout(3600)])],
-    ids=["some", "every"],
+    [
+        pytest.param((1, 3), 7, id="some"),
+        *(pytest.param((n,), 1, id=f"every-{n}", marks=[pytest.mark.long, _MINUTES]) for n in range(4, 30)),
+    ],
 )
 def test_every_call_of_a_pass_may_be_the_last(
     by: type[Ended], seeds: Sequence[int], stride: int, memory_disk: str

@@ -165,6 +165,7 @@ def test_whatever_happens_the_numbers_are_those_of_a_recount(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @settings(relaxed, max_examples=20000)
 @given(steps, st.booleans())
 def test_whatever_happens_for_longer_the_numbers_are_those_of_a_recount(
@@ -214,6 +215,7 @@ def test_on_a_disk_that_fails_no_number_is_wrong(new_directory: Callable[[], Pat
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.timeout(3000)
 def test_on_a_disk_that_fails_for_longer_no_number_is_wrong(new_directory: Callable[[], Path]) -> None:
     play_with_faults(new_directory(), range(150, 5000))
