@@ -215,7 +215,6 @@ def test_on_a_disk_that_fails_no_number_is_wrong(new_directory: Callable[[], Pat
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
 @pytest.mark.timeout(3000)
 def test_on_a_disk_that_fails_for_longer_no_number_is_wrong(new_directory: Callable[[], Path]) -> None:
     play_with_faults(new_directory(), range(150, 5000))
