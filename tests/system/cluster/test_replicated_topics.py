@@ -144,6 +144,7 @@ def test_a_broker_that_stops_leaves_no_partition_without_a_leader(
             seen: set[int] = set()
             away = cluster.metadata(1).controller_id  # the controller hands over its own, too
             other = next(each for each in IDS if each != away)
+            await cluster.until(lambda: len(led := cluster.leaders("orders", other).values()) == 6 and -1 not in led)
             cluster.metadata(other).listen(lambda change, name: seen.update(cluster.leaders("orders", other).values()))
             await cluster.stop(away)
             leaders = cluster.leaders("orders", other)
