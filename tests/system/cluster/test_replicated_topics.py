@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,14 @@ def test_replicas_are_spread_or_go_where_they_are_wanted(zookeeper: ZooKeeper, c
             refused = await grow(cluster, "chosen", 5, [1, 2, 3])
             assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
             assert "partition 0 has 2 while partitions [4] have replication factors [3]" in refused.error_message
+            may_join, leader = asyncio.Event(), cluster.metadata(3)
+            write_isr = leader.write_isr
+
+            async def write_late(*arguments: Any) -> Any:
+                await may_join.wait()
+                return await write_isr(*arguments)
+
+            leader.write_isr = write_late  # type: ignore[method-assign]
             controller = cluster.metadata(1).controller_id
             row = ReassignablePartition(partition_index=0, replicas=[2])
             moving = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="chosen", partitions=[row])])
@@ -86,6 +95,8 @@ def test_replicas_are_spread_or_go_where_they_are_wanted(zookeeper: ZooKeeper, c
             assert answer.responses[0].partitions[0].error_code == 0
             await cluster.until(lambda: replicas(cluster, "chosen")[0] == (2, 3, 1))
             assert (await grow(cluster, "chosen", 5)).error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
+            may_join.set()
+            await cluster.until(lambda: replicas(cluster, "chosen")[0] == (2,))
             asked = [MetadataRequestTopic(name="asked-for")]
             await cluster.ask(2, MetadataRequest(topics=asked, allow_auto_topic_creation=True), 4)
             assert {len(set(each)) for each in replicas(cluster, "asked-for")} == {2}
