@@ -84,6 +84,10 @@ class _Ending(CompactedHistory):
         self.files.end_at = self.files.calls + self.at
         self.files.end_by = self.by
 
+    def end_soon(self, random: Random) -> None:
+        if not self.is_armed:  # else it ends where it is to end
+            super().end_soon(random)
+
     def disarm(self, random: Random) -> None:
         self.is_armed = False
         self.files.end_at = 0
