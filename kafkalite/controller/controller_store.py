@@ -113,7 +113,7 @@ class ControllerStore:
     async def _transact(self, batch: Sequence[Step]) -> int | None:
         """One transaction. The index of the step that was refused, or None if all is done."""
         try:
-            failed = await transact(self._session, [step.operations for step in batch], self._check)
+            failed = await transact(self._session, [step.operations for step in batch], [self._check])
         except OperationFailed:
             raise ControllerMoved(f"the controller epoch is no longer {self.epoch}") from None
         if failed is None:

@@ -45,11 +45,11 @@ def batches(writes: Sequence[Write], operations_max: int, bytes_max: int) -> Ite
 
 
 async def transact(
-    session: ZooKeeperSession, writes: Sequence[Write], fence: Check | None = None
+    session: ZooKeeperSession, writes: Sequence[Write], fence: Sequence[Check] = ()
 ) -> tuple[int, Refused] | None:
     """One transaction. The index of the write that was refused, and why; None: all are done. Raises Unavailable, and
-    OperationFailed if `fence`, which comes first, fails."""
-    operations: list[Operation] = [fence] if fence is not None else []
+    OperationFailed if one of `fence`, which come first, fails."""
+    operations: list[Operation] = [*fence]
     owners = [-1] * len(operations)
     for index, write in enumerate(writes):
         operations += write

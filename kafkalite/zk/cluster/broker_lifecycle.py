@@ -333,7 +333,7 @@ class BrokerLifecycle:
     async def _leave_isrs(self) -> None:
         failed, broker_id = frozenset(self._failed), self.registration.broker_id
         left = await leave_lists(
-            self.session, self._view, self.reader.refresh, broker_id, None, self._min_insync_replicas, failed
+            self.session, self._view, self.reader.refresh, broker_id, (), self._min_insync_replicas, failed
         )
         self._failed -= failed
         if left:
@@ -345,7 +345,7 @@ class BrokerLifecycle:
             await self.reader.read_all()
         broker_id = self.registration.broker_id
         left = await leave_lists(
-            self.session, self._view, self.reader.refresh, broker_id, check, self._min_insync_replicas
+            self.session, self._view, self.reader.refresh, broker_id, [check], self._min_insync_replicas
         )
         if left:
             logger.warning(

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kafkalite.common.names import format_uuid, topic_name_fault
+from kafkalite.common.names import TopicPartition, format_uuid, topic_name_fault
 from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     NO_CONTROLLER,
@@ -98,6 +98,12 @@ class ClusterView:
     def node(self, path: str) -> Node | None:
         """The node at `path` as it was read last."""
         return self._nodes.get(path)
+
+    def created(self, key: TopicPartition) -> tuple[int, int] | None:
+        """Which transactions created the topic and the state of its partition; the next ones of that name have others.
+        None if the two are not known."""
+        topic, state = self.assignments.get(key[0]), self.states.get(key[0], {}).get(key[1])
+        return None if topic is None or state is None else (topic.node.czxid, state.node.czxid)
 
     def settle(self, deletions: Node | None) -> None:
         """The view has everything up to this count of deleted topics."""
@@ -197,11 +203,9 @@ class ClusterView:
     def _forget(self, name: str, created: int) -> None:
         """Removes what belongs to an older topic than the one that this transaction created."""
         self._forget_beside(name)
-        for number, state in list(self.states.get(name, {}).items()):
-            if state.node.czxid < created:
-                del self.states[name][number]
-        if not self.states.get(name, True):
-            del self.states[name]
+        states = self.states.pop(name, {})
+        if kept := {number: state for number, state in states.items() if state.node.czxid >= created}:
+            self.states[name] = kept
 
     def _forget_beside(self, name: str) -> None:
         """Removes data that outlived their nodes until the topic was deleted."""

@@ -207,10 +207,10 @@ class ClusterWrites:
         raise _contended(path)
 
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
-        created = self._created((name, partition))
+        created = self._view.created((name, partition))
         for _ in range(_ATTEMPTS):
             known = self._view.states.get(name, {}).get(partition)
-            if known is None or known.node.czxid != created:
+            if known is None or self._view.created((name, partition)) != created:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if leader_epoch <= known.value.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -222,31 +222,26 @@ class ClusterWrites:
 
     async def set_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
         """All in a few transactions. Others may raise them as well, at the same time."""
-        created = {key: self._created(key) for key in epochs}
+        created = {key: self._view.created(key) for key in epochs}
         for _ in range(_ATTEMPTS):
             writes: list[list[Operation]] = []
             for (name, partition), leader_epoch in epochs.items():
                 known = self._view.states.get(name, {}).get(partition)
-                is_same = known is not None and known.node.czxid == created[name, partition]
-                if known is not None and is_same and known.value.leader_epoch < leader_epoch:
+                if known is None or self._view.created((name, partition)) != created[name, partition]:
+                    continue
+                if known.value.leader_epoch < leader_epoch:
                     data = znode_data.state_json(known.value._replace(leader_epoch=leader_epoch))
                     writes.append([SetData(znode_paths.state(name, partition), data, known.node.version)])
             if not writes:
                 return
-            fence = next(iter(self._view.deletion_fence), None)
             with suppress(BadVersion, NoNode):  # of the fence
-                for result in await perform(self._session, writes, fence):
+                for result in await perform(self._session, writes, self._view.deletion_fence):
                     if isinstance(result, Unavailable):
                         raise result
                     if result is not None and not isinstance(result.reason, BadVersion | NoNode):
                         raise result.reason
             await self._refresh([znode_paths.TOPIC_DELETIONS, *(each.path for write in writes for each in write)])
         raise _contended(f"{len(epochs)} states of partitions")
-
-    def _created(self, key: TopicPartition) -> int:
-        """The transaction that created the partition's state; the next topic of that name has another."""
-        known = self._view.states.get(key[0], {}).get(key[1])
-        return -1 if known is None else known.node.czxid
 
     async def _write(self, operations: Sequence[Operation], paths: Sequence[str]) -> bool:
         """Writes, unless the view was out of date; then returns False. The view has the nodes at `paths` afterwards."""

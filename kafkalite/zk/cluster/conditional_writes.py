@@ -34,7 +34,7 @@ Result = Refused | Unavailable | None
 """None: done. Unavailable: it is unknown whether it was done."""
 
 
-async def perform(session: ZooKeeperSession, writes: Sequence[Write], fence: Check | None = None) -> list[Result]:
+async def perform(session: ZooKeeperSession, writes: Sequence[Write], fence: Sequence[Check] = ()) -> list[Result]:
     """Performs each write, in order. Raises OperationFailed only for `fence`, which every transaction checks."""
     results: list[Result] = [None] * len(writes)
     for waiting in batches(writes, _BATCH_OPERATIONS_MAX, _BATCH_BYTES_MAX):

@@ -42,7 +42,7 @@ _AT_ONCE = 250  # writes in one transaction; those behind them wait for its answ
 
 
 class _Waiting(NamedTuple):
-    """A write and its caller. `created`: which transactions created the topic and the state that it is about."""
+    """A write and its caller. `created` is that of the view when it was asked for."""
 
     key: TopicPartition
     created: tuple[int, int] | None
@@ -79,7 +79,7 @@ class IsrWrites:
         """See `ClusterMetadata.write_isr`."""
         if any(number < 0 for number in write.registrations.values()):
             return WriteOutcome.REFUSED  # brokers without a number, whose lives nobody can tell apart
-        created = self._created((name, partition))
+        created = self._view.created((name, partition))
         waiting = _Waiting((name, partition), created, write, asyncio.get_running_loop().create_future())
         self._writes.append(waiting)
         self._start()
@@ -135,7 +135,7 @@ class IsrWrites:
         operations = [self._operations(each) for each in writes]
         sent = [index for index, each in enumerate(operations) if each is not None]
         outcomes = [WriteOutcome.BAD_VERSION] * len(writes)
-        fence = next(iter(self._view.deletion_fence), None)
+        fence = self._view.deletion_fence
         try:
             results = await perform(self._session, [operations[index] or () for index in sent], fence)
         except OperationFailed:  # a topic was deleted meanwhile, perhaps one of these
@@ -154,10 +154,6 @@ class IsrWrites:
         known = self._known(key)
         return -1 if known is None else known.node.version
 
-    def _created(self, key: TopicPartition) -> tuple[int, int] | None:
-        topic, known = self._view.assignments.get(key[0]), self._known(key)
-        return None if topic is None or known is None else (topic.node.czxid, known.node.czxid)
-
     def _known(self, key: TopicPartition) -> Known[znode_data.StateNode] | None:
         return self._view.states.get(key[0], {}).get(key[1])
 
@@ -166,7 +162,7 @@ class IsrWrites:
         known, topic, write = self._known(waiting.key), self._view.assignments.get(waiting.key[0]), waiting.write
         if known is None or topic is None or known.node.version != write.expected_epoch:
             return None
-        if self._created(waiting.key) != waiting.created:
+        if self._view.created(waiting.key) != waiting.created:
             return None  # another topic of this name
         after = isr_state(known)._replace(isr=write.isr, elr=write.elr)
         node = state_node(known.value, after, topic.value.partitions.get(waiting.key[1], ()))

@@ -7,7 +7,7 @@ notice that a broker was away (KIP-380). The rule is `metadata.eligible_leader_r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import TopicPartition
@@ -32,13 +32,13 @@ async def leave_lists(
     view: ClusterView,
     refresh: Callable[[], Awaitable[None]],
     broker_id: int,
-    check: Check | None,
+    fence: Sequence[Check],
     min_insync_replicas: int,
     failed: Collection[TopicPartition] | None = None,
 ) -> int:
     """Returns when no partition with several replicas counts on the broker any more, except as the last one, and tells
-    how many there were. `check` is that of its registration; `min_insync_replicas` is for topics without a setting.
-    With `failed` only those are looked at, and one whose last member the broker is stays as it is.
+    how many there were. `fence` checks its registration; `min_insync_replicas` is for topics without a setting. With
+    `failed` only those are looked at, and one whose last member the broker is stays as it is.
 
     Raises Unavailable, OperationFailed.
     """
@@ -52,7 +52,7 @@ async def leave_lists(
         for first in range(0, len(keys), _AT_ONCE):
             changes = (_change(view, key, broker_id, min_insync_replicas) for key in keys[first : first + _AT_ONCE])
             writes: list[Write] = [[*view.deletion_fence, change] for change in changes if change is not None]
-            results = await perform(session, writes, check)
+            results = await perform(session, writes, fence)
             left += results.count(None)
             for result in results:
                 if isinstance(result, Unavailable):

@@ -244,8 +244,10 @@ class Ledger:
             assert written is not None, f"a batch that nobody wrote stands behind {path}"
             assert data not in self.gone, f"{written} was compacted, and came back"
             segment_base = max(base for base in bases if base <= written.base)
-            is_after_deleted = segment_base <= log.start_offset and written in self.chain
-            if path and not is_after_deleted:  # some may be missing before a segment that the start of the log is in
+            is_first = not path or path[-1].base < segment_base
+            # some may be missing before a segment that begins where records were deleted
+            is_after_deleted = is_first and segment_base <= log.start_offset and written in self.chain
+            if path and not is_after_deleted:
                 assert self._may_follow(data, path[-1].data), (
                     f"{written} was not written behind {path}; was {self.chain}"
                 )

@@ -33,7 +33,7 @@ class Session:
             raise failure
 
 
-def tried(session: Session, fence: Check | None = None) -> Any:
+def tried(session: Session, *fence: Check) -> Any:
     return asyncio.run(transact(session, WRITES, fence))  # type: ignore[arg-type]
 
 
