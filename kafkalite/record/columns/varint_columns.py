@@ -50,7 +50,7 @@ def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
     """
     if counts.max() == 1:
         return starts
-    slots = np.cumsum(counts) - counts
+    first = slots = np.cumsum(counts) - counts
     begins = np.empty(int(counts.sum()), np.int64)
     order = np.argsort(-counts, kind="stable")
     slots, at = slots[order], starts[order]
@@ -79,6 +79,10 @@ def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
         slot = int(slots[lane])
         count = counts_left[lane] - step
         begins[slot : slot + count + 1] = array("q", _find_alone(view, int(at[lane]), count))
+    if width:
+        negative = data.take(begins, mode="clip") & 1 != 0
+        if negative.any():
+            raise Corrupt(int(np.searchsorted(first, np.argmax(negative), "right") - 1), "a record of negative size")
     return begins
 
 
@@ -121,7 +125,10 @@ def _hop_table() -> npt.NDArray[np.int16]:
 
 
 def _find_alone(data: memoryview, position: int, count: int) -> list[int]:
-    """`position`, and the beginnings of the `count` records behind the one there."""
+    """`position`, and the beginnings of the `count` records behind the one there.
+
+    The sign of sizes of one byte or two is left to the caller, who looks at all of them at once.
+    """
     begins = [position]
     append = begins.append
     try:

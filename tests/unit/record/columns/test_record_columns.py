@@ -192,6 +192,24 @@ def test_whatever_is_broken_both_readers_say_the_same(parts: list[bytes], data: 
         assert lengths.tolist() == [-1 if row.key is None else len(row.key) for row in expected]
 
 
+@pytest.mark.parametrize("lanes_min", [1, 2, 1000], ids=["lanes", "both", "hops"])
+@pytest.mark.parametrize("size_bytes", [10, 500, 20_000])
+def test_a_record_of_negative_size_is_malformed_wherever_it_stands(lanes_min: int, size_bytes: int) -> None:
+    rows = [NewRecord(b"k", bytes(size_bytes))] * 4
+    good = bytes(build_batch(rows))
+    begins = varint_columns.find_records(np.frombuffer(good, np.uint8), np.array([HEADER_BYTES]), np.array([4]))
+    for begin in begins.tolist():
+        broken = bytearray(good)
+        broken[begin] |= 1
+        struct.pack_into(">q", broken, 0, 7)
+        parts = [good, bytes(build_batch(rows[:2])), bytes(broken), good]
+        with pytest.raises(Malformed, match="offset 7 is corrupt"):
+            plainly(parts)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Malformed, match="offset 7 is corrupt"):
+            patch.setattr(varint_columns, "LANES_MIN", lanes_min)
+            decode(b"".join(parts))
+
+
 @settings(max_examples=50, deadline=None)
 @given(parts=batches(), data=st.data())
 def test_any_bytes_end_in_columns_or_malformed(parts: list[bytes], data: st.DataObject) -> None:
