@@ -171,7 +171,9 @@ def _unpack(
     ):
         try:
             pieces.append(codecs.decompress(codec, view[start:end], limit) if codec else view[start:end])
-        except UnpackedTooLarge:
+        except UnpackedTooLarge as error:
+            if limit == max_bytes:
+                raise _corrupt(batches, int(rows[i]), str(error)) from None
             yield from _decode_pieces(pieces, batches, rows[first:i], how)
             unpacked = decompress_pieces(codec, view[start:end], max_bytes, limit >> 2)
             yield from _decode_stream(unpacked, batches, int(rows[i]), how)
@@ -254,6 +256,8 @@ def _decode_stream(pieces: Iterator[bytes], batches: Batches, row: int, how: _Ho
     rest = b""
     for piece in _corrupt_pieces(pieces, batches, row):
         rest += piece
+        if done == count and rest:
+            break
         begins, end = whole_records(rest, count - done)
         if not len(begins):
             continue
@@ -265,8 +269,6 @@ def _decode_stream(pieces: Iterator[bytes], batches: Batches, row: int, how: _Ho
         yield from _decode_found(np.frombuffer(rest, np.uint8), batches, batch, begins, ends, offset, how)
         done += len(begins)
         rest = rest[end:]
-        if done == count and rest:
-            break
     if done < count or rest:
         raise _corrupt(batches, row, "its records do not end where it ends")
 

@@ -276,6 +276,18 @@ def test_a_batch_that_unpacks_to_more_than_a_group_comes_in_parts(codec: int, de
         list(decode_rows(data, found, np.arange(2), group_bytes=100_000, max_bytes=200_000, **how))
 
 
+@pytest.mark.parametrize("surplus", [b"\0", bytes(5000)], ids=["a byte", "too much"])
+@pytest.mark.parametrize("group_bytes", [None, 100])
+def test_bytes_behind_the_last_record_are_seen_in_a_block_of_their_own(surplus: bytes, group_bytes: int | None) -> None:
+    rows = [NewRecord(b"k", b"some value")] * 20
+    head = parse_header(build_batch(rows, codec=2))
+    batch = bytes(assemble(head, compress(2, encode_records(rows, range(20), -1)) + compress(2, surplus)))
+    with pytest.raises(Malformed, match="offset 0 is corrupt"):
+        list(decode_rows(batch, scan(batch), np.arange(1), group_bytes=group_bytes, max_bytes=1000))
+    with pytest.raises(Malformed, match="offset 0 is corrupt"):
+        decode(batch, max_bytes=1000)
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_broken_batch_in_parts_is_malformed_as_it_is_whole(data: st.DataObject) -> None:
