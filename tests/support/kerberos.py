@@ -20,7 +20,7 @@ _SBIN = "/usr/sbin"
 def missing_requirement() -> str | None:
     path = os.pathsep.join([os.environ.get("PATH", ""), _SBIN])
     missing = [name for name in _PROGRAMS if shutil.which(name, path=path) is None]
-    return f"{', '.join(missing)} missing (apt-get install krb5-kdc krb5-admin-server krb5-user)" if missing else None
+    return f"{', '.join(missing)} missing (./dev interop installs what is needed)" if missing else None
 
 
 class Kerberos:
