@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from kafkalite.common.errors import Malformed
 from kafkalite.record.compression import (
     LZ4,
     UNPACKED_BYTES_MAX,
@@ -18,6 +19,7 @@ from kafkalite.record.compression import (
     Buffer,
     compress,
     decompress,
+    zstd_frame_end,
 )
 
 _LIMIT_BYTES_MIN = 64 << 10
@@ -69,13 +71,17 @@ class Codecs:
         import zstandard
 
         try:
-            # a frame's own size is not trusted beyond the limit; Java's frames have none
-            if zstandard.frame_content_size(data) > self._limit_bytes:
+            # a frame's own size is not trusted beyond the limit; Java's frames have none (-1); and what follows a frame
+            # that has none, or 0, even another frame, is left out by the library without a word
+            declared = zstandard.frame_content_size(data)
+            if declared > self._limit_bytes:
+                return None
+            if declared <= 0 and zstd_frame_end(memoryview(data), 0, zstandard.frame_header_size) != len(data):
                 return None
             found: bytes = self._zstd_decompressor.decompress(
                 data, max_output_size=self._limit_bytes, allow_extra_data=False
             )
-        except zstandard.ZstdError:
+        except (zstandard.ZstdError, Malformed):
             return None
         return found
 

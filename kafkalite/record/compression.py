@@ -225,7 +225,7 @@ def _unzstd(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
         unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
         while position < len(view) or is_first:
             is_first = False
-            end = _zstd_frame_end(view, position, zstandard.frame_header_size)
+            end = zstd_frame_end(view, position, zstandard.frame_header_size)
             reader = unpacker.stream_reader(view[position:end], read_across_frames=True)
             while piece := reader.read(min(left + 1, piece_bytes)):
                 left -= len(piece)
@@ -237,8 +237,11 @@ def _unzstd(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
         raise _not_of(ZSTD, error) from None
 
 
-def _zstd_frame_end(view: memoryview, position: int, header_size: Callable[[memoryview], int]) -> int:
-    """The end of the frame at `position`, found by the sizes of its blocks. Source: RFC 8878, 3.1.1."""
+def zstd_frame_end(view: memoryview, position: int, header_size: Callable[[memoryview], int]) -> int:
+    """The end of the frame at `position`, found by the sizes of its blocks. `header_size` is that of zstandard.
+
+    Raises Malformed. Source: RFC 8878, 3.1.1.
+    """
     descriptor = position + 4
     if len(view) - position < 8:
         raise _not_of(ZSTD)

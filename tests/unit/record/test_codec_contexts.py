@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from itertools import product
+
 import lz4.frame
 import pytest
 import zstandard
@@ -31,9 +34,25 @@ def test_frames_that_do_not_tell_their_size() -> None:
         assert codecs.decompress(LZ4, lz4.frame.compress(data, store_size=False)) == data
 
 
-def test_frames_behind_one_another() -> None:
-    packed = zstandard.ZstdCompressor().compress(b"one") + zstandard.ZstdCompressor().compress(b"two")
-    assert Codecs().decompress(ZSTD, packed) == b"onetwo"
+FRAMES = {
+    "sized": zstandard.ZstdCompressor().compress(b"one"),
+    "unsized": zstandard.ZstdCompressor(write_content_size=False).compress(b"two"),
+    "checked": zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(b"three"),
+    "empty": zstandard.ZstdCompressor().compress(b""),
+    "skippable": struct.pack("<II", 0x184D2A50, 5) + b"other",
+    "junk": b"\0",
+}
+WORDS = {"sized": b"one", "unsized": b"two", "checked": b"three", "empty": b"", "skippable": b""}
+
+
+@pytest.mark.parametrize("names", [*product(FRAMES, repeat=2), *product(FRAMES, repeat=3)], ids="-".join)
+def test_frames_behind_one_another(names: tuple[str, ...]) -> None:
+    packed = b"".join(FRAMES[name] for name in names)
+    if "junk" in names:
+        with pytest.raises(Malformed):
+            Codecs().decompress(ZSTD, packed)
+    else:
+        assert Codecs().decompress(ZSTD, packed) == b"".join(WORDS[name] for name in names)
 
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=CODEC_NAMES[1:])
