@@ -22,7 +22,7 @@ from zlib import crc32
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES, BatchHeader, Buffer
 from kafkalite.record.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress
-from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, wrap
 
 V0, V1 = 0, 1
 MESSAGE_BYTES_MIN = 14  # the size field of an empty message of v0
@@ -169,7 +169,7 @@ def resolve(header: BatchHeader, found: list[Message]) -> list[Record]:
     append_time = header.max_timestamp if header.codec and header.timestamp_type else None
     return [
         Record(
-            base + message.offset,
+            wrap(base + message.offset),
             message.timestamp if append_time is None or message.magic == V0 else append_time,
             message.key,
             message.value,
@@ -307,7 +307,7 @@ def build_set(
         if base < 0:
             base = offset if magic == V1 else 0
         latest = max(latest, timestamp)
-        entries.append(build_message(offset - base, key, value, timestamp, magic=magic, attributes=attributes))
+        entries.append(build_message(wrap(offset - base), key, value, timestamp, magic=magic, attributes=attributes))
     packed = pack(codec, b"".join(entries), magic, level)
     return build_message(offset, None, packed, latest, magic=magic, attributes=attributes | codec)
 

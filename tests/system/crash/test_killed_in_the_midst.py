@@ -85,7 +85,7 @@ def test_killed_again_and_again_while_it_starts(daemon: Any, rounds: int, until:
         for _ in range(chance.randrange(1, 3)):
             deaths += not daemon.begin_and_die(chance.uniform(0.02, start_s))
         daemon.start()
-        start_s = daemon.starts[-1].ready_s
+        start_s = min(start.ready_s for start in daemon.starts[-3:])  # one that took long says little of the next
         line = Line(daemon.port)
         for player in players:
             player.check(line)
