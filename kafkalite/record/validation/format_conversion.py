@@ -49,7 +49,7 @@ from kafkalite.record.message_set import (
     resolve,
     unpack,
 )
-from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records, wrap
 from kafkalite.record.validation.batch_validation import KEEP_CODEC, Rules
 from kafkalite.record.validation.record_validation import COLUMNS_MIN
 
@@ -265,7 +265,7 @@ def _many(header: BatchHeader, batch: memoryview) -> Columns | MessageColumns | 
         from kafkalite.record.columns.message_columns import read_columns
 
         messages = read_columns(data, RECORDS_MAX, check_crc=False)
-        messages.offset[:] += base_offset(header, int(messages.offset[-1]))
+        messages.offset[:] += wrap(base_offset(header, int(messages.offset[-1])))
         return messages
     if header.record_count <= COLUMNS_MIN:
         return None
@@ -288,5 +288,5 @@ def _pack_many(found: Columns | MessageColumns, header: BatchHeader, magic: int,
     inside = write_set(found, 0, magic, attributes, int(found.offset[0]) if magic == V1 else 0)
     level = _gzip_level(len(inside)) if codec == GZIP else None
     packed = pack(codec, inside, magic, level)
-    latest = int(found.timestamp.max())
+    latest = max(-1, int(found.timestamp.max()))
     return build_message(int(found.offset[-1]), None, packed, latest, magic=magic, attributes=attributes | codec)
