@@ -41,8 +41,10 @@ from kafkalite.record.message_set import (
     read_set,
 )
 from kafkalite.record.record import Record, read_records, record_times
+from kafkalite.record.validation import record_validation
 from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
 from kafkalite.record.validation.format_conversion import NotConvertible, to_batch, to_old_format
+from kafkalite.record.validation.record_validation import find_faults, repack
 from tests.system.hostile.fuzz_bombs import giant_value, many_records
 from tests.system.hostile.fuzz_golden import SETTINGS, batch, golden_frames, mend_checksums
 
@@ -182,13 +184,14 @@ def batches(data: bytes) -> None:
             pack_into(">i", buffer, 23, max(-(2**31), count - 1))
             pack_into(">I", buffer, 17, compute_crc(buffer))
     view = memoryview(buffer)
-    _check_walks(view)
+    for one in _check_walks(view):
+        _check_validation(one, choices % len(CODEC_NAMES))
     _check_append(view, _RULES[(choices >> 2) % len(_RULES)])
     _check_codec(1 + (choices >> 5) % 4, bytes(buffer))
 
 
-def _check_walks(view: memoryview) -> None:
-    """Batch by batch, and by columns: the same batches, the same records."""
+def _check_walks(view: memoryview) -> list[memoryview]:
+    """The batches. One by one and by columns they are the same, with the same records."""
     walked: list[memoryview] = []
     with suppress(Malformed):
         for header, one in iter_batches(view):
@@ -203,6 +206,7 @@ def _check_walks(view: memoryview) -> None:
         assert scanned.position.tolist()[: len(walked)] == [_offset_in(view, one) for one in walked]
     for one in walked:
         _check_records(one)
+    return walked
 
 
 def _check_records(one: memoryview) -> None:
@@ -214,6 +218,24 @@ def _check_records(one: memoryview) -> None:
     assert by_loop == by_columns, f"the loop reads {by_loop}, the columns {by_columns}"
     if by_loop is not None:
         assert list(record_times(one, UNPACKED_BYTES_MAX)) == [(record.offset, record.timestamp) for record in by_loop]
+
+
+def _check_validation(one: memoryview, codec: int) -> None:
+    """Records are checked and compressed anew one by one, or as columns where they are many: with the same outcome."""
+    header = parse_header(one)
+    if header.is_control:
+        return  # `validate` refuses it before
+
+    def outcome(columns_min: int) -> object:
+        with patch.object(record_validation, "COLUMNS_MIN", columns_min):
+            try:
+                faults = find_faults(one, keys_required=bool(codec), earliest_ms=header.base_timestamp + 1)
+                packed = repack(one, codec, None)
+            except Malformed:
+                return None
+        return faults, parse_header(packed).max_timestamp, read_records(packed)
+
+    assert outcome(-1) == outcome(1 << 31)
 
 
 def _check_append(view: memoryview, rules: Rules) -> None:

@@ -8,7 +8,10 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
+from random import Random
+from typing import NoReturn
 
 import pytest
 
@@ -44,6 +47,21 @@ def test_an_input_that_fails_is_made_small() -> None:
     assert shrink(picky, b"aaaaabccccccccccccc") == b"b"
 
 
+@pytest.mark.parametrize("count", [2000, pytest.param(200_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("target", TARGETS)
+def test_good_inputs_with_a_few_other_bytes_find_nothing(target: str, count: int) -> None:
+    chance = Random(count)
+    good = list(seeds(target))
+    for _ in range(count):
+        data = bytearray(chance.choice(good))
+        for _ in range(chance.randrange(1, 5)):
+            data[chance.randrange(len(data))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        try:
+            TARGETS[target](bytes(data))
+        except Exception:
+            _keep(target, bytes(data), traceback.format_exc())
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3 * SECONDS + 300)
 @pytest.mark.parametrize("target", TARGETS)
@@ -64,9 +82,14 @@ def test_the_fuzzer_finds_nothing(target: str, tmp_path: Path) -> None:
     print(f"\n{target}: {executed and executed[1]} inputs, (edges, features, corpus) at last {coverage[-1:]}")
     artifacts = [path for path in tmp_path.iterdir() if path.is_file()]
     for artifact in artifacts:
-        data = shrink(TARGETS[target], artifact.read_bytes())
-        name = f"{target}-{hashlib.sha256(data).hexdigest()[:8]}.bin"
-        (FINDINGS / name).write_bytes(data)
-        pytest.fail(f"{artifact.name}, now findings/{name} ({len(data)} bytes): {data.hex()}\n{said[-6000:]}")
+        _keep(target, artifact.read_bytes(), f"{artifact.name}\n{said[-6000:]}")
     assert done.returncode == 0, said[-6000:]
     assert executed is not None and int(executed[1]) > len(list(seeds(target))), said[-2000:]
+
+
+def _keep(target: str, data: bytes, said: str) -> NoReturn:
+    """Fails with a finding, which is a file from now on."""
+    data = shrink(TARGETS[target], data)
+    name = f"{target}-{hashlib.sha256(data).hexdigest()[:8]}.bin"
+    (FINDINGS / name).write_bytes(data)
+    pytest.fail(f"findings/{name} ({len(data)} bytes): {data.hex()}\n{said}")
