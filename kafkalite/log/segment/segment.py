@@ -17,6 +17,7 @@ import logging
 import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
@@ -316,20 +317,38 @@ class Segment:
         position = self.offset_index.position_of(offset)
         if position:
             try:
-                if position >= self.size_bytes:
-                    raise Malformed("an index entry behind the end")
+                if not 0 < position < self.size_bytes:
+                    raise Malformed("an index entry outside of the segment")
                 found = file_batches.find_header(fd, position, self.size_bytes, offset)
                 # an entry never points past its offset
                 if found is None or found[0] != position or found[1] <= offset:
                     return found and (found[0], found[2])
             except Malformed:
                 pass
-            logger.warning("%s is wrong about offset %d; reading without it", self.offset_index.path, offset)
+            self._warn_of_index(offset)
         try:
             found = file_batches.find_header(fd, 0, self.size_bytes, offset)
         except Malformed as error:
             raise OSError(errno.EIO, f"{self.path}: {error}") from error
         return found and (found[0], found[2])
+
+    def position_before(self, offset: int) -> int:
+        """The nearest indexed position at or before the batch that holds `offset`; 0 where the index is wrong about it.
+
+        Raises OSError.
+        """
+        position = self.offset_index.position_of(offset)
+        if 0 < position < self.size_bytes:
+            with suppress(Malformed):
+                _, base_offset, _, _ = next(file_batches.iter_headers(self.open_file().fd, position, self.size_bytes))
+                if base_offset <= offset:
+                    return position
+        if position:
+            self._warn_of_index(offset)
+        return 0
+
+    def _warn_of_index(self, offset: int) -> None:
+        logger.warning("%s is wrong about offset %d; reading without it", self.offset_index.path, offset)
 
     def offset_behind(self, position: int) -> int | None:
         """An offset past all batches that begin before `position`, and not far past them: of the batch that the index
@@ -350,7 +369,7 @@ class Segment:
         if not self.size_bytes:
             return self.base_offset
         position = self.offset_index.last()[1]
-        if position >= self.size_bytes:
+        if not 0 <= position < self.size_bytes:
             position = 0
         return file_batches.end_offset(self.open_file().fd, position, self.size_bytes)
 
@@ -422,7 +441,7 @@ class Segment:
         if not position:
             self._first_timestamp_ms = -1
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
-        after = self.offset_index.position_of(self.max_timestamp_offset) if self.max_timestamp_ms >= 0 else 0
+        after = self.position_before(self.max_timestamp_offset) if self.max_timestamp_ms >= 0 else 0
         for _, header, _ in self.iter_batches(after):
             if header.max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset

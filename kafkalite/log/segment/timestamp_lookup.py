@@ -109,7 +109,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, start_offs
             continue
         # nothing before this position is as late as `timestamp_ms` and at or past `start_offset`
         before = segment.time_index.offset_before(timestamp_ms)
-        position = segment.offset_index.position_of(max(before, start_offset))
+        position = segment.position_before(max(before, start_offset))
         # its records of that time may lie below the start offset; then the search continues in the next segment
         yield _first_from(segment.open_file(), position, segment.size_bytes, timestamp_ms, start_offset)
 

@@ -477,6 +477,26 @@ def test_a_lying_index_costs_time_but_no_record(disk: Disk, caplog: pytest.LogCa
     assert "reading without it" in caplog.text
 
 
+@pytest.mark.parametrize("wrong", [-1, -(1 << 31), 0x7FFFFFFF, 90])
+def test_positions_of_an_index_that_no_batch_has_are_found_by_all_who_use_them(disk: Disk, wrong: int) -> None:
+    log = disk.open(index_interval_bytes=100)
+    for i in range(20):
+        log.write(f"v{i:02}", timestamp=T0 + i)
+    log.log.close()
+    data = bytearray(disk.file(0, ".index").read_bytes())
+    for at in range(4, len(data), 8):
+        data[at : at + 4] = wrong.to_bytes(4, "big", signed=True)
+    disk.file(0, ".index").write_bytes(data)
+    log = disk.open(clean=True)
+    assert log.log.end_offset == 20
+    assert [log.records(o)[0].offset for o in range(20)] == list(range(20))
+    for i in range(20):
+        assert log.log.lookup_of_timestamp(T0 + i, 20).answer().offset == i
+    log.log.truncate_to(13)
+    assert log.log.end_offset == 13
+    assert log.log.lookup_of_max_timestamp(13).answer().offset == 12
+
+
 def test_a_damaged_disk_is_a_storage_error_not_a_crash(disk: Disk, log: Log) -> None:
     for value in "abc":
         log.write(value)
