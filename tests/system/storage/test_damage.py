@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,6 +16,7 @@ from kafkalite.inspection.verify.verify import Verdict, verify
 from kafkalite.log.recovery.log_loader import LoadOptions, load
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import iter_batches, parse_header
 from tests.support import places
 from tests.support.inspection.damages import DAMAGES, KAFKAS, OURS, Damage
 
@@ -127,3 +129,48 @@ def keep_what_was_before_the_damage(damage: Damage, sound: Contents, before: Con
             (at for at, (a, b) in enumerate(zip(was, harmed, strict=False)) if a != b), min(len(was), len(harmed))
         )
         assert data[:same] == was[: min(same, len(data))]
+
+
+DERIVED = (
+    *("*-*/*.index", "*-*/*.timeindex", "*-*/*.txnindex", "*-*/*.snapshot"),
+    *("*-*/leader-epoch-checkpoint", "*-*/kafkalite-record-counts"),
+    *("recovery-point-offset-checkpoint", "replication-offset-checkpoint"),
+)
+
+
+def damage_at_random(path: Path, chance: Random) -> None:
+    data = bytearray(path.read_bytes())
+    kind = chance.randrange(10)
+    if kind == 0:
+        path.unlink()
+        return
+    if kind == 1:
+        data += chance.randbytes(chance.randrange(1, 40))
+    elif kind < 4:
+        del data[chance.randrange(len(data) + 1) :]
+    elif data:
+        for _ in range(chance.randrange(1, 7)):
+            data[chance.randrange(len(data))] = chance.choice((0, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("stop", STOPS)
+def test_any_bytes_in_what_is_derived_from_a_log_cost_no_record(count: int, stop: str, tmp_path: Path) -> None:
+    chance = Random(count)
+    for number in range(count):
+        data_dir = tmp_path / str(number)
+        prepare(OURS, stop, data_dir)
+        before = contents(data_dir)
+        found = sorted(path for pattern in DERIVED for path in data_dir.glob(pattern))
+        for path in chance.sample(found, chance.randrange(1, 5)):
+            damage_at_random(path, chance)
+        with Broker(data_dir=data_dir, port=0) as broker:
+            for log in broker.server.logs.logs.values():
+                segments = before[f"{log.topic}-{log.partition}"].values()
+                ends = [header.last_offset for data in segments for header, _ in iter_batches(memoryview(data))]
+                for last in [last for last in ends if last >= log.start_offset]:
+                    region = log.read(last, 1 << 20, log.end_offset)
+                    assert region is not None and parse_header(region.read()).last_offset == last
+        assert contents(data_dir) == before
+        shutil.rmtree(data_dir)
