@@ -114,11 +114,11 @@ class Writer:
             self.client.poll(0)
 
     def flush(self) -> None:
-        # a flush of this client returns early now and then
+        # a flush of this client returns early now and then; after message.timeout.ms it gives every record up
         until(
             lambda: self.client.flush(1) == 0,
-            lambda: f"the answers to all records; {self.failures[:3]}",
-            2 * DEADLINE_S,
+            lambda: f"the answers to all records; {len(self.client)} are left; {self.failures[:3]}",
+            1.4 * DEADLINE_S,
         )
 
     def _failed(self, error: confluent_kafka.KafkaError) -> None:

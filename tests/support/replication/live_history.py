@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+import pytest
+
 from kafkalite.testing.cluster import Cluster
 from tests.support.replication import transaction_clients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
@@ -64,7 +66,7 @@ class LiveHistory:
             several = SEVERAL if self._replicas > 1 else {}
             with Cluster(self._count, min_insync_replicas=self._min_insync, **SETTINGS, **several) as cluster:
                 self._run(cluster)
-        except (AssertionError, TimeoutError) as fault:
+        except (AssertionError, TimeoutError, pytest.fail.Exception) as fault:
             raise AssertionError(f"seed {self._seed}, after {', '.join(self.trace)}: {fault}") from fault
 
     def _run(self, cluster: Cluster) -> None:
@@ -162,7 +164,12 @@ class LiveHistory:
     def _check(self, cluster: Cluster, clients: HistoryClients) -> None:
         for partition in range(self._partitions):
             cluster.wait_for_leader(TOPIC, partition)
-        clients.flush()
+        try:
+            clients.flush()
+        except pytest.fail.Exception as fault:
+            partitions = range(self._partitions)
+            led = [f"{cluster.leader_of(TOPIC, one)} of {sorted(cluster.isr(TOPIC, one))}" for one in partitions]
+            raise AssertionError(f"{fault}; leaders and ISR: {', '.join(led)}") from fault
         for partition in range(self._partitions):
             if self._replicas == self._count:
                 cluster.wait_for_isr(TOPIC, partition, range(self._count), timeout_s=DEADLINE_S)
