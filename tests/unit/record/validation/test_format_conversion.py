@@ -21,6 +21,7 @@ from kafkalite.record.columns.record_columns import decode
 from kafkalite.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from kafkalite.record.message_set import V0, V1, build_message, build_set, entry_header, read_messages
 from kafkalite.record.record import RECORDS_MAX, Record, read_records
+from kafkalite.record.validation import format_conversion
 from kafkalite.record.validation.batch_validation import Rules, validate
 from kafkalite.record.validation.format_conversion import MESSAGES_MAX, NotConvertible, to_batch, to_old_format
 
@@ -328,6 +329,25 @@ def test_a_wrapper_of_v1_with_many_messages_becomes_one_of_v0(codec: int) -> Non
     if codec != NONE:
         found = read_messages(bytes(to_old_format(entry_header(stored), stored, V0, 0)))
         assert [(r.offset, r.timestamp, r.key, r.value) for r in found] == [(o, -1, k, v) for o, _, k, v in rows]
+
+
+@pytest.mark.parametrize("magic", [V0, V1])
+def test_of_times_before_the_epoch_a_wrapper_has_none_however_many_it_holds(magic: int) -> None:
+    stored = memoryview(build_batch([NewRecord(b"k", b"v", (), -5)], codec=GZIP))
+    assert by_columns(stored, magic) == to_old_format(parse_header(stored), stored, magic, 0)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(3, -(1 << 63)), ((1 << 63) - 1, -(1 << 63)), (1 << 62, -(1 << 62))])
+def test_offsets_of_a_wrapper_wrap_however_many_it_holds(outer: int, inner: int) -> None:
+    inside = build_message(inner, b"k", b"v", 5, magic=V1)
+    stored = memoryview(build_message(outer, None, compress(GZIP, inside), 5, magic=V1, attributes=GZIP))
+    assert by_columns(stored, V0) == to_old_format(entry_header(stored), stored, V0, 0)
+
+
+def by_columns(stored: memoryview, magic: int) -> bytes:
+    header = parse_header(stored) if stored[16] == 2 else entry_header(stored)
+    with mock.patch.object(format_conversion, "COLUMNS_MIN", 0):
+        return bytes(to_old_format(header, stored, magic, 0))
 
 
 @pytest.mark.parametrize("magic", [V0, V1])
