@@ -1,7 +1,8 @@
 """Advertised addresses of the brokers for the client of a given connection.
 
 A client gets the addresses of the listener that it is connected to. A broker without a listener of that name is left
-out of the answer.
+out of the answer. The answer is never empty: a client that takes it for the whole cluster, as librdkafka does from 2.10
+on, could ask nobody any more.
 Source: kafka.server.MetadataCache (getAliveBrokerNodes, by listener name).
 """
 
@@ -47,11 +48,13 @@ class BrokerEndpoints:
         self._own_address = own_address
 
     def all_for(self, connection: ClientConnection) -> list[BrokerEndpoint]:
-        """All live brokers; in a cluster this broker's endpoint is read from the metadata too."""
-        if not self._metadata.is_shared:
-            return [self._own_endpoint(connection)]
-        found = (_endpoint(broker, connection.listener_name) for broker in self._metadata.brokers.values())
-        return [each for each in found if each is not None]
+        """All live brokers; in a cluster this broker's endpoint is read from the metadata too. This broker by itself if
+        there is none: it begins and the others are away, or the sessions of all have ended."""
+        if self._metadata.is_shared:
+            found = (_endpoint(broker, connection.listener_name) for broker in self._metadata.brokers.values())
+            if live := [each for each in found if each is not None]:
+                return live
+        return [self._own_endpoint(connection)]
 
     def find(self, connection: ClientConnection, broker_id: int) -> BrokerEndpoint | None:
         """One live broker; None if the client cannot reach it."""

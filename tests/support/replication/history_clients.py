@@ -56,7 +56,10 @@ class HistoryClients:
         self._consumed: dict[int, dict[int, bytes]] = {partition: {} for partition in range(partitions)}
         self._read_at: dict[tuple[int, int], int] = {}  # ns, by partition and offset; the first time
         self._began = time.monotonic_ns()
-        self._work = [threading.Thread(target=self._guarded, args=(task,)) for task in (self._write, self._read)]
+        tasks = {"the writer": self._write, "the reader": self._read}
+        self._work = [
+            threading.Thread(name=name, target=self._guarded, args=(task,), daemon=True) for name, task in tasks.items()
+        ]
 
     def start(self) -> None:
         for thread in self._work:
@@ -65,7 +68,9 @@ class HistoryClients:
     def finish(self) -> None:
         self._done.set()
         for thread in self._work:
-            thread.join(2 * DEADLINE_S)
+            thread.join(DEADLINE_S)
+            if thread.is_alive():  # in a close, which nobody can end
+                self._faults.append(f"{thread.name} has not ended")
 
     def pass_time(self, rng: Random, records_max: int, seconds_max: float) -> None:
         """Some records are acknowledged, or some time passes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import struct
@@ -30,6 +31,9 @@ SETTINGS: dict[str, Any] = {  # a cluster that notices what happens to a broker 
     "min_insync_replicas": 2,
     "auto_leader_rebalance_enable": False,
 }
+
+_OF_BROKERS = ("state", "stateage", "outbuf_cnt", "waitresp_cnt", "req_timeouts")  # of librdkafka's statistics
+_OF_PARTITIONS = ("broker", "leader_epoch", "msgq_cnt", "xmit_msgq_cnt", "msgs_inflight", "next_ack_seq", "acked_msgid")
 
 QUICK = {  # a client that notices a change of leaders at once
     "socket.timeout.ms": 5_000,  # a broker that stands still is asked no longer
@@ -94,6 +98,7 @@ class Writer:
         self.acknowledged: list[tuple[int, int, bytes]] = []
         self.unplaced: list[tuple[int, bytes]] = []
         self.failures: list[confluent_kafka.KafkaError] = []
+        self._statistics: dict[str, Any] = {}
         self.client = confluent_kafka.Producer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -101,6 +106,8 @@ class Writer:
                 "linger.ms": 0,
                 "message.timeout.ms": int(DEADLINE_S * 1000),
                 "error_cb": self._failed,
+                "statistics.interval.ms": 1_000,
+                "stats_cb": self._note_statistics,
                 **QUICK,
                 **named,
             },
@@ -114,12 +121,26 @@ class Writer:
             self.client.poll(0)
 
     def flush(self) -> None:
-        # a flush of this client returns early now and then; after message.timeout.ms it gives every record up
+        # a flush of this client returns early now and then; after its message.timeout.ms it gives every record up
         until(
             lambda: self.client.flush(1) == 0,
-            lambda: f"the answers to all records; {len(self.client)} are left; {self.failures[:3]}",
+            lambda: f"the answers to all records; {len(self.client)} are left; {self.failures[:3]}; {self._standing()}",
             1.4 * DEADLINE_S,
         )
+
+    def _note_statistics(self, statistics: str) -> None:
+        self._statistics = json.loads(statistics)
+
+    def _standing(self) -> str:
+        """What the client says of itself: its producer id, its brokers, and what waits where."""
+        said = self._statistics
+        brokers = {name: _some(one, _OF_BROKERS) for name, one in said.get("brokers", {}).items()}
+        partitions = {
+            f"{name}-{index}": _some(one, _OF_PARTITIONS)
+            for name, topic in said.get("topics", {}).items()
+            for index, one in topic["partitions"].items()
+        }
+        return f"{said.get('eos')}; brokers {brokers}; partitions {partitions}"
 
     def _failed(self, error: confluent_kafka.KafkaError) -> None:
         if error.fatal():
@@ -135,6 +156,10 @@ class Writer:
                 self.unplaced.append((partition, value))
             else:
                 self.acknowledged.append((partition, offset, value))
+
+
+def _some(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: values[name] for name in names}
 
 
 @contextmanager

@@ -9,16 +9,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.testing.cluster import Cluster
 from tests.support.replication import transaction_clients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
 from tests.support.replication.live_cluster import await_equal_logs, create_topic
 from tests.support.replication.transaction_clients import MOVES, TransactionClients
 from tests.support.wait import DEADLINE_S
+
+if TYPE_CHECKING:
+    from kafkalite.server.broker_server import BrokerServer
 
 STEP_S_MAX = 0.25
 RECORDS_MAX = 60
@@ -167,11 +171,32 @@ class LiveHistory:
         try:
             clients.flush()
         except pytest.fail.Exception as fault:
-            partitions = range(self._partitions)
-            led = [f"{cluster.leader_of(TOPIC, one)} of {sorted(cluster.isr(TOPIC, one))}" for one in partitions]
-            raise AssertionError(f"{fault}; leaders and ISR: {', '.join(led)}") from fault
+            raise AssertionError(f"{fault}; {'; '.join(self._standing(cluster))}") from fault
         for partition in range(self._partitions):
             if self._replicas == self._count:
                 cluster.wait_for_isr(TOPIC, partition, range(self._count), timeout_s=DEADLINE_S)
                 await_equal_logs(cluster, TOPIC, partition, range(self._count))
             clients.check(partition)
+
+    def _standing(self, cluster: Cluster) -> Iterator[str]:
+        """Who leads according to ZooKeeper, and how each broker sees that."""
+        for partition in range(self._partitions):
+            yield f"{TOPIC}-{partition}: {cluster.state(TOPIC, partition)}"
+            for number in cluster.running:
+                server = cluster.brokers[number].server
+                log, state = server.logs.get(TOPIC, partition), server.metadata.registration_state.value
+                reached = None if log is None else (log.replicated_offset, log.end_offset)
+                yield f"on {number}, {state}, {reached}: {_role(server, partition)}"
+
+
+def _role(server: BrokerServer, partition: int) -> str:
+    topic = server.replica_manager.by_name.get(TOPIC)
+    leader = None if topic is None else topic.partitions.get(partition)
+    follower = None if topic is None else topic.followers.get(partition)
+    if isinstance(leader, LeaderPartition):
+        in_sync, live = leader.replica.in_sync, leader.replica.live
+        fetched = {one: (state.log_end_offset, state.registration) for one, state in leader.replica.followers.items()}
+        return f"leads, {in_sync.committed}, pending {in_sync.pending}, live {live}, followers {fetched}"
+    if follower is not None:
+        return f"follows {follower.leader_id}, epoch {follower.leader_epoch}, {follower.replica.phase}"
+    return "has no role"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
+from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
     EVERY,
@@ -173,3 +177,28 @@ def test_what_is_not_committed_is_seen_at_no_replica():
         cluster.wait_for_isr("t", 0, EVERY)
         await_equal_logs(cluster, "t", 0, EVERY)
         until(lambda: len(read_all(cluster, "t", client_rack="rack-1")) == 2, "the other record")
+
+
+def test_a_broker_that_knows_no_other_names_itself():
+    """It serves before it is registered, and the others are away. A client that is told of no broker may have nobody
+    left to ask."""
+    with Cluster(3, zookeeper_connection_timeout_ms=int(DEADLINE_S * 1000)) as cluster:
+        create_topic(cluster, "t", placed_on=[EVERY])
+        for number in EVERY:
+            cluster.kill(number)
+        first, told, is_done = cluster.brokers[0], [], threading.Event()
+
+        def ask() -> None:
+            while not is_done.wait(0.01):
+                with suppress(Unanswered), BlockingClient(first.bootstrap_servers, DEADLINE_S) as client:
+                    told.append([(one.node_id, one.port) for one in client.ask(MetadataRequest(topics=[]), 9).brokers])
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        first.line.delay_ms = (40, 40)  # so that it is asked before it is registered
+        cluster.start(0)
+        is_done.set()
+        thread.join()
+        first.line.delay_ms = (0, 0)
+        assert told
+        assert all(each == [(0, first.port)] for each in told)
