@@ -238,6 +238,8 @@ def offset_for_leader_epoch(
                 epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
                 partition = _require(services, topic.topic, wanted.partition, epoch_of_replica)
                 _check_epoch(partition, wanted.current_leader_epoch)
+                if wanted.leader_epoch > partition.leader_epoch and services.may_be_superseded(partition):
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # "no such epoch" would send a consumer back
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))
             except KafkaError as error:

@@ -3,7 +3,8 @@
 A consumer reads from the leader; from version 11 on also from a follower, up to the high watermark that this one knows
 (KIP-392). With replica.selector.class a leader names the in-sync replica in the consumer's rack instead of records. A
 follower that is asked for an offset past the end of its log answers OFFSET_NOT_AVAILABLE: the consumer goes back to the
-leader, and never begins anew, as it might after OFFSET_OUT_OF_RANGE.
+leader, and never begins anew, as it might after OFFSET_OUT_OF_RANGE. A leader that is cut off from ZooKeeper answers
+NOT_LEADER_OR_FOLLOWER for the same reason: the records may be another leader's.
 Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP-74, KIP-320, KIP-392, KIP-951.
 """
 
@@ -204,14 +205,17 @@ class FetchReader:
                 return partition, self._read_one(partition, wanted, budget, min_one)
             except KafkaError as error:
                 code = error.code
-                if (
-                    code is ErrorCode.OFFSET_OUT_OF_RANGE
-                    and wanted.index not in topic.partitions
-                    and wanted.fetch_offset > partition.log.end_offset
-                ):
-                    code = ErrorCode.OFFSET_NOT_AVAILABLE
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE and wanted.fetch_offset > partition.log.end_offset:
+                    code = self._beyond_the_end(partition, is_led=wanted.index in topic.partitions)
                 return partition, self._refused(wanted, code)
         return None, self._refused(wanted, code)
+
+    def _beyond_the_end(self, partition: Partition, *, is_led: bool) -> ErrorCode:
+        """Only a leader that is known to be one may send a consumer back."""
+        if not is_led:
+            return ErrorCode.OFFSET_NOT_AVAILABLE
+        is_known = not self._services.may_be_superseded(partition)
+        return ErrorCode.OFFSET_OUT_OF_RANGE if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _refused(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
         told = code

@@ -11,6 +11,13 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkalite.protocol.messages.list_offsets import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
@@ -202,3 +209,30 @@ def test_a_broker_that_knows_no_other_names_itself():
         first.line.delay_ms = (0, 0)
         assert told
         assert all(each == [(0, first.port)] for each in told)
+
+
+def test_a_leader_that_was_replaced_without_its_knowledge_sends_no_consumer_back():
+    """It is cut off from ZooKeeper, and reached by a client that knows no epochs any more."""
+    with Cluster(3, **SETTINGS | {"zookeeper_session_timeout_ms": int(DEADLINE_S * 1000)}) as cluster:
+        create_topic(cluster, "t", placed_on=[EVERY])
+        writer = Writer(cluster)
+        writer.write("t", [b"1"])
+        writer.flush()
+        former = cluster.wait_for_leader("t", 0)
+        cluster.cut_off(former)
+        cluster.lose_session(former)
+        cluster.wait_for_leader("t", 0, other_than=[former])
+        state = cluster.state("t", 0)
+        assert state is not None
+        writer.write("t", [b"2"])
+        writer.flush()
+        with BlockingClient(cluster.brokers[former].bootstrap_servers, DEADLINE_S) as client:
+            wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=state.leader_epoch)
+            topics = [OffsetForLeaderTopic(topic="t", partitions=[wanted])]
+            told = client.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4).topics[0].partitions[0]
+            assert (told.error_code, told.end_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            partition = FetchPartition(partition=0, fetch_offset=100, partition_max_bytes=1 << 20)
+            fetch = FetchRequest(min_bytes=1, topics=[FetchTopic(topic="t", partitions=[partition])])
+            told = client.ask(fetch, 11).responses[0].partitions[0]
+            assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert cluster.brokers[former].server.replica_manager.partition("t", 0) is not None, "it led meanwhile"

@@ -12,8 +12,16 @@ from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkalite.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkalite.protocol.messages.log_dirs import DescribeLogDirsRequest
 from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkalite.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersTopicRequest
@@ -170,6 +178,32 @@ def test_a_leader_sends_consumers_to_the_replica_in_their_rack(beside: Callable[
         assert only(await asker.ask(fetch(0, rack="b"), 11)).preferred_read_replica == -1
 
     beside(story, replica_selector_class="RackAwareReplicaSelector")
+
+
+def test_a_leader_that_is_cut_off_sends_no_consumer_back(beside: Callable[..., None]) -> None:
+    async def story(crowd: Crowd, broker: Broker) -> None:
+        async def end_of(epoch: int) -> tuple[int, int, int]:
+            wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
+            topics = [OffsetForLeaderTopic(topic="t", partitions=[wanted])]
+            (topic,) = (await crowd.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)).topics
+            (answer,) = topic.partitions
+            return answer.error_code, answer.leader_epoch, answer.end_offset
+
+        running: Any = broker._running
+        leader = lead(broker, "t")
+        own, newer = leader.leader_epoch, leader.leader_epoch + 1
+        beyond = leader.log.end_offset + 1
+        assert await end_of(newer) == (0, -1, -1), "as Kafka's"
+        assert only(await crowd.ask(fetch(beyond), 12)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        services: Any = running._services
+        services.metadata = _Others(services.metadata, registration_state=RegistrationState.DISCONNECTED)
+        assert await end_of(own) == (0, own, leader.log.end_offset)
+        assert await end_of(newer) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+        for version in (4, 12):
+            assert only(await crowd.ask(fetch(beyond), version)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert only(await crowd.ask(fetch(beyond - 1), 12)).error_code == 0
+
+    beside(story)
 
 
 def test_without_a_selector_racks_do_not_matter(beside: Callable[..., None]) -> None:
