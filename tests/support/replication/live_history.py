@@ -7,7 +7,7 @@ What is done comes from a seed; how threads interleave does not, so a seed does 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,8 @@ class LiveHistory:
     """One history of `steps` disturbances. `trace` has them as text, for the message of a failure.
 
     With `has_transactions` a producer has some beside other records. With `loses_disks` a broker may lose its
-    directory, one at a time: until it is in sync again no other does.
+    directory, one at a time: until it is in sync again no other does. With `only` nothing else is done to a broker that
+    runs.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class LiveHistory:
         steps: int = 12,
         loses_disks: bool = False,
         has_transactions: bool = False,
+        only: Collection[str] | None = None,
     ) -> None:
         self.trace: list[str] = []
         self._seed = seed
@@ -61,6 +63,7 @@ class LiveHistory:
         self._partitions = partitions
         self._loses_disks = loses_disks
         self._has_transactions = has_transactions
+        self._only = only
         self._incomplete: int | None = None  # the broker that lost its directory and is not in sync yet
         self._steps = steps
 
@@ -102,7 +105,10 @@ class LiveHistory:
         if self._rng.random() < 0.4:  # leaders have more to lose
             leader = cluster.leader_of(TOPIC, self._rng.randrange(self._partitions))
             number = number if leader is None else leader
-        name, action = self._rng.choice(list(self._possible(cluster, number)))
+        possible = list(self._possible(cluster, number))
+        if self._only is not None and cluster.brokers[number].is_running:
+            possible = [each for each in possible if each[0] in self._only]
+        name, action = self._rng.choice(possible)
         self.trace.append(f"{name} {number}")
         action()
 

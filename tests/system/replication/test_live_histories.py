@@ -33,3 +33,8 @@ def test_one_of_three_replicas_at_a_time_may_lose_its_directory(seed):
 @pytest.mark.parametrize("seed", [*range(2), *LONG])
 def test_one_in_sync_replica_is_enough_while_logs_are_kept(seed):
     LiveHistory(seed, min_insync=1).run()
+
+
+@pytest.mark.parametrize("seed", [*range(2), *LONG])
+def test_a_broker_that_begins_is_often_the_only_one(seed):
+    LiveHistory(seed, min_insync=1 + seed % 2, only=("kill", "stop", "cut off", "mend", "slow down")).run()
