@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
             answer = client.ask(MetadataRequest(topics=[]), _VERSION)
     except Unanswered as error:
         return complain(str(error))
-    if not answer.brokers:
-        return complain(f"{address} answers, and knows no broker that is up, not even itself")
+    if len(answer.brokers) <= 1 and answer.controller_id < 0:
+        return complain(f"{address} answers, and knows no controller and no other broker: it is in no cluster yet")
     print(f"{address} serves, one of {len(answer.brokers)} in cluster {answer.cluster_id}")
     return 0
 

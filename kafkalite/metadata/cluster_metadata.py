@@ -308,3 +308,13 @@ class ClusterMetadata(ABC):
     @abstractmethod
     async def next_producer_id_block(self) -> range:
         """Allocate a block of producer ids that no broker had before."""
+
+
+def may_be_led_elsewhere(metadata: ClusterMetadata, topic: str, index: int) -> bool:
+    """Whether another replica may have been elected for a partition that is led here: this broker has not been heard of
+    lately."""
+    if metadata.is_surely_registered:
+        return False
+    record = metadata.topics.get(topic)
+    state = record.partitions.get(index) if record is not None else None
+    return state is not None and len(state.replicas) > 1

@@ -22,6 +22,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
 from kafkalite.log.storage.files import storage_error
+from kafkalite.metadata.cluster_metadata import may_be_led_elsewhere
 from kafkalite.protocol.messages.list_offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -238,7 +239,8 @@ def offset_for_leader_epoch(
                 epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
                 partition = _require(services, topic.topic, wanted.partition, epoch_of_replica)
                 _check_epoch(partition, wanted.current_leader_epoch)
-                if wanted.leader_epoch > partition.leader_epoch and services.may_be_superseded(partition):
+                is_ahead_of_us = wanted.leader_epoch > partition.leader_epoch
+                if is_ahead_of_us and may_be_led_elsewhere(services.metadata, topic.topic, wanted.partition):
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # "no such epoch" would send a consumer back
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))

@@ -3,8 +3,8 @@
 A consumer reads from the leader; from version 11 on also from a follower, up to the high watermark that this one knows
 (KIP-392). With replica.selector.class a leader names the in-sync replica in the consumer's rack instead of records. A
 follower that is asked for an offset past the end of its log answers OFFSET_NOT_AVAILABLE: the consumer goes back to the
-leader, and never begins anew, as it might after OFFSET_OUT_OF_RANGE. A leader that is cut off from ZooKeeper answers
-NOT_LEADER_OR_FOLLOWER for the same reason: the records may be another leader's.
+leader, and never begins anew, as it might after OFFSET_OUT_OF_RANGE. A leader that ZooKeeper has not heard of lately
+answers NOT_LEADER_OR_FOLLOWER for the same reason: the records may be another leader's.
 Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP-74, KIP-320, KIP-392, KIP-951.
 """
 
@@ -18,6 +18,7 @@ from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.metadata.cluster_metadata import may_be_led_elsewhere
 from kafkalite.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -206,16 +207,16 @@ class FetchReader:
             except KafkaError as error:
                 code = error.code
                 if code is ErrorCode.OFFSET_OUT_OF_RANGE and wanted.fetch_offset > partition.log.end_offset:
-                    code = self._beyond_the_end(partition, is_led=wanted.index in topic.partitions)
+                    code = self._beyond_the_end(wanted, is_led=wanted.index in topic.partitions)
                 return partition, self._refused(wanted, code)
         return None, self._refused(wanted, code)
 
-    def _beyond_the_end(self, partition: Partition, *, is_led: bool) -> ErrorCode:
-        """Only a leader that is known to be one may send a consumer back."""
+    def _beyond_the_end(self, wanted: WantedPartition, *, is_led: bool) -> ErrorCode:
+        """A leader that cannot know whether it still is one sends no consumer back."""
         if not is_led:
             return ErrorCode.OFFSET_NOT_AVAILABLE
-        is_known = not self._services.may_be_superseded(partition)
-        return ErrorCode.OFFSET_OUT_OF_RANGE if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        is_doubtful = may_be_led_elsewhere(self._services.metadata, wanted.topic, wanted.index)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_doubtful else ErrorCode.OFFSET_OUT_OF_RANGE
 
     def _refused(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
         told = code

@@ -14,7 +14,7 @@ Source: kafkalite's own.
 from __future__ import annotations
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.cluster_metadata import ClusterMetadata
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ClientConnection
 
 IN_FLIGHT_MAX = 5
@@ -37,7 +37,7 @@ def told(
     metadata: ClusterMetadata, connection: ClientConnection, topic: str, index: int, error: KafkaError
 ) -> KafkaError:
     """The error to tell the producer of a batch for this partition."""
-    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _may_be_led_elsewhere(metadata, topic, index):
+    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and may_be_led_elsewhere(metadata, topic, index):
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"it is not known who leads; {error.message}")
     refused, key = connection.refused_batches, (topic, index)
     if error.code in _PASSING:
@@ -50,11 +50,3 @@ def told(
             refused[key] = (code, left - 1)
         return KafkaError(ErrorCode(code), f"behind a batch that was refused; {error.message}")
     return error
-
-
-def _may_be_led_elsewhere(metadata: ClusterMetadata, topic: str, index: int) -> bool:
-    if metadata.is_surely_registered:
-        return False
-    record = metadata.topics.get(topic)
-    state = record.partitions.get(index) if record is not None else None
-    return state is not None and len(state.replicas) > 1

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.security.delegation_tokens import TokenHmacs
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.metadata.partition_admin import PartitionAdmin
-    from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
@@ -158,8 +155,3 @@ class Services:
         record = self.metadata.topics.get(topic)
         state = record.partitions.get(index) if record is not None else None
         return (state.leader, state.leader_epoch) if state is not None else (NO_LEADER, NO_LEADER)
-
-    def may_be_superseded(self, partition: Partition) -> bool:
-        """Whether another replica may have been elected by now: this broker leads, and is cut off from ZooKeeper."""
-        is_cut_off = self.metadata.registration_state is RegistrationState.DISCONNECTED
-        return is_cut_off and isinstance(partition, LeaderPartition)

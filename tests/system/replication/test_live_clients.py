@@ -203,9 +203,11 @@ def test_a_broker_that_knows_no_other_names_itself():
         thread = threading.Thread(target=ask)
         thread.start()
         first.line.delay_ms = (40, 40)  # so that it is asked before it is registered
-        cluster.start(0)
-        is_done.set()
-        thread.join()
+        try:
+            cluster.start(0)
+        finally:
+            is_done.set()
+            thread.join()
         first.line.delay_ms = (0, 0)
         assert told
         assert all(each == [(0, first.port)] for each in told)
@@ -213,7 +215,7 @@ def test_a_broker_that_knows_no_other_names_itself():
 
 def test_a_leader_that_was_replaced_without_its_knowledge_sends_no_consumer_back():
     """It is cut off from ZooKeeper, and reached by a client that knows no epochs any more."""
-    with Cluster(3, **SETTINGS | {"zookeeper_session_timeout_ms": int(DEADLINE_S * 1000)}) as cluster:
+    with Cluster(3, **SETTINGS | {"zookeeper_session_timeout_ms": int(10 * DEADLINE_S * 1000)}) as cluster:
         create_topic(cluster, "t", placed_on=[EVERY])
         writer = Writer(cluster)
         writer.write("t", [b"1"])

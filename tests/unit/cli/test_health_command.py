@@ -10,8 +10,10 @@ import pytest
 from kafkalite import Broker
 from kafkalite.cli.health_command import own_address
 from kafkalite.cli.main import main
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
+from kafkalite.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.support.ports import free_port
 
 
@@ -23,6 +25,19 @@ def test_a_broker_that_serves(capsys: pytest.CaptureFixture[str], monkeypatch: p
         )
         monkeypatch.setenv("KAFKA_LISTENERS", f"PLAINTEXT://:{broker.port}")
         assert main(["health"]) == 0
+
+
+def test_a_broker_that_is_in_no_cluster_yet(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = MetadataResponseBroker(node_id=1, host="h", port=9092, rack=None)
+    answer = MetadataResponse(brokers=[alone], cluster_id="c", controller_id=-1, topics=[])
+    with Broker() as broker:
+        monkeypatch.setattr(BlockingClient, "ask", lambda *_: answer)
+        assert main(["health", "--bootstrap-server", broker.bootstrap_servers]) == 1
+        assert "knows no controller and no other broker" in capsys.readouterr().err
+        answer.brokers.append(alone)
+        assert main(["health", "--bootstrap-server", broker.bootstrap_servers]) == 0, "an election is under way"
 
 
 def test_a_broker_that_is_not_there_or_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

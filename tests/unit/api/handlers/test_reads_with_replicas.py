@@ -12,7 +12,6 @@ from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord
-from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -196,7 +195,7 @@ def test_a_leader_that_is_cut_off_sends_no_consumer_back(beside: Callable[..., N
         assert await end_of(newer) == (0, -1, -1), "as Kafka's"
         assert only(await crowd.ask(fetch(beyond), 12)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         services: Any = running._services
-        services.metadata = _Others(services.metadata, registration_state=RegistrationState.DISCONNECTED)
+        services.metadata = _Others(services.metadata, is_surely_registered=False)
         assert await end_of(own) == (0, own, leader.log.end_offset)
         assert await end_of(newer) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
         for version in (4, 12):
