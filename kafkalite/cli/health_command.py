@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     except Unanswered as error:
         return complain(str(error))
     if len(answer.brokers) <= 1 and answer.controller_id < 0:
-        return complain(f"{address} answers, and knows no controller and no other broker: it is in no cluster yet")
+        return complain(f"{address} answers, and knows no controller and no other broker: it is not registered")
     print(f"{address} serves, one of {len(answer.brokers)} in cluster {answer.cluster_id}")
     return 0
 

@@ -27,9 +27,7 @@ def test_a_broker_that_serves(capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert main(["health"]) == 0
 
 
-def test_a_broker_that_is_in_no_cluster_yet(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_that_is_not_registered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     alone = MetadataResponseBroker(node_id=1, host="h", port=9092, rack=None)
     answer = MetadataResponse(brokers=[alone], cluster_id="c", controller_id=-1, topics=[])
     with Broker() as broker:

@@ -189,13 +189,18 @@ def test_a_leader_that_is_cut_off_sends_no_consumer_back(beside: Callable[..., N
             return answer.error_code, answer.leader_epoch, answer.end_offset
 
         running: Any = broker._running
+        services: Any = running._services
+        known = services.metadata
+        unheard_of = _Others(known, is_surely_registered=False)
+        services.metadata = unheard_of
+        assert only(await crowd.ask(fetch(1), 12)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "nobody else has it"
+        services.metadata = known
         leader = lead(broker, "t")
         own, newer = leader.leader_epoch, leader.leader_epoch + 1
         beyond = leader.log.end_offset + 1
         assert await end_of(newer) == (0, -1, -1), "as Kafka's"
         assert only(await crowd.ask(fetch(beyond), 12)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        services: Any = running._services
-        services.metadata = _Others(services.metadata, is_surely_registered=False)
+        services.metadata = unheard_of
         assert await end_of(own) == (0, own, leader.log.end_offset)
         assert await end_of(newer) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
         for version in (4, 12):
