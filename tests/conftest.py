@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import weakref
@@ -30,6 +31,8 @@ _made: list[Path] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     none_outlive_this_process()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; what is begun here would too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.basetemp is None and not hasattr(config, "workerinput") and _has_room(_MEMORY):
         # no test but those about the disk waits for one: others may keep it busy for longer than a test can wait
         _made.append(Path(tempfile.mkdtemp(prefix="kafkalite-tests-", dir=_MEMORY)))
