@@ -24,7 +24,7 @@ from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.reader.topic_reader import TopicReader
 from kafkalite.spark.worker_process import make_reuse_cheap
-from spark_jobs.job import add_source, new_parser, print_table, run_job, source_options
+from spark_jobs.job import add_source, new_parser, print_table, run_job, source_options, time_text
 from spark_jobs.load import between
 
 _TASKS_PER_CORE = 3
@@ -35,7 +35,7 @@ _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 Record = tuple[int, str]
-"""Offset and timestamp."""
+"""Offset, and timestamp as text."""
 
 
 class PartitionCount(NamedTuple):
@@ -105,8 +105,8 @@ def _last_of(options: Mapping[str, str]) -> Record | None:
 
 
 def _record(batch: object, row: int) -> Record:
-    offset, timestamp = (batch.column(at)[row].as_py() for at in (0, 1))  # type: ignore[attr-defined]
-    return offset, "" if timestamp is None else timestamp.isoformat(sep=" ", timespec="milliseconds")[:23]
+    offset, micros = batch.column(0)[row].as_py(), batch.column(1)[row].value  # type: ignore[attr-defined]
+    return offset, time_text(micros)
 
 
 def _spread(

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from kafkalite.cli.output import aligned, complain
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
+from kafkalite.common.timestamps import format_timestamp
 from kafkalite.producer.retries import WriteFailed
 from kafkalite.reader.topic_reader import as_options, parse_moment
 
@@ -100,6 +102,11 @@ def run_job(
 def say(message: str) -> None:
     """A line about what goes on, apart from the results on stdout."""
     print(message, file=sys.stderr, flush=True)
+
+
+def time_text(micros: int | None) -> str:
+    """A timestamp of a record in UTC; empty where there is none, or none that microseconds can express."""
+    return "" if micros is None else format_timestamp(micros // 1000, UTC, absent="")
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[object]], left: Sequence[int] = (0,)) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges
-from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options
+from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options, time_text
 from spark_jobs.load import between, load
 from spark_jobs.load_output import as_json
 from spark_jobs.whole_output import replace_whole
@@ -51,10 +51,10 @@ def write_latest(spark: SparkSession, options: Mapping[str, str], path: str) -> 
 
 def print_summary(rows: DataFrame) -> None:
     """A line for each partition of a topic."""
-    found = rows.groupBy("topic", "partition").agg(F.count("*"), F.max("offset"), F.max("timestamp").cast("string"))
+    found = rows.groupBy("topic", "partition").agg(F.count("*"), F.max("offset"), F.unix_micros(F.max("timestamp")))
     print_table(
         ("topic", "partition", "keys", "last_offset", "last_timestamp"),
-        [tuple(row) for row in found.orderBy("topic", "partition").collect()],
+        [(*row[:4], time_text(row[4])) for row in found.orderBy("topic", "partition").collect()],
     )
 
 

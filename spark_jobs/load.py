@@ -18,7 +18,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -28,7 +27,7 @@ from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges, plan
 from kafkalite.reader.planning.read_options import ReadOptions
 from spark_jobs.day_files import COMPRESSIONS
-from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options
+from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options, time_text
 from spark_jobs.load_output import LoadOutput, as_json, open_output
 from spark_jobs.load_task import Loaded, LoadTask, together, write_split
 
@@ -67,12 +66,7 @@ def print_summary(rows: DataFrame) -> None:
 
 def _print_partitions(loaded: Mapping[TopicPartition, Loaded]) -> None:
     names = ("topic", "partition", "rows", "first_offset", "last_offset", "first_timestamp", "last_timestamp")
-    print_table(names, [(*of, *found[:3], *map(_moment, found[3:])) for of, found in sorted(loaded.items())])
-
-
-def _moment(micros: int | None) -> str:
-    """A time in UTC, without zeros at its end."""
-    return "" if micros is None else str(np.datetime64(micros, "us")).replace("T", " ").rstrip("0").rstrip(".")
+    print_table(names, [(*of, *found[:3], *map(time_text, found[3:])) for of, found in sorted(loaded.items())])
 
 
 def load_into(

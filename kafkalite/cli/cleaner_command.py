@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from kafkalite.cleaner.manager.status import CleaningState
@@ -20,6 +20,7 @@ from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
 from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.timestamps import format_timestamp
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_TOLD, LogCleaning
 
@@ -349,9 +350,4 @@ def _kept(kept: int, read: int) -> str:
 
 def _time(wall_ms: int) -> str:
     """In UTC, to the second."""
-    if wall_ms < 0:
-        return "never"
-    try:
-        return datetime.fromtimestamp(wall_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):  # a clock that was far off, or a broker that is none
-        return f"{wall_ms} ms"
+    return "never" if wall_ms < 0 else format_timestamp(wall_ms, UTC, unit="seconds")

@@ -9,7 +9,8 @@ bytes, so an encoding says how bytes become text:
     base64   all keys and values in base64, without a prefix
 
 Null is null in JSON, and in CSV an empty field without quotes (an empty value is ""). Timestamps are ISO 8601 in UTC
-with milliseconds. Headers are a list of {"key", "value"}, in CSV as JSON.
+with milliseconds; a timestamp of -1, which is none, and one beyond microseconds is null, and one outside the years 1 to
+9999 its number with the unit, such as "1700000000000000 ms". Headers are a list of {"key", "value"}, in CSV as JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import base64
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.timestamps import DATE_MS_MAX, DATE_MS_MIN, NO_TIMESTAMP, format_timestamp
 
 _PREFIX = "base64:"
 _TO_TEXT = 1 << 16  # records that are Python objects at a time
@@ -157,7 +160,7 @@ class _Text:
         """A column as strings, or as it is where it has numbers or text already."""
         column = part.column(name)
         if pa.types.is_timestamp(column.type):
-            return pc.strftime(column.cast(pa.timestamp("ms", tz="UTC")), format="%Y-%m-%dT%H:%M:%SZ")
+            return _dates(column)
         if not pa.types.is_binary(column.type):
             return column
         if self._encoding != "base64":
@@ -187,6 +190,21 @@ class _Text:
                 raise ConfigError(
                     f"{_place(part, name, at)} is not UTF-8; choose the encoding auto or base64"
                 ) from None
+
+
+def _dates(column: pa.Array) -> pa.Array:
+    """As `format_timestamp` writes them in UTC, null where there is none."""
+    millis = pc.cast(column, pa.timestamp("ms", tz="UTC"), safe=False)
+    numbers = millis.view(pa.int64())
+    is_date = pc.and_(pc.greater_equal(numbers, DATE_MS_MIN), pc.less_equal(numbers, DATE_MS_MAX))
+    if pc.all(is_date).as_py() and not pc.any(pc.equal(numbers, NO_TIMESTAMP)).as_py():
+        return pc.strftime(millis, format="%Y-%m-%dT%H:%M:%SZ")
+    texts = [None if one is None else _date(one) for one in numbers.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _date(timestamp_ms: int) -> str | None:
+    return format_timestamp(timestamp_ms, UTC, separator="T", absent="") or None
 
 
 def _place(part: pa.RecordBatch, name: str, at: int) -> str:

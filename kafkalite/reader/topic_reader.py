@@ -12,12 +12,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.timestamps import parse_timestamp, timestamp_of
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.chunks.read_report import BATCH_BYTES
@@ -34,8 +35,6 @@ Moment = int | datetime
 
 Filter = tuple[str, str, Any]
 """Column, operator and value. A timestamp's value is a Moment."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # the arguments of `read` and the options of the data source that they stand for, as messages name them
 _ARGUMENTS = {
@@ -112,7 +111,8 @@ def read(
     `columns` are those of Spark's Kafka source, all by default: key, value, topic, partition, offset, timestamp,
     timestampType, and headers with `include_headers`; a column that is left out is not made. Offsets are "earliest",
     "latest", "latest-100", {partition: offset} or {topic: {partition: offset}}, the end exclusive. Timestamps are
-    milliseconds or a datetime with its time zone; they go before offsets by timestamp, and these before offsets.
+    milliseconds or a datetime with its time zone, and one before 1970 is before all records; they go before offsets by
+    timestamp, and these before offsets.
     `filters` are (column, operator, value), as in ("timestamp", ">=", 1767225600000), and must all hold: topic,
     partition, offset or timestamp, compared by = < <= > >= (topic by = only), topic and partition also by "in". Records
     that they rule out are not even read, as far as the indexes tell. docs/spark.md says what each option guarantees.
@@ -163,6 +163,9 @@ def as_options(
     paths = [path] if isinstance(path, str | os.PathLike) else path
     options["path"] = ",".join(os.fspath(one) for one in paths)
     single = topic if isinstance(topic, str) else None
+    if starting_timestamp is not None and int(_millis("starting_timestamp", starting_timestamp)) < 0:
+        # before 1970 is before all records, those without a timestamp, too
+        starting_timestamp, starting_offsets, starting_offsets_by_timestamp = None, "earliest", None
     if starting_timestamp is not None:
         options["startingTimestamp"] = _millis("starting_timestamp", starting_timestamp)
     if starting_timestamp is None or starting_offsets != "earliest":
@@ -173,7 +176,7 @@ def as_options(
             options[f"{side}OffsetsByTimestamp"] = _offsets(name, by_timestamp, single)
     options["startingOffsetsByTimestampStrategy"] = starting_offsets_by_timestamp_strategy
     if ending_timestamp is not None:
-        options["endingTimestamp"] = _millis("ending_timestamp", ending_timestamp)
+        options["endingTimestamp"] = str(max(0, int(_millis("ending_timestamp", ending_timestamp))))
     if ending_timestamp is None or ending_offsets != "latest":
         options["endingOffsets"] = _offsets("ending_offsets", ending_offsets, single)
     options["kafka.isolation.level"] = isolation_level
@@ -183,15 +186,12 @@ def as_options(
     return options
 
 
-def parse_moment(name: str, text: str) -> Moment:
-    """Milliseconds or ISO 8601 as text; without a zone it is local time. Raises ConfigError that names `name`."""
-    if text.isdecimal():
+def parse_moment(name: str, text: str) -> int:
+    """Milliseconds since 1970, of these as text or of ISO 8601; without an offset it is local time. Raises ConfigError
+    that names `name`."""
+    if text.isascii() and text.isdecimal():
         return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r}; write 1767225600000 or 2026-01-01T00:00:00+00:00") from None
-    return moment if moment.tzinfo is not None else moment.astimezone()
+    return parse_timestamp(name, text, what="milliseconds since 1970, or a time such as 2026-01-31T09:30:00+01:00")
 
 
 def _subscription(topic: TopicNames, partitions: Sequence[int] | None) -> dict[str, str]:
@@ -219,7 +219,7 @@ def _millis(name: str, moment: Moment) -> str:
         return str(moment)
     if moment.tzinfo is None:
         raise ConfigError(f"{name} has no time zone; give it one: {moment!r}.replace(tzinfo=datetime.UTC)")
-    return str((moment - _EPOCH) // timedelta(milliseconds=1))
+    return str(timestamp_of(moment))
 
 
 def _comparison(column: str, operator: str, value: Any) -> Comparison:

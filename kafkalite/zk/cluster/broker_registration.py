@@ -17,14 +17,15 @@ Source: kafka.zk.KafkaZkClient.CheckedEphemeral (KAFKA-7165), kafka.server.Kafka
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.timestamps import format_timestamp
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import NO_REGISTRATION
 from kafkalite.zk.client.operations import (
@@ -238,9 +239,10 @@ class BrokerRegistration:
             broker = znode_data.parse_broker(node.data)
         except ValueError:
             return ConfigError(f"broker.id={self.broker_id} is taken: {self.path} is in ZooKeeper ({owner})")
+        since = format_timestamp(broker.timestamp_ms, UTC, absent="an unknown time", unit="seconds")
         return ConfigError(
             f"broker.id={self.broker_id} is taken: the broker at {_addresses(broker.endpoints)} has been registered "
-            f"with it since {_date(broker.timestamp_ms)} ({owner}); give one of the two another broker.id"
+            f"with it since {since} ({owner}); give one of the two another broker.id"
         )
 
 
@@ -255,10 +257,3 @@ def _names(node: Node, endpoints: tuple[ListenerConfig, ...], rack: str | None =
 
 def _addresses(endpoints: tuple[ListenerConfig, ...]) -> str:
     return ", ".join(map(str, endpoints)) or "an unknown address"
-
-
-def _date(wall_ms: int) -> str:
-    try:
-        return f"{datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return "an unknown time"

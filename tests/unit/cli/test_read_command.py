@@ -71,7 +71,10 @@ def test_stdout_has_json_lines_or_what_is_asked_for(data: Topics, capfdbinary: A
         (["--columns", "keys"], "--columns names 'keys'"),
         (["--partitions", "a"], "--partitions is 'a'; write it as 0,1,2"),
         (["--partitions", "7"], "topic 'orders' has no partition 7"),
-        (["--starting-timestamp", "yesterday"], "--starting-timestamp is 'yesterday'; write"),
+        (
+            ["--starting-timestamp", "yesterday"],
+            "--starting-timestamp yesterday: must be milliseconds since 1970, or a time",
+        ),
         (["--topic-pattern", "x"], "name the topics to read, or give --topic-pattern, not both"),
         (["--data-dir", "/no/such"], "/no/such"),
     ],

@@ -10,8 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.timestamps import DATE_MS_MAX, DATE_MS_MIN, parse_timestamp
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'arrow'")
 
@@ -33,11 +36,11 @@ class Pipe(io.BytesIO):
         raise OSError("not seekable")
 
 
-def batch(keys: list[bytes | None], headers: list[Any] | None = None) -> Any:
+def batch(keys: list[bytes | None], headers: list[Any] | None = None, timestamps: list[Any] | None = None) -> Any:
     count = len(keys)
     columns = {
         "key": keys, "value": keys, "topic": ["orders"] * count, "partition": [0] * count, "offset": [*range(count)],
-        "timestamp": [MOMENT] * count, "timestampType": [0] * count, "headers": headers or [None] * count,
+        "timestamp": timestamps or [MOMENT] * count, "timestampType": [0] * count, "headers": headers or [None] * count,
     }  # fmt: skip
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
 
@@ -107,6 +110,21 @@ def test_csv_gives_every_value_back_but_null_is_an_empty_field() -> None:
     first, second = text.splitlines()[1:3]
     assert first.startswith(",,") and second.startswith('"","",'), "null and an empty value differ in their quotes"
     assert rows[3]["timestamp"] == "2023-11-14T22:13:20.123Z"
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-(10**15), 10**15), st.just(-1)), min_size=1, max_size=20))
+def test_timestamps_are_dates_in_utc_or_numbers_with_their_unit(millis: list[int | None]) -> None:
+    column = pa.array([None if one is None else one * 1000 for one in millis], SCHEMA.field("timestamp").type)
+    rows = batch([b"k"] * len(millis), timestamps=column)
+    texts = [json.loads(line)["timestamp"] for line in written("jsonl", rows).splitlines()]
+    assert texts == [row["timestamp"] or None for row in csv.DictReader(io.StringIO(written("csv", rows).decode()))]
+    for one, text in zip(millis, texts, strict=True):
+        if one is None or one == -1:
+            assert text is None
+        elif text.endswith(" ms"):
+            assert int(text[:-3]) == one and not DATE_MS_MIN <= one <= DATE_MS_MAX
+        else:
+            assert text.endswith("Z") and parse_timestamp("t", text) == one
 
 
 @pytest.mark.parametrize("format_name", ["csv", "jsonl"])

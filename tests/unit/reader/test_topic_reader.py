@@ -13,8 +13,9 @@ import pytest
 
 import kafkalite
 from kafkalite.common.errors import ConfigError, Malformed
-from kafkalite.reader.topic_reader import as_options
+from kafkalite.reader.topic_reader import as_options, parse_moment
 from kafkalite.record.batch import NewRecord
+from tests.support.local_zone import local_zone
 from tests.support.places import ROOT
 from tests.support.segment_writer import Topics
 
@@ -110,6 +111,21 @@ def test_arguments_become_the_options_of_the_data_source() -> None:
         "failOnDataLoss": "true",
         "mode": "FAILFAST",
     }
+
+
+@pytest.mark.parametrize("moment", [-1, -2, datetime(1492, 10, 12, tzinfo=UTC), parse_moment("--from", "1969-12-31")])
+def test_a_time_before_1970_is_before_all_records(topics: Any, moment: Any) -> None:
+    topics.write([NewRecord(b"k", b"no time", (), -1), *records(0, 2)])
+    assert offsets(kafkalite.read(topics.path, "orders", starting_timestamp=moment)) == [(0, 0), (0, 1), (0, 2)]
+    assert offsets(kafkalite.read(topics.path, "orders", ending_timestamp=moment)) == [(0, 0)], "it is of no time"
+
+
+def test_a_time_as_text_is_milliseconds_or_iso_8601() -> None:
+    assert parse_moment("--from", "1700000000123") == parse_moment("--from", "2023-11-14T22:13:20.123Z") == T0
+    with local_zone(), pytest.raises(ConfigError, match=r"--from 2026-10-25T02:59 comes twice here.*02:59:00\+01:00"):
+        parse_moment("--from", "2026-10-25T02:59")
+    with pytest.raises(ConfigError, match="--from -5: must be milliseconds since 1970"):
+        parse_moment("--from", "-5")
 
 
 def test_timestamps_bound_a_read(topics: Any) -> None:

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
 from kafkalite.common.errors import StorageError
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
+from spark_jobs import latest, load
 from spark_jobs.count import PartitionCount, count, count_split
 from spark_jobs.job import add_source, new_parser, source_options
 
@@ -39,14 +40,29 @@ def test_records_bytes_and_ends_of_every_partition(spark: Any, topics: Any) -> N
         file.write(marker)
     found = counted(spark, topics)
     size = sum(topics.segment(base).stat().st_size for base in (0, 10))
-    first = (0, "2023-11-14 22:13:20.123")
+    first = (0, "2023-11-14 22:13:20.123Z")
     assert found == {
         ("bills", 0): PartitionCount(0, found["bills", 0].bytes, None, None),
-        ("orders", 0): PartitionCount(14, size, first, (13, "2023-11-14 22:13:20.126")),
+        ("orders", 0): PartitionCount(14, size, first, (13, "2023-11-14 22:13:20.126Z")),
         ("orders", 1): PartitionCount(0, 0, None, None),
     }
     aborted_too = counted(spark, topics, "--isolation-level", "read_uncommitted")
-    assert aborted_too["bills", 0][0] == 2 and aborted_too["bills", 0].last == (1, "2023-11-14 22:13:20.124")
+    assert aborted_too["bills", 0][0] == 2 and aborted_too["bills", 0].last == (1, "2023-11-14 22:13:20.124Z")
+
+
+def test_times_that_are_no_dates_are_told_as_they_are(spark: Any, topics: Any) -> None:
+    """Of one topic in microseconds, one in nanoseconds, one without timestamps: the count of all topics ends well."""
+    for topic, timestamp in (("micros", T0 * 1000), ("nanos", T0 * 1_000_000), ("none", -1)):
+        topics.write([NewRecord(b"k", b"v", (), timestamp)], topic=topic)
+    found = counted(spark, topics)
+    assert {topic: one.first for (topic, _), one in found.items()} == {
+        "micros": (0, "1700000000123000 ms"),
+        "nanos": (0, ""),
+        "none": (0, ""),
+    }
+    rows = spark.read.format("kafkalite").options(path=str(topics.path), subscribePattern=".*").load()
+    latest.print_summary(rows)
+    load.print_summary(rows)
 
 
 def test_offsets_bound_the_count(spark: Any, topics: Any) -> None:

@@ -211,11 +211,11 @@ def test_a_job_says_what_it_has_loaded(
     for _ in range(2):
         assert load_job.main(arguments) == 0
     told = capsys.readouterr()
-    row = "orders          0     6             0            5  2023-11-14 22:13:20.123  2023-11-17 10:13:20.123"
+    row = "orders          0     6             0            5  2023-11-14 22:13:20.123Z  2023-11-17 10:13:20.123Z"
     assert row in told.out
     assert "run=000001 is complete\n" in told.err and "nothing new" in told.err
 
 
 def test_a_bound_that_is_none_of_the_kinds_is_named(topics: Any) -> None:
-    with pytest.raises(ConfigError, match="--from is 'yesterday'; write"):
+    with pytest.raises(ConfigError, match="--from yesterday: must be milliseconds since 1970, or a time"):
         options(topics, "--from", "yesterday")
