@@ -18,16 +18,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
 from kafkalite.cli.output import complain
-from kafkalite.cli.record_format import Render, Shown, date_of, json_of, renderer, safe
+from kafkalite.cli.record_format import Render, Shown, json_of, renderer, safe
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
-from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.timestamps import format_timestamp, parse_timestamp
 from kafkalite.console.messages.scanned_record import PartitionScan, ScannedRecord
 
 _TAIL_MAX = 100_000
@@ -35,6 +35,7 @@ _WAIT_MS = 500
 _WINDOW_MIN = 100
 _RETRIES_MAX = 40
 _PAUSE_S = 0.25
+_WHERE = "beginning, end, an offset, or a time such as 2026-01-31T12:00"
 _OFFSET = re.compile(r"\d{1,18}\Z", re.ASCII)
 
 
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="begin",
         metavar="WHERE",
-        help="beginning, end, an offset, or a time such as 2026-01-31T12:00 (default: beginning; with --follow, end)",
+        help=f"{_WHERE} (default: beginning; with --follow, end)",
     )
     parser.add_argument("--tail", "-t", type=int, metavar="N", help="begin with the newest N records")
     parser.add_argument("--follow", "-F", action="store_true", help="go on with records as they come")
@@ -109,7 +110,7 @@ def _for_people(one: Shown, *, has_topics: bool) -> str:
     key = "-" if one.key is None else safe(one.key)
     value = "(none)" if one.value is None else safe(one.value)
     headers = "".join(f"  {safe(name.encode())}={safe(value or b'')}" for name, value in one.headers)
-    return f"{place}:{one.offset}  {date_of(one.timestamp)}  {key}  {value}{headers}"
+    return f"{place}:{one.offset}  {format_timestamp(one.timestamp)}  {key}  {value}{headers}"
 
 
 class _Consumption:
@@ -143,23 +144,20 @@ class _Consumption:
 
     def records(self) -> Iterator[Shown]:
         """Raises Unanswered, ConfigError."""
-        admin = GroupAdmin(self._cluster, self._options.timeout)
-        earliest = admin.list_offsets(self._partitions, EARLIEST)
-        latest = admin.list_offsets(self._partitions, LATEST, committed=not self._options.uncommitted)
-        missing = [key for key in self._partitions if key not in latest or key not in earliest]
-        if missing:
-            raise Unanswered("nobody leads " + ", ".join(f"{topic}-{index}" for topic, index in missing))
+        of_logs = LogOffsets(self._cluster, self._options.timeout)
+        earliest = of_logs.starts(self._partitions)
+        latest = of_logs.ends(self._partitions, committed=not self._options.uncommitted)
         if self._options.tail is not None:
             yield from self._newest(earliest, latest, self._options.tail)
             positions = dict(latest)
         else:
-            positions = self._positions(admin, earliest, latest)
+            positions = self._positions(of_logs, earliest, latest)
             yield from self._up_to(positions, latest)
         if self._options.follow:
             yield from self._as_they_come(positions)
 
     def _positions(
-        self, admin: GroupAdmin, earliest: dict[TopicPartition, int], latest: dict[TopicPartition, int]
+        self, of_logs: LogOffsets, earliest: dict[TopicPartition, int], latest: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         text = self._options.begin or ("end" if self._options.follow else "beginning")
         if text == "beginning":
@@ -169,13 +167,7 @@ class _Consumption:
         if _OFFSET.match(text):
             offset = int(text)
             return {key: min(max(offset, earliest[key]), latest[key]) for key in self._partitions}
-        try:
-            time_ms = int(datetime.fromisoformat(text).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            raise ConfigError(
-                f"--from {text} is neither beginning, end, an offset nor a time such as 2026-01-31T12:00"
-            ) from None
-        found = admin.list_offsets(self._partitions, time_ms)
+        found = of_logs.at_time(self._partitions, parse_timestamp("--from", text, what=_WHERE))
         return {key: found.get(key, latest[key]) for key in self._partitions}
 
     def _up_to(self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> Iterator[Shown]:
@@ -222,12 +214,12 @@ class _Consumption:
                 positions[key] = self._next_position(key, positions[key], end)
 
     def _next_position(self, key: TopicPartition, before: int, end: int) -> int:
-        """Where the scan stands. It is at its end if the log has no such offset any more: retention was faster."""
+        """Where the scan stands. It is at its end if the log has no such offset yet: a leader was elected that lacks
+        some records."""
         now = self._scans[key].position
         if now < end:
             return now
-        earliest = GroupAdmin(self._cluster, self._options.timeout).list_offsets([key], EARLIEST)
-        return max(before, earliest.get(key, before))
+        return min(before, LogOffsets(self._cluster, self._options.timeout).ends([key])[key])
 
     def _read(self, key: TopicPartition, position: int, end: int, wait_ms: int = 0) -> Sequence[ScannedRecord]:
         """Records, no markers. Looks for another leader when one has gone. Raises Unanswered."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
-from kafkalite.client.group_admin import EARLIEST, LATEST, Group, GroupAdmin, Member
+from kafkalite.client.group_admin import Group, GroupAdmin, Member, lag_of
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.offset_reset import EARLIEST, LATEST, OFFSET, SHIFT, TIME, Target, new_offsets, reset
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.timestamps import parse_timestamp
 
 _UNKNOWN = "-"
 _LEFT = 0, 1  # columns of the tables that are aligned to the left
@@ -83,29 +85,34 @@ _COLUMNS = ("group", "topic", "partition", "offset", "end", "lag", "member", "cl
 def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
     names = options.groups or [group.group_id for group in admin.list_groups()]
     rows: list[Row] = []
+    faults: dict[TopicPartition, str] = {}
     for name in names:
         group = admin.describe(name)
-        rows += _rows(group, admin)
+        found, unknown = _rows(group, admin, LogOffsets(cluster, options.timeout))
+        rows += found
+        faults |= unknown
         if not options.json:
             protocol = f", {group.protocol}" if group.protocol else ""
             print(f"{name}: {group.state}, members: {len(group.members)}{protocol}, coordinator {group.coordinator}")
     _print(_COLUMNS, rows, options)
-    return 0
+    complaints = [f"the end of {topic}-{index} is not known: {why}" for (topic, index), why in sorted(faults.items())]
+    return complain(*complaints) if complaints else 0
 
 
-def _rows(group: Group, admin: GroupAdmin) -> list[Row]:
-    """A row for each partition that is assigned or has an offset, and for each member without partitions."""
+def _rows(group: Group, admin: GroupAdmin, offsets_of: LogOffsets) -> tuple[list[Row], Mapping[TopicPartition, str]]:
+    """A row for each partition that is assigned or has an offset, and for each member without partitions; and why ends
+    are not known."""
     offsets = admin.offsets(group.group_id)
     owners: dict[TopicPartition, Member] = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
-    ends = admin.list_offsets(keys, LATEST)
+    ends, faults = offsets_of.known_ends(keys)
     rows: list[Row] = []
     for key in keys:
         offset, end = offsets.get(key), ends.get(key)
-        lag = max(0, end - offset) if offset is not None and end is not None else None
-        rows.append((group.group_id, *key, offset, end, lag, *_about(owners.get(key))))
+        rows.append((group.group_id, *key, offset, end, lag_of(offset, end), *_about(owners.get(key))))
     idle = [member for member in group.members if not member.partitions]
-    return rows + [(group.group_id, None, None, None, None, None, *_about(member)) for member in idle]
+    rows += [(group.group_id, None, None, None, None, None, *_about(member)) for member in idle]
+    return rows, faults
 
 
 def _about(member: Member | None) -> tuple[str | None, str | None, str | None]:
@@ -134,30 +141,29 @@ def _add_reset_options(command: argparse.ArgumentParser) -> None:
 
 
 def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
+    target = _target(options)
     committed = admin.offsets(options.group)
     keys = _chosen(cluster, options.topic) if options.topic else sorted(committed)
     if not keys:
         raise ConfigError(f"{options.group} has no offsets; name topics with --topic")
-    wanted = _wanted(admin, keys, committed, options)
-    if missing := [key for key in keys if key not in wanted]:
-        return complain(*(f"{topic}-{index} has no leader now, or is not there" for topic, index in missing))
+    wanted = new_offsets(LogOffsets(cluster, options.timeout), keys, committed, target)
     columns = "group", "topic", "partition", "offset", "new offset"
     _print(columns, [(options.group, *key, committed.get(key), wanted[key]) for key in keys], options)
     if not options.execute:
         complain("nothing is changed yet; --execute does it")
         return 0
-    members = _members(admin, options.group)
-    if members:
-        raise ConfigError(f"{options.group} has members ({members}), which would go on where they are; stop them first")
-    refusals = admin.commit(options.group, wanted)
-    return complain(*refusals) if refusals else 0
+    reset(admin, options.group, wanted)
+    return 0
 
 
-def _members(admin: GroupAdmin, group_id: str) -> int:
-    try:
-        return len(admin.describe(group_id).members)
-    except ConfigError:  # it begins with these offsets
-        return 0
+def _target(options: argparse.Namespace) -> Target:
+    if options.to_datetime is not None:
+        return Target(TIME, parse_timestamp("--to-datetime", options.to_datetime))
+    if options.to_offset is not None:
+        return Target(OFFSET, options.to_offset)
+    if options.shift_by is not None:
+        return Target(SHIFT, options.shift_by)
+    return Target(EARLIEST if options.to_earliest else LATEST)
 
 
 def _chosen(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition]:
@@ -174,38 +180,6 @@ def _chosen(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition
             raise ConfigError(f"--topic {text}: {topic} has the partitions 0 to {max(there)}")
         found |= {(topic, index) for index in indexes}
     return sorted(found)
-
-
-def _wanted(
-    admin: GroupAdmin,
-    keys: Sequence[TopicPartition],
-    committed: Mapping[TopicPartition, int],
-    options: argparse.Namespace,
-) -> dict[TopicPartition, int]:
-    """The new offsets, within the logs as they are, of the partitions that have a leader."""
-    starts, ends = admin.list_offsets(keys, EARLIEST), admin.list_offsets(keys, LATEST)
-    there = [key for key in keys if key in starts and key in ends]
-    if options.to_earliest:
-        return {key: starts[key] for key in there}
-    if options.to_latest:
-        return {key: ends[key] for key in there}
-    if options.to_datetime is not None:
-        at = admin.list_offsets(there, _timestamp_ms(options.to_datetime))
-        return {key: at.get(key, ends[key]) for key in there}
-    if options.shift_by is not None and (fresh := [key for key in there if key not in committed]):
-        raise ConfigError(f"--shift-by: {options.group} has no offset of {fresh[0][0]}-{fresh[0][1]} to begin with")
-    if options.to_offset is None:
-        to = {key: committed[key] + options.shift_by for key in there}
-    else:
-        to = dict.fromkeys(there, options.to_offset)
-    return {key: min(max(to[key], starts[key]), ends[key]) for key in there}
-
-
-def _timestamp_ms(text: str) -> int:
-    try:
-        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
-    except (ValueError, OverflowError):
-        raise ConfigError(f"--to-datetime {text}: must be a date and a time, such as 2026-01-31T09:30") from None
 
 
 # delete

@@ -14,10 +14,10 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.timestamps import format_timestamp
 from kafkalite.record.batch import NewRecord
 
 _PIECE = re.compile(r"%(.)|\\(x[0-9A-Fa-f]{2}|.)|([^%\\]+|.)", re.DOTALL)
@@ -44,7 +44,7 @@ _FIELDS: Mapping[str, Render] = {
     "p": lambda one: b"%d" % one.partition,
     "o": lambda one: b"%d" % one.offset,
     "T": lambda one: b"%d" % one.timestamp,
-    "d": lambda one: date_of(one.timestamp).encode(),
+    "d": lambda one: format_timestamp(one.timestamp).encode(),
     "k": lambda one: one.key or b"",
     "v": lambda one: one.value or b"",
     "s": lambda one: one.value or b"",
@@ -102,14 +102,6 @@ def safe(data: bytes) -> str:
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
-def date_of(timestamp_ms: int) -> str:
-    """Local date and time with milliseconds; the number itself where there is no such date."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
 
 
 class Line(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.broker_reports import is_kafkalite
 from kafkalite.client.cluster_client import NO_LEADER
-from kafkalite.client.group_admin import LATEST, GroupAdmin
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.console.brokers.groups import group_rows
 from kafkalite.console.brokers.history import History
@@ -87,21 +87,25 @@ class Sampler:
 
     def _ends(self) -> dict[str, int]:
         """The sum of the ends of each topic."""
+        return self._sums(LogOffsets(self._cluster, _ASK_S).known_ends(self._cluster.places).offsets)
+
+    def _sums(self, numbers: Mapping[TopicPartition, int]) -> dict[str, int]:
+        """By topic, without the topics of which a partition has no number."""
         found: dict[str, int] = {}
-        led = [key for key, place in self._cluster.places.items() if place.leader != NO_LEADER]
-        for (topic, _), end in GroupAdmin(self._cluster, _ASK_S).list_offsets(led, LATEST).items():
-            found[topic] = found.get(topic, 0) + end
+        for (topic, _), number in numbers.items():
+            found[topic] = found.get(topic, 0) + number
+        for topic, _ in self._cluster.places.keys() - numbers.keys():
+            found.pop(topic, None)
         return found
 
     def _sizes(self) -> dict[str, int]:
         """The bytes of each topic at its leaders."""
-        found: dict[str, int] = {}
+        found: dict[TopicPartition, int] = {}
         for broker_id, led in self._cluster.led_by(()).items():
             with suppress(Unanswered):
                 answer = self._cluster.client(broker_id).ask(DescribeLogDirsRequest(topics=None), _VERSION)
-                for topic, size in _led_sizes(answer, led):
-                    found[topic] = found.get(topic, 0) + size
-        return found
+                found.update(_led_sizes(answer, led))
+        return self._sums(found)
 
     def _topics(self, before: _Seen | None, seen: _Seen) -> list[Row]:
         rows: dict[str, Row] = {}
@@ -150,9 +154,9 @@ class Sampler:
         return rows
 
 
-def _led_sizes(answer: Any, led: set[TopicPartition]) -> list[tuple[str, int]]:
+def _led_sizes(answer: Any, led: set[TopicPartition]) -> list[tuple[TopicPartition, int]]:
     return [
-        (topic.name, one.partition_size)
+        ((topic.name, one.partition_index), one.partition_size)
         for result in answer.results
         for topic in result.topics
         for one in topic.partitions

@@ -190,6 +190,8 @@ def _find_hanging(admin: TransactionAdmin, options: argparse.Namespace) -> None:
     hanging = admin.hanging([each for each in candidates if duration_ms(each) > limit_ms])
     rows = [(*each, duration_ms(each) // _MS_PER_MINUTE) for each in hanging]
     _print(_HANGING_COLUMNS, list(rows), options)
+    if options.broker_id is None and (missing := admin.not_led(options.topic)):
+        raise Unanswered("; ".join(missing))
 
 
 def _add_partition_options(command: argparse.ArgumentParser, *, is_required: bool) -> None:

@@ -16,4 +16,7 @@ def compact(client: BlockingClient, topic: str, partitions: Sequence[int], rolls
     answer = client.ask(request, _VERSION)
     if answer.error_code:
         raise Unanswered(answer.error_message or name_of_error(answer.error_code))
-    return {one.partition_index: one.message for one in answer.partitions}
+    return {
+        one.partition_index: one.message or (name_of_error(one.error_code) if one.error_code else None)
+        for one in answer.partitions
+    }

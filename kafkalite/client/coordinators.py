@@ -16,13 +16,14 @@ from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 GROUP_KEY, TRANSACTION_KEY = 0, 1  # types of keys in FindCoordinator
 _FIND_COORDINATOR_VERSION = 3
 _RETRY_S = 0.1
-_RETRIABLE = frozenset(
+RETRIED = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
     }
 )
+"""Codes of a coordinator that loads or moves."""
 
 
 class Coordinators:
@@ -52,6 +53,6 @@ class Coordinators:
         deadline_s = self._monotonic_s() + self._timeout_s
         while True:
             response = ask()
-            if response.error_code not in _RETRIABLE or self._monotonic_s() >= deadline_s:
+            if response.error_code not in RETRIED or self._monotonic_s() >= deadline_s:
                 return response
             self._sleep(_RETRY_S)

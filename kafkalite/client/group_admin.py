@@ -1,4 +1,4 @@
-"""Consumer groups as an administrator sees and changes them: requests to their coordinators and to leaders.
+"""Consumer groups as an administrator sees and changes them: requests to their coordinators.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (listConsumerGroups, describeConsumerGroups, ...),
 org.apache.kafka.tools.consumer.group.ConsumerGroupCommand. The versions are those that brokers have from 2.6 to 4.x.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
-from kafkalite.client.coordinators import GROUP_KEY, Coordinators
+from kafkalite.client.coordinators import GROUP_KEY, RETRIED, Coordinators
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.group_admin import (
@@ -27,11 +27,8 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
 )
-from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.records.consumer_protocol import assigned_partitions
 
-EARLIEST, LATEST = -2, -1
-"""Timestamps of ListOffsets that stand for the first offset and for the one after the last."""
 CONSUMERS = "consumer"
 _NO_OFFSET = -1
 _LIST_VERSION = 4  # the first with states
@@ -39,8 +36,6 @@ _DESCRIBE_VERSION = 4
 _FETCH_VERSION = 6
 _COMMIT_VERSION = 7
 _DELETE_VERSION = 1
-_LIST_OFFSETS_VERSION = 4
-_MAX_TIMESTAMP, _MAX_TIMESTAMP_VERSION = -3, 7  # KIP-734
 _DESCRIBED_AT_ONCE = 100
 _GONE = "Dead"
 
@@ -72,6 +67,12 @@ class Group(NamedTuple):
     state: str
     protocol: str
     members: tuple[Member, ...]
+
+
+def lag_of(offset: int | None, end: int | None) -> int | None:
+    """The lag of a partition in offsets, as Kafka's tool has it: negative where the group stands beyond the end, and
+    counted from the committed offset, though the log may begin behind it. None without one of the two."""
+    return None if offset is None or end is None else end - offset
 
 
 class GroupAdmin:
@@ -118,7 +119,8 @@ class GroupAdmin:
         return found
 
     def offsets(self, group_id: str, coordinator: int | None = None) -> dict[TopicPartition, int]:
-        """All that the group has committed, asked of its `coordinator` if that is known."""
+        """All that the group has committed, asked of its `coordinator` if that is known, and then once. Raises
+        Unanswered, also if one partition has an error."""
         request = OffsetFetchRequest(group_id=group_id, topics=None)
         if coordinator is None:
             _, answer = self._ask(group_id, request, _FETCH_VERSION)
@@ -129,7 +131,12 @@ class GroupAdmin:
         found = {}
         for topic in answer.topics:
             for one in topic.partitions:
-                if not one.error_code and one.committed_offset != _NO_OFFSET:
+                if one.error_code:
+                    name = f"{topic.name}-{one.partition_index}"
+                    raise Unanswered(
+                        f"the offset of {group_id} in {name} cannot be read: {name_of_error(one.error_code)}"
+                    )
+                if one.committed_offset != _NO_OFFSET:
                     found[topic.name, one.partition_index] = one.committed_offset
         return found
 
@@ -158,44 +165,6 @@ class GroupAdmin:
             raise Unanswered(f"group {group_id} is not deleted: it has members; stop them first")
         if result.error_code:
             raise Unanswered(f"group {group_id} is not deleted: {name_of_error(result.error_code)}")
-
-    def list_offsets(
-        self, partitions: Iterable[TopicPartition], timestamp: int, *, committed: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The offset of the first record at or after this timestamp, or EARLIEST, or LATEST (of what is `committed`:
-        the last stable offset); without the partitions that have none, are not there, or are led by nobody."""
-        return {key: offset for key, (offset, _) in self._list_offsets(partitions, timestamp, committed).items()}
-
-    def newest_timestamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The largest timestamp of each, in ms; without those that are empty. Raises Unanswered for a broker older than
-        Apache Kafka 3.0, which does not know."""
-        found = self._list_offsets(partitions, _MAX_TIMESTAMP, committed=False, version=_MAX_TIMESTAMP_VERSION)
-        return {key: timestamp for key, (_, timestamp) in found.items() if timestamp >= 0}
-
-    def _list_offsets(
-        self,
-        partitions: Iterable[TopicPartition],
-        timestamp: int,
-        committed: bool,
-        version: int = _LIST_OFFSETS_VERSION,
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """Offset and timestamp."""
-        by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
-        for topic, index in sorted(partitions):
-            place = self._cluster.places.get((topic, index))
-            if place is not None and place.leader != NO_LEADER:
-                topics = by_leader.setdefault(place.leader, {})
-                one = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-                topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(one)
-        found = {}
-        for leader, topics in by_leader.items():
-            request = ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()))
-            answer = self._cluster.client(leader).ask(request, version)
-            for told in answer.topics:
-                for each in told.partitions:
-                    if not each.error_code and each.offset != _NO_OFFSET:
-                        found[told.name, each.partition_index] = each.offset, each.timestamp
-        return found
 
     def _ask(
         self, group_id: str, request: Any, version: int, coded: Callable[[Any], Any] = lambda answer: answer
@@ -237,7 +206,7 @@ class _Refusal(NamedTuple):
 
 
 class _Commit(NamedTuple):
-    """A response to OffsetCommit, with the code of its first partition as its own: a coordinator refuses all alike."""
+    """A response to OffsetCommit. A code for which all is asked again is its own, else that of its first partition."""
 
     error_code: int
     topics: Any
@@ -245,4 +214,5 @@ class _Commit(NamedTuple):
 
 def _first_of_commit(answer: Any) -> _Commit:
     codes = [one.error_code for topic in answer.topics for one in topic.partitions]
-    return _Commit(codes[0] if codes else ErrorCode.NONE, answer.topics)
+    again = [code for code in codes if code in RETRIED]
+    return _Commit((*again, *codes, ErrorCode.NONE)[0], answer.topics)

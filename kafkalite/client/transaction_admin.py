@@ -203,6 +203,11 @@ class TransactionAdmin:
             raise ConfigError(f"there is no partition {topic}-{index} in {self._cluster.address}")
         return found
 
+    def not_led(self, topic: str | None) -> list[str]:
+        """Complaints about the partitions, of a topic or of all, that `partitions` leaves out because nobody leads
+        them."""
+        return self._cluster.not_led([] if topic is None else [topic])
+
     def _describe_producers(
         self, broker_id: int, partitions: list[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, list[DescribedProducer]]]:

@@ -6,6 +6,7 @@ described to programs at /api/openapi.json."""
 
 from __future__ import annotations
 
+from kafkalite.client.offset_reset import TARGETS
 from kafkalite.console.calls.route import Route
 from kafkalite.console.handlers import cluster, groups, messages, overview, restart, topics
 from kafkalite.console.request.listing import LIST_PARAMETERS
@@ -49,9 +50,9 @@ _RESET = (
     _field("group_id", required=True, text_max=32_767),
     _field("topics", "array"),
     _field("partitions", "array", items="object", doc="{topic, partition}"),
-    _field("to", required=True, one_of=groups.RESETS),
+    _field("to", required=True, one_of=TARGETS),
     _field("offset", "integer", at_least=0),
-    _field("time_ms", "integer", at_least=0),
+    _field("time_ms", "integer"),
     _field("shift", "integer"),
     _field("preview", "boolean", True, doc="only say where it would go on"),
 )

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import RETRIABLE, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import ProducerOptions
 from kafkalite.producer.record_encoder import RecordRun
-from kafkalite.producer.retries import RETRIABLE, Retries, WriteFailed
+from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader, assemble_header

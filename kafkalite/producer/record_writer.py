@@ -11,10 +11,10 @@ import random
 from collections.abc import Iterable, Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import RETRIABLE, ErrorCode
 from kafkalite.common.murmur2 import partition_for_key
 from kafkalite.producer.cluster import Cluster
-from kafkalite.producer.retries import RETRIABLE, Retries, WriteFailed
+from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.compression import NONE

@@ -7,27 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.common.errors import ErrorCode
-
-RETRIABLE = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
-"""Source: the subclasses of org.apache.kafka.common.errors.RetriableException."""
+from kafkalite.common.errors import RETRIABLE
 
 
 class WriteFailed(Exception):

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import RETRIABLE, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.cluster import Cluster
-from kafkalite.producer.retries import RETRIABLE, Retries
+from kafkalite.producer.retries import Retries
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from kafkalite.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest

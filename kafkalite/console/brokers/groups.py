@@ -1,16 +1,20 @@
 """Groups with their members, offsets and lag, as rows of the API.
 
 Members are asked for many groups at a time, offsets for one. The rows of all groups are kept for some seconds.
+A lag in offsets is that of Kafka's tool, the end less the committed offset, and negative where the group stands beyond
+the end; a lag in records is what the group would get. The lag of a group is the sum over the partitions that there are,
+and not known if that of one is not.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.group_admin import CONSUMERS, EARLIEST, LATEST, Group, GroupAdmin, ListedGroup, Member
+from kafkalite.client.group_admin import CONSUMERS, Group, GroupAdmin, ListedGroup, Member, lag_of
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.reports import KnowsBrokers, record_counts
 from kafkalite.console.request.listing import Row
@@ -54,9 +58,12 @@ def group_rows(cluster: ClusterClient, pool: KnowsBrokers) -> list[Row]:
     described = admin.describe_many(listed[:_GROUPS_MAX])
     offsets = {one.group_id: _offsets(admin, one) for one in listed[:_GROUPS_MAX]}
     keys = {key for each in offsets.values() for key in each}
-    ends = admin.list_offsets(keys, LATEST)
+    ends = LogOffsets(cluster, _ASK_S).known_ends(key for key in keys if key in cluster.places).offsets
     counts = record_counts(cluster, pool, [(key, offset) for each in offsets.values() for key, offset in each.items()])
-    return [_row(one, described.get(one.group_id), offsets.get(one.group_id, {}), ends, counts) for one in listed]
+    return [
+        _row(one, described.get(one.group_id), offsets.get(one.group_id, {}), ends, counts, cluster.places)
+        for one in listed
+    ]
 
 
 def _offsets(admin: GroupAdmin, group: ListedGroup) -> Offsets:
@@ -72,9 +79,10 @@ def _row(
     offsets: Offsets,
     ends: Mapping[TopicPartition, int],
     counts: Mapping[tuple[TopicPartition, int], int],
+    there: Container[TopicPartition],
 ) -> Row:
-    lags = [max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends]
-    exact = [counts.get((key, offset)) for key, offset in offsets.items() if key in ends]
+    lags = [lag_of(offset, ends.get(key)) for key, offset in offsets.items() if key in there]
+    exact = [counts.get((key, offset)) for key, offset in offsets.items() if key in there]
     topics = {key[0] for key in offsets}
     if group is not None:
         topics |= {key[0] for member in group.members for key in member.partitions}
@@ -83,9 +91,9 @@ def _row(
         "state": one.state,
         "protocol_type": one.protocol_type or CONSUMERS,
         "coordinator": one.coordinator,
-        "members": 0 if group is None else len(group.members),
+        "members": None if group is None else len(group.members),
         "topics": sorted(topics),
-        "lag": sum(lags) if lags else None,
+        "lag": sum_known(lags) if lags else None,
         "lag_records": sum_known(exact) if exact else None,
     }
 
@@ -107,8 +115,9 @@ def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> R
     offsets = admin.offsets(group_id)
     owners: dict[TopicPartition, Member] = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
-    ends, starts = admin.list_offsets(keys, LATEST), admin.list_offsets(keys, EARLIEST)
-    stable = admin.list_offsets(keys, LATEST, committed=True)
+    of_logs = LogOffsets(cluster, _ASK_S)
+    ends, starts = of_logs.known_ends(keys).offsets, of_logs.known_starts(keys).offsets
+    stable = of_logs.known_ends(keys, committed=True).offsets
     counts = record_counts(cluster, pool, [(key, offset) for key, offset in offsets.items()])
     rows: list[Row] = []
     for key in keys:
@@ -123,12 +132,16 @@ def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> R
                 "start_offset": starts.get(key),
                 "end_offset": end,
                 "last_stable_offset": stable.get(key),
-                "lag": None if offset is None or end is None else max(0, end - offset),
+                "lag": lag_of(offset, end),
                 "lag_records": None if offset is None else counts.get((key, offset)),
                 "metadata": None,
             }
         )
-    committed = [row for row in rows if row["committed_offset"] is not None]
+    committed = [
+        row
+        for row in rows
+        if row["committed_offset"] is not None and (row["topic"], row["partition"]) in cluster.places
+    ]
     return {
         "group_id": group_id,
         "state": group.state,

@@ -123,7 +123,7 @@ class History:
         with self._lock:
             for group_id, kept in self._lags.items():
                 last = [one.lag for one in list(kept)[-5:] if one.lag is not None]
-                if len(last) == 5 and all(a < b for a, b in pairwise(last)):
+                if len(last) == 5 and last[-1] > 0 and all(a < b for a, b in pairwise(last)):
                     found[group_id] = last[0], last[-1]
         return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client import log_dirs
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
-from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
@@ -201,8 +201,8 @@ def _add_offsets(made: Inventory, cluster: ClusterClient) -> None:
     missing = [key for key in cluster.places if (facts := made.partitions.get(key)) is None or facts.end_offset is None]
     if not missing:
         return
-    admin = GroupAdmin(cluster, _ASK_S)
-    starts, ends = admin.list_offsets(missing, EARLIEST), admin.list_offsets(missing, LATEST)
+    of_logs = LogOffsets(cluster, _ASK_S)
+    starts, ends = of_logs.known_starts(missing).offsets, of_logs.known_ends(missing).offsets
     for key in missing:
         if key in ends:
             facts = made.partitions.setdefault(key, PartitionFacts(cluster.places[key].leader))

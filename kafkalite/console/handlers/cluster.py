@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.transaction_admin import TransactionAdmin, partitions_of
 from kafkalite.common.errors import ConfigError
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
@@ -283,7 +283,7 @@ def quotas(call: Call) -> Row:
     request = DescribeClientQuotasRequest(components=[], strict=False)
     answer = call.cluster.first.ask(request, _QUOTAS_VERSION)
     if answer.error_code:
-        return {"items": []}
+        raise Unanswered(f"the quotas cannot be read: {name_of_error(answer.error_code)}")
     return {"items": [_quota_row(one.entity, one.values) for one in answer.entries or ()]}
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
-from kafkalite.common.errors import ConfigError
+from kafkalite.client.group_admin import GroupAdmin
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.offset_reset import OFFSET, SHIFT, TIME, Target, new_offsets, reset
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.groups import group_detail
 from kafkalite.console.brokers.reports import record_counts, reports
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call
-from kafkalite.console.request.errors import invalid, not_found, refused
+from kafkalite.console.request.errors import invalid, not_found
 from kafkalite.console.request.listing import Row, paged
 
-RESETS = ("earliest", "latest", "offset", "time", "shift")
 _SORTABLE = ("group_id", "state", "members", "lag", "lag_records")
 
 
@@ -58,19 +58,17 @@ def reset_group(call: Call) -> Row:
     group_id, admin = body["group_id"], GroupAdmin(call.cluster, call.timeout_s)
     committed = _committed(admin, group_id)
     keys = _chosen(call, committed)
-    wanted = _new_offsets(admin, keys, committed, body)
+    wanted = new_offsets(LogOffsets(call.cluster, call.timeout_s), keys, committed, _target(body))
     items = [
         {"topic": key[0], "partition": key[1], "from_offset": committed.get(key), "to_offset": wanted[key]}
         for key in keys
     ]
     _add_records(call, items)
     if not body["preview"]:
-        if members := _member_count(admin, group_id):
-            raise refused(f"{group_id} has members ({members}), which would go on where they are; stop them first")
-        refusals = admin.commit(group_id, wanted)
-        call.pool.changed()
-        if refusals:
-            raise refused("; ".join(refusals))
+        try:
+            reset(admin, group_id, wanted)
+        finally:
+            call.pool.changed()
     return {"ok": True, "preview": body["preview"], "items": items}
 
 
@@ -78,13 +76,6 @@ def _committed(admin: GroupAdmin, group_id: str) -> dict[TopicPartition, int]:
     if not group_id:
         raise invalid("group_id is empty")
     return admin.offsets(group_id)
-
-
-def _member_count(admin: GroupAdmin, group_id: str) -> int:
-    try:
-        return len(admin.describe(group_id).members)
-    except ConfigError:  # it begins with these offsets
-        return 0
 
 
 def _chosen(call: Call, committed: dict[TopicPartition, int]) -> list[TopicPartition]:
@@ -106,28 +97,15 @@ def _chosen(call: Call, committed: dict[TopicPartition, int]) -> list[TopicParti
     return sorted(found)
 
 
-def _new_offsets(
-    admin: GroupAdmin, keys: list[TopicPartition], committed: dict[TopicPartition, int], body: dict[str, Any]
-) -> dict[TopicPartition, int]:
-    """Within the logs as they are. Raises ApiError for a partition that nobody leads."""
-    starts, ends = admin.list_offsets(keys, EARLIEST), admin.list_offsets(keys, LATEST)
-    if missing := [key for key in keys if key not in starts or key not in ends]:
-        raise refused(f"{missing[0][0]}-{missing[0][1]} has no leader now, or is not there")
+def _target(body: dict[str, Any]) -> Target:
+    """Raises ApiError."""
     to = body["to"]
-    if to == "earliest":
-        return starts
-    if to == "latest":
-        return ends
-    field = {"offset": "offset", "time": "time_ms", "shift": "shift"}[to]
+    field = {OFFSET: "offset", TIME: "time_ms", SHIFT: "shift"}.get(to)
+    if field is None:
+        return Target(to)
     if body[field] is None:
         raise invalid(f"to={to} needs {field}")
-    if to == "time":
-        at = admin.list_offsets(keys, body["time_ms"])
-        return {key: at.get(key, ends[key]) for key in keys}
-    if to == "shift" and (fresh := [key for key in keys if key not in committed]):
-        raise refused(f"the group has no offset of {fresh[0][0]}-{fresh[0][1]} to begin with")
-    aim = {key: body["offset"] if to == "offset" else committed[key] + body["shift"] for key in keys}
-    return {key: min(max(aim[key], starts[key]), ends[key]) for key in keys}
+    return Target(to, body[field])
 
 
 def _add_records(call: Call, items: list[Row]) -> None:

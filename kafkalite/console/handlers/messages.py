@@ -42,7 +42,7 @@ _FILTER_PARAMETERS = tuple(
 )
 BOUND_PARAMETERS = (
     Parameter("offset", "integer", 0, at_least=0),
-    Parameter("time_ms", "integer", 0, at_least=0),
+    Parameter("time_ms", "integer", 0),
     Parameter("offsets", doc="PARTITION:OFFSET with commas between: places of some partitions", text_max=32 << 10),
     Parameter("partitions", "array", items="integer", at_least=0),
     Parameter("isolation", default=_UNCOMMITTED, one_of=(_UNCOMMITTED, "read_committed")),

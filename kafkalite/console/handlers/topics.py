@@ -7,7 +7,7 @@ from typing import Any
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.compaction import compact
-from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.reports import record_counts
@@ -90,8 +90,8 @@ def _exact(call: Call, topic: str, partitions: list[int]) -> Row:
     keys = [(topic, index) for index in partitions]
     committed = _counts(call, topic, partitions)
     both = _counts(call, topic, partitions, committed_only=False)
-    admin = GroupAdmin(call.cluster, call.timeout_s)
-    starts, ends = admin.list_offsets(keys, EARLIEST), admin.list_offsets(keys, LATEST)
+    of_logs = LogOffsets(call.cluster, call.timeout_s)
+    starts, ends = of_logs.known_starts(keys).offsets, of_logs.known_ends(keys).offsets
     found: Row = {}
     if len(committed) == len(both) == len(partitions):
         found.update(records=sum(committed.values()), records_uncommitted=sum(both.values()), records_pending=False)
@@ -112,7 +112,7 @@ def _counts(call: Call, topic: str, partitions: list[int], *, committed_only: bo
 def _newest_ms(call: Call, topic: str, partitions: list[int]) -> int | None:
     """The largest timestamp; None of an empty topic, and where it is not known."""
     try:
-        known = GroupAdmin(call.cluster, call.timeout_s).newest_timestamps((topic, index) for index in partitions)
+        known = LogOffsets(call.cluster, call.timeout_s).newest_timestamps((topic, index) for index in partitions)
     except Unanswered:
         return None
     return max(known.values(), default=None)
@@ -125,9 +125,9 @@ def list_partitions(call: Call) -> Row:
     rows = [partition_row(index, place, facts[index]) for index, place in places.items()]
     page = paged(rows, call.query, sortable=_PARTITIONS_SORTABLE, searched=("partition",))
     shown = [(topic, row["partition"]) for row in page["items"]]
-    admin = GroupAdmin(call.cluster, call.timeout_s)
-    starts, ends = admin.list_offsets(shown, EARLIEST), admin.list_offsets(shown, LATEST)
-    stable = admin.list_offsets(shown, LATEST, committed=True)
+    of_logs = LogOffsets(call.cluster, call.timeout_s)
+    starts, ends = of_logs.known_starts(shown).offsets, of_logs.known_ends(shown).offsets
+    stable = of_logs.known_ends(shown, committed=True).offsets
     committed = _counts(call, topic, [index for _, index in shown])
     for row in page["items"]:
         key = topic, row["partition"]

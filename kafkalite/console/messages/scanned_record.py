@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Malformed
 from kafkalite.console.messages.fetching import COMMITTED, UNCOMMITTED, Fetched, OutOfRange, fetch
 from kafkalite.inspection.files.record_rows import sequence_at
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 OPEN, ENDED_COMMITTED, ENDED_ABORTED = "open", "committed", "aborted"
 _LOOKED_AHEAD_BYTES_MAX = 64 << 20
+_ASK_S = 10.0
 
 
 class ScannedRecord(NamedTuple):
@@ -84,11 +86,14 @@ class PartitionScan:
 
     def read(self, offset: int, end: int, *, max_wait_ms: int = 0) -> list[ScannedRecord]:
         """The records of one response from `offset` on, those of markers too, below `end`; `position` moves on. An
-        empty list may only mean that a piece held none. Raises Unanswered, ConfigError."""
+        empty list may only mean that a piece held none. Where the log has no such offset, `position` becomes its start
+        if records were deleted meanwhile, else `end`. Raises Unanswered, ConfigError."""
         self.position = offset
         fetched, is_behind_stable = self._fetch(offset, max_wait_ms)
         if fetched is None:
-            self.position = end
+            key = self.topic, self.partition
+            start = LogOffsets(self._cluster, _ASK_S).starts([key])[key]
+            self.position = min(start, end) if start > offset else end
             return []
         found: list[ScannedRecord] = []
         aborted = _Aborted(fetched.aborted)

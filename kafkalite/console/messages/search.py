@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalite.client.group_admin import EARLIEST, LATEST, GroupAdmin
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.console.calls.route import Event
 from kafkalite.console.messages.filters import Filter
 from kafkalite.console.messages.record_view import View
@@ -87,16 +87,15 @@ class Search:
     # the bounds
 
     def _find_bounds(self) -> dict[int, _Bounds]:
+        """Raises Unanswered for a partition that cannot be searched; the others can be chosen."""
         wanted = self._wanted
-        admin = GroupAdmin(self._cluster, _ASK_S)
+        of_logs = LogOffsets(self._cluster, _ASK_S)
         keys = [(wanted.topic, index) for index in wanted.partitions]
-        starts = admin.list_offsets(keys, EARLIEST)
-        ends = admin.list_offsets(keys, LATEST, committed=wanted.committed_only)
-        at = admin.list_offsets(keys, wanted.time_ms) if wanted.place == TIME else {}
+        starts = of_logs.starts(keys)
+        ends = of_logs.ends(keys, committed=wanted.committed_only)
+        at = of_logs.at_time(keys, wanted.time_ms) if wanted.place == TIME else {}
         found = {}
         for key in keys:
-            if key not in starts or key not in ends:
-                continue  # nobody leads it
             start, end, index = starts[key], max(starts[key], ends[key]), key[1]
             low, high = start, end
             if wanted.place == END:
@@ -237,9 +236,9 @@ class Search:
             yield from self._progress()
 
     def _log_end(self, index: int) -> int:
-        """After records were deleted, or a leader was elected that lacks some: the end of now."""
+        """After a leader was elected that lacks some records: the end of now."""
         key = (self._wanted.topic, index)
-        return GroupAdmin(self._cluster, _ASK_S).list_offsets([key], LATEST).get(key, 0)
+        return LogOffsets(self._cluster, _ASK_S).ends([key])[key]
 
     # reports
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.offset_reset import NotReset
 from kafkalite.common.errors import ConfigError
 
 WRITE_SETTING = "console.write=true (--write)"
@@ -47,6 +48,8 @@ def of_client(fault: Unanswered | ConfigError) -> ApiError:
     text = str(fault)
     if isinstance(fault, ConfigError):
         return not_found(text)
+    if isinstance(fault, NotReset):
+        return refused(text)
     if "AUTHORIZATION_FAILED" in text:
         return ApiError(403, "NOT_PERMITTED", f"the access control lists do not allow it: {text}")
     return ApiError(502, "UNREACHABLE", text)

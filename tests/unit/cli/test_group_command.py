@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kafkalite import Broker
 from kafkalite.cli.main import main
 from kafkalite.testing import Cluster
+from tests.support.local_zone import local_zone
+from tests.support.wait import DEADLINE_S
 
 Said = tuple[int, list[str], list[str]]
 Say = Callable[..., Said]
@@ -127,13 +130,65 @@ def test_a_group_goes_on_where_it_is_set(broker: Broker, say: Say, where: list[s
         (["billing", "--to-latest", "--topic", "nothing"], "there is no topic nothing in"),
         (["billing", "--to-latest", "--topic", "orders:2"], "--topic orders:2: orders has the partitions 0 to 1"),
         (["billing", "--to-latest", "--topic", "orders:x"], "--topic orders:x: must be TOPIC or TOPIC:0,1,2"),
+        (["billing", "--to-datetime", "2026-10-25T02:30"], "--to-datetime 2026-10-25T02:30 comes twice here"),
         (["billing", "--to-datetime", "soon"], "--to-datetime soon: must be a date and a time"),
-        (["nobody", "--shift-by", "1", "--topic", "orders"], "--shift-by: nobody has no offset of orders-0"),
+        (["nobody", "--shift-by", "1", "--topic", "orders"], "the group has no offset of orders-0 to begin with"),
     ],
 )
 def test_a_reset_that_makes_no_sense_is_refused(broker: Broker, say: Say, arguments: list[str], complaint: str) -> None:
-    code, _, complaints = say(broker, "reset", *arguments, "--execute")
+    with local_zone():
+        code, _, complaints = say(broker, "reset", *arguments, "--execute")
     assert code == 1 and len(complaints) == 1 and complaint in complaints[0]
+
+
+@pytest.mark.parametrize("place", ["beginning", "middle", "times"])
+def test_a_reset_by_time_waits_for_a_leader_or_is_refused(broker: Broker, say: Say, place: str) -> None:
+    """`bills` answers with errors, `orders` as ever; nothing may move to an end."""
+    broker.create_topic("bills")
+    for number in range(3):
+        broker.produce("bills", str(number), timestamp=1_000_000 + number)
+    assert say(broker, "reset", "billing", "--to-latest", "--topic", "bills", "--execute")[0] == 0
+    to = ("reset", "billing", "--to-datetime", "1970-01-01T00:16:40.001Z", "--execute", "--json")
+    after = {"beginning": 0, "middle": 1, "times": 2}[place]
+    with broker.faults.error("LIST_OFFSETS", "TOPIC_AUTHORIZATION_FAILED", topic="bills", after=after):
+        code, lines, complaints = say(broker, *to)
+    reason = "kafkalite: the offsets of bills-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"
+    assert (code, lines, complaints) == (1, [], [reason])
+    assert set(broker.groups["billing"].offsets.values()) == {3}, "as it was"
+    with broker.faults.error("LIST_OFFSETS", "NOT_LEADER_OR_FOLLOWER", topic="bills", after=after, times=2):
+        assert say(broker, *to)[0] == 0
+    assert broker.groups["billing"].offsets == {("bills", 0): 1, ("orders", 0): 1, ("orders", 1): 0}
+
+
+@pytest.mark.parametrize("time", ["1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.998Z", "1492-10-12T02:00Z"])
+def test_a_time_before_1970_is_before_all_records(broker: Broker, say: Say, time: str) -> None:
+    assert say(broker, "reset", "billing", "--to-datetime", time, "--execute")[0] == 0
+    assert set(broker.groups["billing"].offsets.values()) == {0}
+
+
+def test_an_end_that_is_not_known_is_no_lag_and_an_error(broker: Broker, say: Say) -> None:
+    with broker.faults.error("LIST_OFFSETS", "LEADER_NOT_AVAILABLE", topic="orders", times=2):
+        code, lines, complaints = say(broker, "describe", "billing", "--json")
+    assert code == 1 and [json.loads(line)["lag"] for line in lines] == [None, None]
+    assert complaints[0] == "kafkalite: the end of orders-0 is not known: LEADER_NOT_AVAILABLE"
+
+
+def test_a_lag_is_that_of_kafkas_tool(broker: Broker, say: Say) -> None:
+    """Negative beyond the end; of an emptied topic the distance to its end."""
+    broker.create_topic("short")
+    broker.create_topic("emptied")
+    for number in range(3):
+        broker.produce("emptied", str(number))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    places = [TopicPartition("short", 0, 5), TopicPartition("emptied", 0, 1)]
+    group = "strange"
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group].result(DEADLINE_S)
+    emptied = TopicPartition("emptied", 0, OFFSET_END)
+    admin.delete_records([emptied])[emptied].result(DEADLINE_S)
+    found = {
+        row["topic"]: (row["offset"], row["end"], row["lag"]) for row in rows(say(broker, "describe", group, "--json"))
+    }
+    assert found == {"short": (5, 0, -5), "emptied": (1, 3, 2)}
 
 
 def test_a_group_with_members_stays(broker: Broker, say: Say) -> None:

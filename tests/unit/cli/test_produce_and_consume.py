@@ -20,6 +20,7 @@ from kafkalite import Broker
 from kafkalite.cli.main import main
 from kafkalite.testing import Cluster
 from tests.support.broker_process import environment
+from tests.support.local_zone import local_zone
 from tests.support.wait import DEADLINE_S, until
 
 Say = Callable[..., tuple[int, str, str]]
@@ -155,7 +156,7 @@ def test_only_committed_records_unless_others_are_asked_for(say: Say, broker: Br
     ("arguments", "words"),
     [
         (("consume", "nowhere"), "there is no topic nowhere"),
-        (("consume", "t", "--from", "soon"), "neither beginning, end, an offset nor a time"),
+        (("consume", "t", "--from", "soon"), "must be beginning, end, an offset, or a time"),
         (("consume", "t", "--partition", "7"), "topic t has no partition 7"),
         (("consume", "t", "--format", "%x"), "has %x"),
         (("consume", "t", "--tail", "0"), "from 1 to"),
@@ -250,6 +251,43 @@ def test_a_terminal_is_told_in_words_and_a_closed_pipe_ends_quietly(broker: Brok
         reader.stdout.close()
         assert reader.stderr.read() == b""
         until(lambda: reader.poll() is not None, "its end")
+
+
+@pytest.mark.parametrize("time", ["1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.998Z", "0099-01-01T00:00Z"])
+def test_a_time_before_1970_is_before_all_records(say: Say, broker: Broker, time: str) -> None:
+    broker.create_topic("t", 2)
+    for number in range(4):
+        broker.produce("t", str(number), partition=number % 2, timestamp=number)
+    assert sorted(say(broker, "consume", "t", "--from", time)[1].split()) == ["0", "1", "2", "3"]
+
+
+def test_a_time_is_looked_up_in_all_partitions_or_refused(say: Say, broker: Broker) -> None:
+    for topic in ("one", "two"):
+        broker.create_topic(topic)
+        broker.produce(topic, topic, timestamp=1_000_000)
+    consume = ("consume", "one", "two", "--from", "1970-01-02")
+    with broker.faults.error("LIST_OFFSETS", "LEADER_NOT_AVAILABLE", topic="two", after=2, times=3):
+        assert say(broker, "consume", "one", "two", "--from", "1970-01-01T00:10Z")[:2] == (0, "one\ntwo\n")
+    with broker.faults.error("LIST_OFFSETS", "UNKNOWN_SERVER_ERROR", topic="two", after=2):
+        assert say(broker, *consume) == (
+            1, "", "kafkalite: the offsets of two-0 cannot be read: UNKNOWN_SERVER_ERROR\n",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "date"),
+    [
+        (1_792_888_200_000, "2026-10-25 02:30:00.000+02:00"),
+        (1_792_891_800_000, "2026-10-25 02:30:00.000+01:00"),
+        (1_792_891_800_000_000, "1792891800000000 ms"),
+        (1_792_891_800_000_000_000, "1792891800000000000 ms"),
+    ],
+)
+def test_a_date_has_its_zone(say: Say, broker: Broker, timestamp: int, date: str) -> None:
+    broker.create_topic("t", message_timestamp_after_max_ms=(1 << 63) - 1)
+    broker.produce("t", b"v", timestamp=timestamp)
+    with local_zone():
+        assert say(broker, "consume", "t", "--format", "%d")[:2] == (0, date)
 
 
 def test_values_are_json_lines_for_others(say: Say, broker: Broker) -> None:

@@ -17,6 +17,7 @@ from kafkalite.cli.top_samples import COLUMNS, GROUPS, Sample, Sampler, cell, in
 from kafkalite.cli.top_screen import ROWS_MAX, TopScreen
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.log_offsets import Known, LogOffsets
 from tests.support.wait import DEADLINE_S
 
 
@@ -66,6 +67,31 @@ def test_numbers_of_two_looks() -> None:
         assert one["leads"] >= 3 and one["produce_bytes_per_s"] >= 10_000 and one["connections"] >= 1
         readers = named(second, "groups", "readers")
         assert readers["lag"] >= lag and readers["lag_per_s"] is not None
+
+
+def test_a_topic_of_which_a_part_is_not_known_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of its records would look like a loss, and then like a burst."""
+    now_s = 100.0
+    known_ends, silent = LogOffsets.known_ends, set[tuple[str, int]]()
+
+    def without_some(*arguments: Any, **named: Any) -> Known:
+        found = known_ends(*arguments, **named)
+        return Known({key: end for key, end in found.offsets.items() if key not in silent}, found.faults)
+
+    monkeypatch.setattr(LogOffsets, "known_ends", without_some)
+    with Broker() as broker, ClusterClient(broker.bootstrap_servers, 10.0) as cluster:
+        broker.create_topic("orders", 2)
+        broker.create_topic("bills")
+        sampler = Sampler(cluster, internal=False, monotonic_s=lambda: now_s)
+        rates = []
+        for gone in (set(), {("orders", 1)}, set(), set()):
+            silent.clear()
+            silent.update(gone)
+            sample = sampler.take()
+            rates.append([named(sample, "topics", topic)["offsets_per_s"] for topic in ("orders", "bills")])
+            write(broker, "orders", 5)
+            now_s += 1
+    assert rates == [[None, None], [None, 0.0], [None, 0.0], [5.0, 0.0]]
 
 
 def test_one_look_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

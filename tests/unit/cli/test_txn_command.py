@@ -126,8 +126,8 @@ def test_a_transaction_that_no_coordinator_will_end_hangs(
     cluster.begin(("clicks", 0), 8, 30, LONG_AGO_MS)  # no transactional id has this producer
     cluster.begin(("clicks", 0), 9, 40, NOW_MS - 60_000)  # too young
     cluster.begin(("clicks", 0), 10, -1, LONG_AGO_MS)  # not in a transaction
-    code, lines, _ = say("find-hanging")
-    assert code == 0
+    code, lines, complaints = say("find-hanging")
+    assert code == 1 and complaints == ["kafkalite: alone-0 is left out here: broker 3 is away"]
     assert lines == [
         [
             "Topic",
