@@ -17,7 +17,8 @@ from kafkalite.common.names import INTERNAL_TOPICS
 
 _DESCRIBE_TEXT = (
     "Show offsets, live records, control records, bytes and segments of every partition, exactly. Live records are "
-    "data records at or past the start of the log; control records are the markers of transactions."
+    "data records at or past the start of the log, those of aborted transactions among them; control records are the "
+    "markers of transactions."
 )
 
 

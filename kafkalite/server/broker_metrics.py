@@ -42,7 +42,11 @@ _LOG_COLUMNS = (
     Column("kafka_log_log_logstartoffset", GAUGE, "The first offset that may be read."),
     Column("kafka_log_log_logendoffset", GAUGE, "The offset that the next record will get."),
     Column("kafkalite_log_high_watermark", GAUGE, "Consumers read what lies below this offset."),
-    Column("kafkalite_log_live_records", GAUGE, "Data records, exactly; absent where they were not counted yet."),
+    Column(
+        "kafkalite_log_live_records",
+        GAUGE,
+        "Data records, aborted ones too, exactly; absent where they were not counted yet.",
+    ),
     Column("kafkalite_log_control_records", GAUGE, "Markers of transactions, exactly; absent like live records."),
     Column(
         "kafka_cluster_partition_laststableoffsetlag",

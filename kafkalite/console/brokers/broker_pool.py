@@ -39,7 +39,7 @@ class BrokerPool:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.bootstrap = bootstrap
-        self.inventory = InventoryCache(self.borrow, monotonic_s)
+        self.inventory = InventoryCache(self, monotonic_s)
         self.groups = GroupsCache(self, monotonic_s)
         self._is_kafkalite: bool | None = None
         self._changed_s = float("-inf")

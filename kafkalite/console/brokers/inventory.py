@@ -2,6 +2,9 @@
 
 It takes a request for every 200 partitions, so it is kept for some seconds for each user, and made anew in a thread
 while somebody looks. An Apache Kafka tells no counts: its offsets come from ListOffsets.
+
+Every page counts the records that a consumer of committed records gets. Where a log has neither markers nor an open
+transaction these are its live records. Only other logs are asked for them, and only when they have changed.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.client import log_dirs
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
+from kafkalite.console.brokers.reports import KnowsBrokers, record_counts
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
     COUNTING,
@@ -30,7 +34,11 @@ if TYPE_CHECKING:
 
     from kafkalite.client.cluster_client import ClusterClient
 
-    Borrowed = AbstractContextManager[ClusterClient]
+    class Pool(KnowsBrokers, Protocol):
+        """That of a user."""
+
+        def borrow(self) -> AbstractContextManager[ClusterClient]: ...
+
 
 logger = logging.getLogger(__name__)
 
@@ -43,18 +51,29 @@ _VERSION = 4
 
 @dataclass(slots=True)
 class PartitionFacts:
-    """Of the leader's log. None is not known. `live_records` are data records at or past the start of the log."""
+    """Of the leader's log. None is not known. `records` are those that a consumer of committed records gets,
+    `live_records` all data records at or past the start of the log."""
 
     broker: int | None = None
     directory: str | None = None
     size_bytes: int | None = None
     start_offset: int | None = None
     end_offset: int | None = None
+    last_stable_offset: int | None = None
+    records: int | None = None
     live_records: int | None = None
     control_records: int | None = None
     segments: int | None = None
     is_counting: bool = False
     cleaning: LogCleaning | None = None
+
+    def is_like(self, other: PartitionFacts) -> bool:
+        """Whether nothing was appended, deleted, compacted or committed between the two."""
+        return self._content() == other._content()
+
+    def _content(self) -> tuple[int | None, ...]:
+        offsets = self.start_offset, self.end_offset, self.last_stable_offset
+        return (*offsets, self.live_records, self.control_records, self.size_bytes)
 
 
 @dataclass(slots=True)
@@ -90,8 +109,8 @@ class Inventory:
 class InventoryCache:
     """The last inventory of a user's cluster. One thread makes the next one while others read the last."""
 
-    def __init__(self, borrow: Callable[[], Borrowed], monotonic_s: Callable[[], float]) -> None:
-        self._borrow = borrow
+    def __init__(self, pool: Pool, monotonic_s: Callable[[], float]) -> None:
+        self._pool = pool
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._made = threading.Event()
@@ -123,8 +142,9 @@ class InventoryCache:
 
     def _make(self) -> None:
         try:
-            with self._borrow() as cluster:
+            with self._pool.borrow() as cluster:
                 made = take_inventory(cluster, self._monotonic_s())
+                _add_records(made, self._last, cluster, self._pool)
             _add_rates(made, self._last)
             self._last = made
         except Exception as fault:
@@ -194,6 +214,24 @@ def _add_count(facts: PartitionFacts, one: DescribeLogDirsPartition) -> None:
     facts.segments = counts.segment_count
     facts.is_counting = COUNTING in (counts.live_records, counts.control_records)
     facts.cleaning = one.cleaning
+
+
+def _add_records(made: Inventory, last: Inventory | None, cluster: ClusterClient, pool: KnowsBrokers) -> None:
+    counted = {key: facts for key, facts in made.partitions.items() if facts.live_records is not None}
+    stable = LogOffsets(cluster, _ASK_S).known_ends(counted, committed=True).offsets if counted else {}
+    before = {} if last is None else last.partitions
+    asked: list[TopicPartition] = []
+    for key, facts in counted.items():
+        facts.last_stable_offset = stable.get(key)
+        end, stable_end = facts.end_offset, facts.last_stable_offset
+        if facts.control_records == 0 and end is not None and stable_end is not None and stable_end >= end:
+            facts.records = facts.live_records
+        elif key in before and before[key].records is not None and facts.is_like(before[key]):
+            facts.records = before[key].records
+        else:
+            asked.append(key)
+    for (key, _), count in record_counts(cluster, pool, [(key, 0) for key in asked]).items():
+        made.partitions[key].records = count
 
 
 def _add_offsets(made: Inventory, cluster: ClusterClient) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, PartitionPlace
 from kafkalite.common.names import TopicPartition
+from kafkalite.console.brokers.groups import sum_known
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.request.errors import ApiError, not_found
 from kafkalite.console.request.listing import Row
@@ -59,16 +60,6 @@ def require_partition(places: Places, topic: str, partition: int) -> PartitionPl
     return places[partition]
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    """None if one of them is not known."""
-    total = 0
-    for number in numbers:
-        if number is None:
-            return None
-        total += number
-    return total
-
-
 def facts_of(inventory: Inventory | None, topic: str, places: Places) -> dict[int, PartitionFacts]:
     known: Mapping[TopicPartition, PartitionFacts] = {} if inventory is None else inventory.partitions
     return {index: known.get((topic, index)) or PartitionFacts() for index in places}
@@ -88,10 +79,10 @@ def topic_row(cluster: ClusterClient, topic: str, places: Places, inventory: Inv
         "is_internal": topic in cluster.internal,
         "partitions": len(places),
         "replicas": max(len(place.replicas) for place in places.values()),
-        "offset_span": _sum(_span(one) for one in facts.values()),
-        "records": _sum(one.live_records for one in facts.values()),
+        "offset_span": sum_known(_span(one) for one in facts.values()),
+        "records": sum_known(one.records for one in facts.values()),
         "records_pending": inventory is None or any(one.is_counting for one in facts.values()),
-        "size_bytes": _sum(one.size_bytes for one in facts.values()),
+        "size_bytes": sum_known(one.size_bytes for one in facts.values()),
         "bytes_per_s": None if inventory is None else inventory.rates.get(topic),
         "cleanup_policy": None,
         "retention_ms": None,
@@ -114,7 +105,7 @@ def partition_row(index: int, place: PartitionPlace, facts: PartitionFacts) -> R
         "end_offset": facts.end_offset,
         "last_stable_offset": None,
         "offset_span": _span(facts),
-        "records": facts.live_records,
+        "records": facts.records,
         "records_uncommitted": facts.live_records,
         "size_bytes": facts.size_bytes,
         "segments": facts.segments,

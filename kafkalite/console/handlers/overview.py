@@ -21,7 +21,7 @@ def overview(call: Call) -> Row:
     user_topics = {topic for topic, _ in cluster.places} - cluster.internal
     sizes = [one.size_bytes for one in inventory.partitions.values()] if inventory is not None else []
     counts = (
-        [facts.live_records for key, facts in inventory.partitions.items() if key[0] in user_topics]
+        [facts.records for key, facts in inventory.partitions.items() if key[0] in user_topics]
         if inventory is not None
         else []
     )

@@ -157,6 +157,62 @@ def test_the_console_tells_what_a_consumer_gets_in_a_thousand_histories(broker: 
         broker.delete_topic(f"history-{seed}")
 
 
+def write(broker: Broker, topic: str, count: int, end: str | None) -> Producer:
+    """`count` records outside of a transaction, or in one that is then committed, aborted or left open."""
+    servers = {"bootstrap.servers": broker.bootstrap_servers}
+    producer = Producer(servers if end is None else servers | {"transactional.id": f"{topic}-{end}"})
+    if end is not None:
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+    for number in range(count):
+        producer.produce(topic, str(number))
+    producer.flush(DEADLINE_S)
+    if end == "committed":
+        producer.commit_transaction(DEADLINE_S)
+    elif end == "aborted":
+        producer.abort_transaction(DEADLINE_S)
+    return producer
+
+
+@pytest.mark.parametrize(
+    ("ends", "count"),
+    [
+        ((None,), 3),
+        ((None, "open"), 3),
+        ((None, "aborted"), 3),
+        (("committed", "aborted", None), 7),
+        (("aborted", "committed", "open", None), 4),  # what comes behind an open transaction is not read yet
+    ],
+)
+def test_every_page_counts_the_same_records(ends: tuple[str | None, ...], count: int) -> None:
+    """Those that a consumer of committed records gets: in the lists, on the topic's page, in the overview, as a lag."""
+    sizes = {None: 3, "committed": 4, "aborted": 5, "open": 6}
+    with Broker() as broker, console(broker.bootstrap_servers) as browser:
+        broker.create_topic("t")
+        producers = [write(broker, "t", sizes[end], end) for end in ends]
+
+        def counts() -> dict[str, object]:
+            lag = {"group_id": "g", "topics": ["t"], "to": "earliest", "preview": False}
+            assert browser.change("POST", "group/reset", lag)[0] == 200
+            until(lambda: browser.get("topics")["items"][0]["records"] is not None, "the counts")
+            return {
+                "list": browser.get("topics")["items"][0]["records"],
+                "overview": browser.get("overview")["records"],
+                "topic": browser.get("topics/t")["records"],
+                "partitions": browser.get("topics/t/partitions")["items"][0]["records"],
+                "lag": browser.get("group", group_id="g")["lag_records"],
+                "lags": browser.get("groups")["items"][0]["lag_records"],
+            }
+
+        assert len(consumed(broker, "t", 0, COMMITTED)) == count
+        assert set(counts().values()) == {count}, counts()
+        for producer, end in zip(producers, ends, strict=True):
+            if end == "open":
+                producer.abort_transaction(DEADLINE_S)
+        left = len(consumed(broker, "t", 0, COMMITTED))
+        until(lambda: set(counts().values()) == {left}, "the same counts after the transactions have ended")
+
+
 def test_a_time_leads_to_the_first_record_of_it(broker: Broker, browser: Browser) -> None:
     broker.create_topic("timed")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})

@@ -62,7 +62,12 @@ function drawn(answer, topic) {
 const COLUMNS = [
   { title: "First offset", number: true, cell: (segment) => count(segment.base_offset) },
   { title: "Next", number: true, cell: (segment) => count(segment.next_offset) },
-  { title: "Records", number: true, cell: (segment) => count(segment.records) },
+  {
+    title: "Live records",
+    number: true,
+    help: "All data records, those of aborted transactions, too",
+    cell: (segment) => count(segment.records),
+  },
   { title: "Size", number: true, cell: (segment) => bytes(segment.size_bytes) },
   { title: "First record", wide: true, cell: (segment) => time(segment.first_timestamp_ms) },
   { title: "Last record", wide: true, cell: (segment) => time(segment.last_timestamp_ms) },
