@@ -62,7 +62,7 @@ function draw(parts, group) {
     parts.figures,
     figures([
       ["Lag in records", count(group.lag_records), "what the group would really get"],
-      ["Lag in offsets", count(group.lag), "what others show"],
+      ["Lag in offsets", count(group.lag), "the end less the offset, as Kafka's tools show it"],
       ["Members", count(group.members.length), group.protocol || null],
       ["Coordinator", group.coordinator ?? "–", group.protocol_type || null],
     ]),
@@ -171,9 +171,14 @@ function committed(row) {
   const here = `${topicPath(row.topic, "messages")}?from=offset&partitions=${row.partition}&offset=${row.committed_offset}`;
   const gone = row.committed_offset < row.start_offset && [
     " ",
-    badge("warning", "deleted", `The log begins at ${row.start_offset}`),
+    badge("warning", "deleted", `The log begins at ${row.start_offset}; auto.offset.reset says where the group goes on`),
   ];
-  return [h("a", { href: here, title: "Show the messages from here on" }, count(row.committed_offset)), gone];
+  const beyond = row.end_offset !== null &&
+    row.committed_offset > row.end_offset && [
+      " ",
+      badge("warning", "beyond the end", `The log ends at ${row.end_offset}; auto.offset.reset says where the group goes on`),
+    ];
+  return [h("a", { href: here, title: "Show the messages from here on" }, count(row.committed_offset)), gone, beyond];
 }
 
 function drawLag(lag, history) {

@@ -1,9 +1,9 @@
 /** Other offsets for a group: first a preview with how many records are skipped or read again, then the change. */
 
 import { change } from "../parts/api.js";
-import { field, formDialog, select } from "../parts/dialog.js";
+import { field, formDialog, select, timeField } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
-import { count, plural } from "../parts/format.js";
+import { count, momentOf, plural } from "../parts/format.js";
 import { notice, remark } from "../parts/notice.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
@@ -23,7 +23,7 @@ export async function resetOffsets(group) {
   const topic = select("topic", [["", `all ${plural(topics.length, "topic")}`], ...topics.map((name) => [name, name])]);
   const to = select("to", TARGETS);
   const inputs = {
-    time: field("Time", h("input", { name: "time", type: "datetime-local", step: "0.001" })),
+    time: timeField(h("input", { name: "time", type: "datetime-local", step: "0.001" })),
     offset: field("Offset", h("input", { name: "offset", type: "number", min: 0, value: 0 })),
     shift: field(
       "Records",
@@ -78,10 +78,7 @@ function wanted(group, { topic, to, inputs }, preview) {
   };
   if (to.value === "offset") body.offset = Number(value("offset"));
   if (to.value === "shift") body.shift = Number(value("shift"));
-  if (to.value === "time") {
-    body.time_ms = new Date(value("time")).getTime();
-    if (Number.isNaN(body.time_ms)) throw new Error("Choose a time");
-  }
+  if (to.value === "time") body.time_ms = momentOf(value("time"));
   return body;
 }
 

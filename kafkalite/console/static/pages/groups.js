@@ -49,7 +49,7 @@ const COLUMNS = [
     number: true,
     descending: true,
     wide: true,
-    help: "The distance between offsets, which may never reach zero",
+    help: "The end less the committed offset, as Kafka's tools show it: it may never reach zero, and is negative beyond the end",
     cell: (group) => h("span", { class: "muted" }, count(group.lag)),
   },
   { title: "Coordinator", number: true, wide: true, cell: (group) => group.coordinator ?? "–" },

@@ -1,7 +1,8 @@
 /** The form above messages: where to begin, what to look for, and how much work that may be. It stands in the address. */
 
-import { field, select } from "../parts/dialog.js";
+import { field, select, timeField } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
+import { momentOf } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { MessageSchema } from "./message_schema.js";
 
@@ -148,7 +149,7 @@ export class MessageQuery {
 
   startField() {
     this.offsetField = field("Offset", this.offset);
-    this.timeField = field("Time", this.time);
+    this.timeField = timeField(this.time);
     return [this.offsetField, this.timeField];
   }
 
@@ -179,11 +180,7 @@ export class MessageQuery {
       ...this.schemas[1].parameters(),
     };
     if (this.from.value === "offset") asked.offset = this.offset.value;
-    if (this.from.value === "time") {
-      const time = new Date(this.time.value).getTime();
-      if (Number.isNaN(time)) throw new Error("Choose the time from which on messages are shown");
-      asked.time_ms = time;
-    }
+    if (this.from.value === "time") asked.time_ms = momentOf(this.time.value);
     for (const { name, text, match } of this.filters) {
       if (text.value) Object.assign(asked, { [name]: text.value, [`${name}_match`]: match.value });
     }

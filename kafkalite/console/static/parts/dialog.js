@@ -1,6 +1,7 @@
 /** Dialogs on the browser's own <dialog>: it keeps the focus inside and gives it back, and Escape closes. */
 
 import { h, replace } from "./element.js";
+import { meaning } from "./format.js";
 import { icon } from "./icons.js";
 import { notice } from "./notice.js";
 
@@ -71,6 +72,13 @@ export function field(label, control, help) {
   const hint = help && h("span", { class: "hint", id: `${id}-hint` }, help);
   if (hint) control.setAttribute("aria-describedby", hint.id);
   return h("div", { class: "field" }, h("label", { for: id }, label), control, hint);
+}
+
+/** A field for a local time, with the moment that it means below it. @param {HTMLInputElement} input */
+export function timeField(input) {
+  const hint = h("span", null, meaning(input.value));
+  input.addEventListener("input", () => replace(hint, meaning(input.value)));
+  return field("Time", input, hint);
 }
 
 /** @param {string} name @param {[string, string][]} options value and text @param {string} [selected] */

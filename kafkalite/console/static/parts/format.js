@@ -68,26 +68,84 @@ export function duration(ms) {
 
 const two = (value) => String(value).padStart(2, "0");
 
-/** Local time to the millisecond, sortable: 2026-03-01 12:30:05.250. @param {number | null | undefined} ms */
-export function time(ms) {
-  if (isMissing(ms) || ms < 0) return NOTHING;
-  const at = new Date(ms);
-  if (Number.isNaN(at.getTime())) return String(ms);
-  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-  return `${day} ${clock(ms)}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+const NO_TIMESTAMP = -1;
+const [DATE_MS_MIN, DATE_MS_MAX] = [-62_135_596_800_000, 253_402_300_799_999]; // the years 1 to 9999 in UTC
+
+/** Whether a timestamp is a date that somebody may have meant; one in microseconds is none. */
+const isDate = (ms) => ms >= DATE_MS_MIN && ms <= DATE_MS_MAX;
+
+/** The number itself; JSON's numbers are exact up to 2^53. */
+const inMilliseconds = (ms) => (Number.isSafeInteger(ms) ? `${ms} ms` : `about ${ms.toPrecision(15)} ms`);
+
+/** The offset from UTC at a time: +02:00, Z. @param {Date} at */
+function zone(at) {
+  const minutes = -at.getTimezoneOffset();
+  if (minutes === 0) return "Z";
+  const sign = minutes < 0 ? "-" : "+";
+  return `${sign}${two(Math.floor(Math.abs(minutes) / 60))}:${two(Math.floor(Math.abs(minutes) % 60))}`;
 }
 
-/** @param {number} ms */
+/** Local time to the millisecond with its zone, as `kafkalite consume` writes it: 2026-03-01 12:30:05.250+01:00.
+ * @param {number | null | undefined} ms */
+export function time(ms) {
+  if (isMissing(ms) || ms === NO_TIMESTAMP) return NOTHING;
+  if (!isDate(ms)) return inMilliseconds(ms);
+  const at = new Date(ms);
+  const day = `${String(at.getFullYear()).padStart(4, "0")}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${ofDay(at)}.${String(at.getMilliseconds()).padStart(3, "0")}${zone(at)}`;
+}
+
+const LOCAL = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?$/;
+const DAY_MS = 86_400_000;
+
+/** The moments at which clocks here show the text of a datetime-local field: one, two when clocks are set back, none
+ * when they are set forward. @param {string} text @returns {number[]} in ms, ascending */
+export function momentsOf(text) {
+  const found = LOCAL.exec(text);
+  if (!found) return [];
+  const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part ?? 0));
+  const shown = new Date(0);
+  shown.setUTCFullYear(year, month - 1, day); // Date.UTC takes the year 99 for 1999
+  const utc = shown.setUTCHours(hour, minute, second, Number((found[7] ?? "").padEnd(3, "0")));
+  const offsets = [-DAY_MS, DAY_MS].map((away) => new Date(utc + away).getTimezoneOffset() * 60_000);
+  const moments = [...new Set(offsets)].map((offset) => utc + offset);
+  const isShown = (ms) => ms - new Date(ms).getTimezoneOffset() * 60_000 === utc;
+  return moments.filter(isShown).sort((one, other) => one - other);
+}
+
+/** Of a datetime-local field. A time that comes twice is the first of them, so that nothing is left out.
+ * @param {string} text @returns {number} ms; throws an Error for what is no time, or never comes */
+export function momentOf(text) {
+  const [first] = momentsOf(text);
+  if (first !== undefined) return first;
+  if (LOCAL.test(text)) throw new Error("That time never comes here: clocks are set forward. Choose another one.");
+  throw new Error("Choose a time");
+}
+
+/** What a datetime-local field means, for the line below it. @param {string} text */
+export function meaning(text) {
+  const moments = momentsOf(text);
+  if (moments.length === 2) return `Comes twice: ${time(moments[0])} is taken, not ${time(moments[1])}`;
+  if (moments.length === 1) return time(moments[0]);
+  return LOCAL.test(text) ? "Never comes here: clocks are set forward" : `Local time, now ${zone(new Date())}`;
+}
+
+/** @param {Date} at */
+const ofDay = (at) => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+
+/** A time of today: 12:30:05+01:00. @param {number} ms */
 export function clock(ms) {
   const at = new Date(ms);
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return `${ofDay(at)}${zone(at)}`;
 }
 
 /** How long ago. @param {number | null | undefined} ms @param {number} [now] */
 export function ago(ms, now = Date.now()) {
   if (isMissing(ms)) return NOTHING;
   if (ms <= 0) return "never";
+  if (!isDate(ms)) return inMilliseconds(ms);
   const passed = now - ms;
+  if (passed < -DAY_MS) return `in ${duration(-passed)}`; // a clock that is ahead by less is no matter
   return passed < 1000 ? "just now" : `${duration(passed)} ago`;
 }
 

@@ -53,9 +53,9 @@ export class Plot {
     }
     const to = Math.max(...all.map(([time]) => time));
     this.span = [Math.min(to - SPAN_MIN_MS, ...all.map(([time]) => time)), to];
-    const top = roundUp(Math.max(...all.map(([, value]) => value)), this.step);
+    const top = roundUp(Math.max(0, ...all.map(([, value]) => value)), this.step);
     const x = (time) => this.x(time);
-    const y = (value) => HEIGHT - EDGE.bottom - (value / top) * (HEIGHT - EDGE.top - EDGE.bottom);
+    const y = (value) => HEIGHT - EDGE.bottom - (Math.max(0, value) / top) * (HEIGHT - EDGE.top - EDGE.bottom);
     const drawn = series.map((line) => lines(line, x, y));
     replace(this.drawing, this.scale(top, y), this.hours(), drawn);
     this.tell(null);
