@@ -95,6 +95,7 @@ def _row(
         "topics": sorted(topics),
         "lag": sum_known(lags) if lags else None,
         "lag_records": sum_known(exact) if exact else None,
+        "beyond_end": sum(lag is not None and lag < 0 for lag in lags),
     }
 
 

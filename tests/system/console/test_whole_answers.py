@@ -95,6 +95,7 @@ def test_a_lag_is_that_of_kafkas_tool_on_every_page(broker: Broker) -> None:
     admin.delete_records([emptied])[emptied].result(DEADLINE_S)
     for row in (in_list(broker), on_page(broker)):
         assert (row["lag"], row["lag_records"]) == (2 - 5, 0)
+    assert in_list(broker)["beyond_end"] == 1
     partitions = on_page(broker)["partitions"]
     assert [(row["lag"], row["lag_records"]) for row in partitions] == [(2, 0), (-5, 0)]
 

@@ -169,15 +169,10 @@ const PARTITIONS = [
 function committed(row) {
   if (row.committed_offset === null) return h("span", { class: "muted" }, "nothing");
   const here = `${topicPath(row.topic, "messages")}?from=offset&partitions=${row.partition}&offset=${row.committed_offset}`;
-  const gone = row.committed_offset < row.start_offset && [
-    " ",
-    badge("warning", "deleted", `The log begins at ${row.start_offset}; auto.offset.reset says where the group goes on`),
-  ];
-  const beyond = row.end_offset !== null &&
-    row.committed_offset > row.end_offset && [
-      " ",
-      badge("warning", "beyond the end", `The log ends at ${row.end_offset}; auto.offset.reset says where the group goes on`),
-    ];
+  const outside = (word, bound) => [" ", badge("warning", word, `${bound}; auto.offset.reset says where it goes on`)];
+  const gone = row.committed_offset < row.start_offset && outside("deleted", `The log begins at ${row.start_offset}`);
+  const isBeyond = isKnown(row.end_offset) && row.committed_offset > row.end_offset;
+  const beyond = isBeyond && outside("beyond the end", `The log ends at ${row.end_offset}`);
   return [h("a", { href: here, title: "Show the messages from here on" }, count(row.committed_offset)), gone, beyond];
 }
 

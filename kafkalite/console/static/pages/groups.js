@@ -2,7 +2,7 @@
 
 import { get } from "../parts/api.js";
 import { h } from "../parts/element.js";
-import { count, groupPath } from "../parts/format.js";
+import { count, groupPath, plural } from "../parts/format.js";
 import { badge, empty } from "../parts/notice.js";
 import { head } from "../parts/page.js";
 import { every } from "../parts/router.js";
@@ -49,8 +49,12 @@ const COLUMNS = [
     number: true,
     descending: true,
     wide: true,
-    help: "The end less the committed offset, as Kafka's tools show it: it may never reach zero, and is negative beyond the end",
-    cell: (group) => h("span", { class: "muted" }, count(group.lag)),
+    help: "The end less the committed offset, as Kafka's tools show it: it may never reach zero",
+    cell: (group) => [
+      group.beyond_end > 0 && badge("warning", "beyond the end", `of ${plural(group.beyond_end, "partition")}`),
+      " ",
+      h("span", { class: "muted" }, count(group.lag)),
+    ],
   },
   { title: "Coordinator", number: true, wide: true, cell: (group) => group.coordinator ?? "–" },
 ];
