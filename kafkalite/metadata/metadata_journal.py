@@ -19,6 +19,7 @@ from typing import Any
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.forks import close_in_children
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Journal:
         self._temporary = path.with_name(path.name + ".tmp")
         self.size_bytes = 0
         self._fd = -1
+        close_in_children(self, Journal.close)
 
     def load(self) -> list[Entry]:
         """The entries in order; none in a new file. Cuts off a torn tail. Raises CorruptJournal, OSError."""

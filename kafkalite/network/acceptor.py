@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.connection import Connection
@@ -59,7 +60,7 @@ class _RefusedSockets:
 
     def _close(self, sock: socket.socket) -> None:
         self._timers.pop(sock).cancel()
-        sock.close()
+        close_socket(sock)
 
 
 class Acceptor:
@@ -113,10 +114,10 @@ class Acceptor:
         if self._timer is not None:
             self._timer.cancel()
         for sock in self._sockets:
-            sock.close()
+            close_socket(sock)
         self._sockets.clear()
         if self._held is not None:
-            self._held.sock.close()
+            close_socket(self._held.sock)
             self._held = None
         self._refused.close()
 
@@ -149,7 +150,7 @@ class Acceptor:
                 self._rest()
                 self._timer = self._clock.call_later(RETRY_MS, self._listen)
                 return
-            accepted = _Accepted(sock, plain_address(address[0]), address[1])
+            accepted = _Accepted(close_socket_in_children(sock), plain_address(address[0]), address[1])
             wait_ms = self._quotas.creation_wait_ms(self._listener.name)
             if wait_ms > 0:
                 self._rest()
@@ -180,14 +181,14 @@ class Acceptor:
             return
         refusal = self._quotas.admit(listener.name, host)
         if refusal is not None:
-            sock.close()
+            close_socket(sock)
             self._rate_limited_log.about(host, refusal, refusal)
             return
         try:
             self._prepare(sock)
             local = sock.getsockname()
         except OSError:  # the client is gone already
-            sock.close()
+            close_socket(sock)
             self._quotas.release(listener.name, host)
             return
         client = ClientConnection(listener.name, host, port, plain_address(local[0]), local[1])

@@ -27,6 +27,7 @@ from time import monotonic
 from typing import ClassVar
 
 from kafkalite.common.errors import Disconnect, Malformed
+from kafkalite.common.forks import close_socket
 from kafkalite.common.region import Part
 from kafkalite.network.client_connection import (
     ClientConnection,
@@ -136,7 +137,7 @@ class Connection:
         if self._ending and not self._gone:
             self._processor.lingering.add(sock)
         else:
-            sock.close()
+            close_socket(sock)
 
     # Requests come in.
 

@@ -14,6 +14,7 @@ import socket
 from asyncio import AbstractEventLoop
 
 from kafkalite.common.errors import Disconnect
+from kafkalite.common.forks import close_socket
 from kafkalite.common.region import Part
 
 LINGER_SECONDS = 1.0
@@ -49,7 +50,7 @@ class LingeringSockets:
                 raise ConnectionAbortedError
             sock.shutdown(socket.SHUT_WR)
         except OSError:
-            sock.close()
+            close_socket(sock)
             return
         self._discarded[sock] = 0
         self._loop.add_reader(sock.fileno(), self._readable, sock)
@@ -74,4 +75,4 @@ class LingeringSockets:
         if self._discarded.pop(sock, None) is not None:
             self._loop.remove_reader(sock.fileno())
             with contextlib.suppress(OSError):
-                sock.close()
+                close_socket(sock)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.network_limits import NetworkLimits
 
@@ -98,13 +99,13 @@ def _bind_all(
             raise missing
     except OSError:
         for sock in bound:
-            sock.close()
+            close_socket(sock)
         raise
     return bound
 
 
 def _listen(family: int, address: Any, limits: NetworkLimits) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = close_socket_in_children(socket.socket(family, socket.SOCK_STREAM))
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -17,6 +17,7 @@ from typing import Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.forks import close_socket
 from kafkalite.common.region import Part
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.acceptor import Acceptor
@@ -168,7 +169,7 @@ class SocketServer:
         except BaseException:
             for _, sockets in bound:
                 for sock in sockets:
-                    sock.close()
+                    close_socket(sock)
             raise
         quotas = self.quotas
         quotas.on_excess = lambda: loop.call_soon(self._close_excess)
@@ -200,7 +201,7 @@ class SocketServer:
     async def check_address(self, listener: Listener) -> None:
         """Raises ConfigError if this listener could not be bound now. It is bound for a moment, and accepts nobody."""
         for sock in await bind(listener, asyncio.get_running_loop(), self._limits):
-            sock.close()
+            close_socket(sock)
 
     async def add(self, listener: Listener) -> None:
         """Accept at one more listener. Raises ConfigError if its address cannot be had."""

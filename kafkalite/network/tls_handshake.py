@@ -18,6 +18,7 @@ from collections import deque
 from time import monotonic
 
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.listener import Tls
 from kafkalite.network.processor import Processor
@@ -185,7 +186,7 @@ class TlsHandshake:
         context.sslsocket_class = TlsSocket
         wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         assert isinstance(wrapped, TlsSocket)
-        self._sock = self._tls = wrapped
+        self._sock = self._tls = close_socket_in_children(wrapped)
         return wrapped
 
     def _succeed(self, tls: TlsSocket) -> None:
@@ -226,7 +227,7 @@ class TlsHandshake:
             self._processor.lingering.add(sock)
         else:
             with contextlib.suppress(OSError):
-                sock.close()
+                close_socket(sock)
         self._processor.release(self)
 
 

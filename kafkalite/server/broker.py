@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.forks import HomeProcess
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listener_settings import PREFIX
 from kafkalite.server.broker_server import BrokerServer
@@ -65,11 +66,13 @@ class Broker:
         self._start_cleaner = start_cleaner
         self._in_memory = in_memory
         self._running: BrokerServer | None = None
+        self._home: HomeProcess | None = None  # from a start to a stop in order
         self._thread: LoopThread | None = None
 
     @property
     def server(self) -> BrokerServer:
-        """Its parts. Valid while the broker runs."""
+        """Its parts. Valid while the broker runs, in its own process."""
+        self.require_own()
         return self._require()
 
     @property
@@ -97,20 +100,36 @@ class Broker:
         """The topics that were taken over from another broker at this start; None if there were none."""
         return self._require().adopted
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether it was running in another process when that forked this one. Its addresses are known here, and all
+        else is the other's: to stop it does nothing."""
+        return self._home is not None and not self._home.is_here
+
+    def require_own(self) -> None:
+        """Raises RuntimeError if it is inherited."""
+        if self._home is not None:
+            self._home.require("this broker")
+
     async def start(self) -> None:
         """Start in the running loop; clients may connect when this returns."""
+        self.require_own()
         if self._running is not None:
             raise RuntimeError("this broker is already running")
         running = BrokerServer(
             self.config, self._clock, self._adopts, self._dial_zookeeper, self._start_cleaner, self._in_memory
         )
         await running.start()
-        self._running = running
+        self._running, self._home = running, HomeProcess()
         running.failed.add_done_callback(self._on_failure)
 
     async def stop(self) -> None:
-        """Answer the requests in flight, write everything to the disk, release it. Does nothing when stopped."""
+        """Answer the requests in flight, write everything to the disk, release it. Does nothing when stopped, and
+        in a forked child."""
+        if self.is_inherited:
+            return
         running, self._running = self._running, None
+        self._home = None
         if running is not None:
             await running.stop()
             running.failed.cancel()
@@ -119,6 +138,7 @@ class Broker:
 
     async def kill(self) -> None:
         """End as after kill -9, for tests; see `BrokerServer.kill`."""
+        self.require_own()
         running, self._running = self._require(), None
         await running.kill()
 
@@ -150,6 +170,8 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.is_inherited:
+            return
         thread, self._thread = self._thread, None
         assert thread is not None
         try:

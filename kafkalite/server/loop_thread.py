@@ -8,26 +8,30 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from kafkalite.common.forks import HomeProcess
+
 _END_S = 1.0
 
 
 class LoopThread:
-    """Runs coroutines for other threads, until it is closed."""
+    """Runs coroutines for other threads of its process, until it is closed. A forked child has no such thread."""
 
     def __init__(self) -> None:
         import uvloop
 
+        self.home = HomeProcess()
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kafkalite", daemon=True)
         self._thread.start()
 
     def begin(self, work: Callable[[], Any]) -> Future[Any]:
-        """Run the coroutine of `work` there."""
+        """Run the coroutine of `work` there. Raises RuntimeError in a forked child."""
+        self.home.require("this broker")
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Run the coroutine of `work` there, wait until it is done and return its result. Raises its exception, or
-        RuntimeError if the loop ends before it."""
+        RuntimeError if the loop ends before it, and in a forked child."""
         try:
             return self.begin(work).result()
         except CancelledError:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.forks import close_copy, close_in_children, close_transport_in_children
 
 CONNECTIONS_MAX = 16
 REQUEST_BYTES_MAX = 8 * 1024
@@ -96,9 +97,15 @@ class MetricsEndpoint:
                 f"metrics.listener={shown}:{port} cannot be bound ({why}): choose another address, or an empty one for "
                 "no metrics"
             ) from None
+        close_in_children(self, MetricsEndpoint._close_copies)
         bound = self._server.sockets[0].getsockname()[1]
         self.address = f"{shown or '127.0.0.1'}:{bound}"
         _log.info("metrics are on http://%s/metrics", self.address)
+
+    def _close_copies(self) -> None:
+        """In a forked child."""
+        for listening in self._server.sockets if self._server is not None else ():
+            close_copy(listening.fileno())
 
     async def stop(self) -> None:
         """Close the listener and all connections."""
@@ -116,6 +123,7 @@ class MetricsEndpoint:
         if len(self._connections) >= CONNECTIONS_MAX or self._server is None:
             writer.transport.abort()
             return
+        close_transport_in_children(writer, writer.transport)
         connection = asyncio.ensure_future(self._serve(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)

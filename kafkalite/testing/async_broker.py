@@ -113,6 +113,8 @@ class AsyncBroker(ServerBroker):
 
     async def start(self) -> None:
         """Start in the running loop. Everything is loaded when this returns, and every partition has a leader."""
+        self.require_own()
+        self._move_from_parent()
         if self._is_thrown_away and not self.data_dir.exists():
             data_directory.remove_abandoned(self.data_dir.parent)
         if self._running is None:
@@ -133,8 +135,18 @@ class AsyncBroker(ServerBroker):
             await self.stop()
             raise
 
+    def _move_from_parent(self) -> None:
+        """The data of a broker that was made before its process was forked go to a directory of this process: all of its
+        children may start one."""
+        if self._is_thrown_away and not data_directory.is_throwaway(self.data_dir):
+            self.data_dir = data_directory.throwaway_path()
+            self.config = self.config.replace(log_dirs=str(self.data_dir))
+            self._in_memory = data_directory.is_in_memory(self.data_dir)
+
     async def stop(self) -> None:
-        """As of any broker; data in memory are gone then. Does nothing when stopped."""
+        """As of any broker; data in memory are gone then. Does nothing when stopped, and in a forked child."""
+        if self.is_inherited:
+            return
         self._clear("faults")
         try:
             await super().stop()

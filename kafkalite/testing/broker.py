@@ -80,6 +80,7 @@ class Broker:
         return cls(snapshot=path, **settings)
 
     def __enter__(self) -> Broker:
+        self.asynchronous.require_own()
         thread = LoopThread()
         try:
             thread.run(self.asynchronous.start)
@@ -90,6 +91,8 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.asynchronous.is_inherited:
+            return
         if self._has_crashed:
             self._has_crashed = False
             self.asynchronous.remove_data()
@@ -110,6 +113,7 @@ class Broker:
     def crash(self, *, power_cut: bool = False) -> None:
         """End it as kill -9 would: connections close without an answer, and the files stay as they are. With
         `power_cut` they are without what no fsync has brought to the disk. `restart` goes on with them."""
+        self.asynchronous.require_own()
         thread = self._thread
         if thread is None:
             raise RuntimeError("it does not run in a thread of its own: enter it with `with`, and crash it once")
@@ -212,6 +216,7 @@ class Broker:
     def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Run a coroutine of `work` on the broker's loop, and return what it returns. Not from that loop itself. Raises
         RuntimeError if the broker does not run, or ends meanwhile."""
+        self.asynchronous.require_own()
         thread = self._thread
         if thread is None:
             raise RuntimeError("this broker is not running in a thread: enter it with `with`")

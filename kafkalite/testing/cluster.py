@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.common.forks import HomeProcess
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.registration_state import MEMBER
 from kafkalite.server.broker import setting_text
@@ -74,6 +75,7 @@ class Cluster:
             raise ValueError("a cluster has at least one broker")
         self.zookeeper = InMemoryZooKeeper()
         self.brokers: tuple[ClusterBroker, ...] = ()
+        self._home = HomeProcess()
         self._count = count
         self._given_dir = Path(data_dir) if data_dir is not None else None
         self._data_dir = Path()
@@ -92,6 +94,7 @@ class Cluster:
         return [broker.broker_id for broker in self.brokers if broker.is_running]
 
     def __enter__(self) -> Cluster:
+        self._home.require("this cluster")
         self._data_dir = self._given_dir or Path(tempfile.mkdtemp(prefix="kafkalite-cluster-", dir=throwaway_place()))
         self._data_dir.mkdir(parents=True, exist_ok=True)
         snapshot = self._data_dir / _SNAPSHOT
@@ -106,6 +109,8 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self._home.is_here:
+            return
         try:
             _do_all([broker.stop for broker in self.brokers])
         finally:
@@ -132,6 +137,7 @@ class Cluster:
     # -- brokers
 
     def _broker(self, number: int) -> ClusterBroker:
+        self._home.require("this cluster")
         if not 0 <= number < len(self.brokers):
             raise IndexError(f"there is no broker {number}: they have the numbers 0 to {len(self.brokers) - 1}")
         return self.brokers[number]

@@ -94,6 +94,7 @@ class ClusterBroker:
     def stop(self) -> None:
         """Stop it in order. Does nothing when it does not run."""
         if self._broker is not None and self._thread is not None:
+            self._thread.home.require("this broker")
             self.resume()
             self.faults.clear()
             broker, self._broker = self._broker, None
@@ -106,8 +107,8 @@ class ClusterBroker:
         """End it as kill -9 would; its session with ZooKeeper stays until its timeout. Does nothing when it does not
         run."""
         if self._broker is not None and self._thread is not None:
+            server = self._broker.server
             broker, self._broker = self._broker, None
-            server = broker.server
             self.line.abandon()
             self.resume()
             try:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import IO, Protocol
 
 from kafkalite.cleaner.job.worker_messages import FromWorker, ToWorker
+from kafkalite.common.forks import close_socket_in_children
 
 _RECEIVE_BYTES = 1 << 18
 _REAP_AFTER_S = (0.0, 0.002, 0.01, 0.05, 0.2, 1.0)  # a process whose socket is closed is about to end
@@ -90,6 +91,7 @@ class WorkerProcess:
         self._garbled: str | None = None
         self._stderr = _memory_file()
         self._connection, theirs = socket.socketpair()
+        close_socket_in_children(self._connection)  # at its end the worker ends, too
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kafkalite.cleaner.workers.worker_main"],

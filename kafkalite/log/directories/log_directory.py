@@ -22,6 +22,7 @@ import os
 from enum import Enum, auto
 
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.forks import HomeProcess
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.region import OpenFile
 from kafkalite.log.directories.clean_shutdown_file import CleanShutdownFile, LastShutdown
@@ -77,6 +78,7 @@ class LogDirectory:
         self._clean_shutdown_file = CleanShutdownFile(path, files)
         self._files = files
         self._lock: OpenFile | None = None
+        self._home = HomeProcess()
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r})"
@@ -154,7 +156,9 @@ class LogDirectory:
         for log in self.logs.values():
             log.abandon()
         self.logs.clear()
-        self._lock = None  # closes the descriptor, which releases the lock
+        if self._lock is not None and self._home.is_here:  # not the parent's lock, in a forked child
+            fcntl.flock(self._lock.fd, fcntl.LOCK_UN)  # held by copies of the descriptor, too
+        self._lock = None  # closes the descriptor, which releases the record lock
         if self.is_online:
             self._enter(DirectoryState.CLOSED)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import StorageError
+from kafkalite.common.forks import close_in_children
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
@@ -99,6 +100,7 @@ class LogManager:
         self._checkpoints = CheckpointWriter(self._timers)
         self._deletion = LogDeletion(self._files, self._timers)
         self._state = ManagerState.LOCKED
+        close_in_children(self, LogManager.abandon)
         self._takes_over = False
         self.verification = VerificationSetting(enabled=config.transaction_partition_verification_enable)
         self._context = LogContext(
@@ -411,7 +413,7 @@ class LogManager:
     # stop
 
     def abandon(self) -> None:
-        """Closes all files as they are, as after kill -9, for tests."""
+        """Closes all files as they are, as after kill -9: for tests, and for a forked child."""
         self.moves.close()
         self.directories.close()
 

@@ -29,6 +29,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from kafkalite.common.forks import HomeProcess
 from kafkalite.testing.zookeeper.thread_clock import ThreadClock
 from kafkalite.testing.zookeeper.znode_tree import Refused, ZnodeTree
 from kafkalite.testing.zookeeper.zookeeper_answers import WRITES
@@ -57,12 +58,19 @@ class InMemoryZooKeeper:
     def __init__(self, clock: Clock | None = None, *, seed: int = 0) -> None:
         self._own_clock = None if clock is not None else ThreadClock()
         self.clock: Clock = clock or self._own_clock or ThreadClock()
-        self.lock = threading.RLock()
+        self._home = HomeProcess()
+        self._lock = threading.RLock()
         self.random = Random(seed)
         self.tree = ZnodeTree()
-        self.sessions = Sessions(self.tree, self.clock, self.lock)
+        self.sessions = Sessions(self.tree, self.clock, self._lock)
         self.is_serving = True
         self._lines: list[ZooKeeperLine] = []
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Guards all of it. Raises RuntimeError in a forked child: a thread that is not there may hold it."""
+        self._home.require("this ZooKeeper")
+        return self._lock
 
     def line(self) -> ZooKeeperLine:
         """A line for one more client."""
@@ -87,7 +95,9 @@ class InMemoryZooKeeper:
                 line.come_back()
 
     def close(self) -> None:
-        """End for good, without telling anybody."""
+        """End for good, without telling anybody. Does nothing in a forked child."""
+        if not self._home.is_here:
+            return
         with self.lock:
             self.is_serving = False
             self.sessions.freeze()

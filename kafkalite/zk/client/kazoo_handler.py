@@ -18,6 +18,7 @@ from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from kafkalite.common.forks import close_socket_in_children
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
             connection.settimeout(self._connect_timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                self._socket = connection = self._tls.wrap_socket(connection, server_hostname=hostname)
+                tls = self._tls.wrap_socket(connection, server_hostname=hostname)
+                self._socket = connection = close_socket_in_children(tls)
         except BaseException:
             connection.close()
             raise
@@ -83,7 +85,7 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
     def _dial(self, address: Any) -> socket.socket:
         """Connects like `socket.create_connection`; `hang_up` ends the attempt at once, also if packets are dropped."""
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._socket = connection = socket.socket(family, socket.SOCK_STREAM)
+        self._socket = connection = close_socket_in_children(socket.socket(family, socket.SOCK_STREAM))
         connection.setblocking(False)
         code = connection.connect_ex(address)
         deadline = time.monotonic() + self._connect_timeout_s

@@ -1,0 +1,97 @@
+"""What a forked child of this process gets and must not keep, and which process something belongs to.
+
+os.fork copies every descriptor and no thread. In a child that lives on, the copy of a listening socket keeps its port,
+that of a connection keeps it open, that of a lock file keeps the lock, and nobody serves any of them. So whoever opens
+one of these says here how a child closes its copy, and each child begins with that. It only closes: a shutdown, an
+unlock or an epoll_ctl would act on what the parent still uses. The parent in turn does these before it closes, for a
+child that C code has forked knows nothing of this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from asyncio import BaseTransport
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+S = TypeVar("S", bound=socket.socket)
+
+_closers: WeakKeyDictionary[Any, Callable[[Any], object]] = WeakKeyDictionary()
+
+
+def close_in_children(owner: T, close: Callable[[T], object]) -> T:
+    """Calls `close` with `owner`, while that lives, at the beginning of each child. Returns `owner`."""
+    _closers[owner] = close
+    return owner
+
+
+def close_socket_in_children(sock: S) -> S:
+    """`close_in_children` of a socket. 0.9 us."""
+    _closers[sock] = _close_copy
+    return sock
+
+
+def close_transport_in_children(owner: T, transport: BaseTransport) -> T:
+    """`close_in_children` of a connection of asyncio, which belongs to `owner`."""
+
+    def close(_: T) -> None:
+        if not transport.is_closing():
+            close_copy(transport.get_extra_info("socket").fileno())
+
+    return close_in_children(owner, close)
+
+
+def close_copy(fd: int) -> None:
+    """Closes what a descriptor stands for, in a child. The number stays in use: whoever holds it may close it again."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.dup2(nothing, fd, inheritable=False)
+    finally:
+        os.close(nothing)
+
+
+def close_socket(sock: socket.socket) -> None:
+    """Ends a connection, or listening, for all who hold a copy of the socket, and closes it. Raises OSError."""
+    with contextlib.suppress(OSError):  # the other side was faster
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
+
+
+class HomeProcess:
+    """The process in which this was made. A forked child has a copy."""
+
+    __slots__ = ("pid",)
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this one."""
+        return self.pid == os.getpid()
+
+    def require(self, what: str) -> None:
+        """Raises RuntimeError in a child."""
+        if not self.is_here:
+            raise RuntimeError(
+                f"{what} belongs to process {self.pid}, and this is process {os.getpid()}, forked from it: its methods "
+                "work there"
+            )
+
+
+def _close_copy(sock: socket.socket) -> None:
+    os.close(sock.detach())  # whatever refers to the socket besides
+
+
+def _close_copies() -> None:
+    for owner, close in list(_closers.items()):
+        with contextlib.suppress(Exception):  # another thread may have been about to change it
+            close(owner)
+    _closers.clear()
+
+
+os.register_at_fork(after_in_child=_close_copies)
