@@ -16,10 +16,10 @@ Source: kafka.server.KafkaApis, kafka.server.RequestHandlerHelper, KIP-124, KIP-
 from __future__ import annotations
 
 from struct import Struct
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.request_quotas import RequestQuotas
+from kafkalite.common.clock import monotonic_s
 from kafkalite.network.client_connection import ThrottledAnswer
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.fetch import FetchResponse
@@ -62,13 +62,13 @@ class ThrottlingDispatcher:
     def within_time(self, connection: ClientConnection, frame: memoryview) -> Answer:
         """The handler of requests while there are quotas of request time."""
         quotas = self._quotas_of(connection, frame)
-        started_s = perf_counter()
+        started_s = monotonic_s()
         fast_path = connection.fast_paths.get(frame[1]) if len(frame) > 1 else None
         if fast_path is not None:
             if quotas.spent_s >= COUNTED_AT_ONCE_S or quotas.request_wait_ms:
                 self._count_time(quotas)
             if not quotas.request_wait_ms and (answer := fast_path.answer(frame)) is not None:
-                quotas.spent_s += perf_counter() - started_s
+                quotas.spent_s += monotonic_s() - started_s
                 return answer
         self._count_time(quotas)
         return self._handle(connection, frame, quotas, started_s)
@@ -143,7 +143,7 @@ class _Handling:
         if isinstance(answer, list):
             return answer
         if quotas.request is not None:  # from here on it waits for others
-            quotas.spent_s += perf_counter() - self._started_s
+            quotas.spent_s += monotonic_s() - self._started_s
             self._started_s = 0.0
         if answer is None and self._produce_wait_ms and not quotas.is_exempt:
             self._note(quotas.produce, self._produce_wait_ms)
@@ -164,7 +164,7 @@ class _Handling:
         if is_fetch and not wait_ms and quotas.fetch is not None:
             quotas.fetch.rate.add(sum(map(len, parts)), self._dispatching._monotonic_ms())
         if is_fetch and self._started_s:
-            quotas.spent_s += perf_counter() - self._started_s
+            quotas.spent_s += monotonic_s() - self._started_s
         if not wait_ms:
             return parts
         self._note(self._cause(wait_ms, told_ms), wait_ms)
@@ -175,7 +175,7 @@ class _Handling:
         quotas = self._quotas
         if quotas.request is None:
             return 0
-        spent_s = quotas.spent_s + (perf_counter() - self._started_s if self._started_s else 0.0)
+        spent_s = quotas.spent_s + (monotonic_s() - self._started_s if self._started_s else 0.0)
         quotas.spent_s = 0.0
         wait_ms = quotas.count_time(spent_s, self._dispatching._monotonic_ms())
         quotas.request_wait_ms = wait_ms = max(quotas.request_wait_ms, wait_ms)

@@ -7,11 +7,11 @@ Source: org.apache.kafka.clients.NetworkClient, as far as a command needs it.
 from __future__ import annotations
 
 import socket
-import time
 from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode, Malformed
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
@@ -73,10 +73,10 @@ class BlockingClient:
     def _log_in(self, login: Login) -> None:
         from kafkalite.client.sasl_login import NoCredential, due_ms, log_in_blocking
 
-        began_ms, self._login_due_s = time.monotonic() * 1000, float("inf")  # the login's own requests need none
+        began_ms, self._login_due_s = monotonic_s() * 1000, float("inf")  # the login's own requests need none
         try:
             lifetime_ms = log_in_blocking(login, self._host, self.ask)
-            self._login_due_s = due_ms(lifetime_ms, began_ms, time.monotonic() * 1000) / 1000
+            self._login_due_s = due_ms(lifetime_ms, began_ms, monotonic_s() * 1000) / 1000
         except NoCredential as error:
             self._socket.close()
             raise self._lost(f"cannot log in at {self.address}: {error}") from None
@@ -108,7 +108,7 @@ class BlockingClient:
     def send(self, request: Message, version: int) -> None:
         """The first half of `ask`, so that several brokers can work side by side, or one at several requests. Before it
         the session is renewed, if it ends soon and no response is awaited."""
-        if self._login is not None and not self._unanswered and time.monotonic() >= self._login_due_s:
+        if self._login is not None and not self._unanswered and monotonic_s() >= self._login_due_s:
             self._log_in(self._login)
         self._correlation_id += 1
         self._unanswered.append(self._correlation_id)
@@ -123,7 +123,7 @@ class BlockingClient:
     def receive(self, kind: type[Message], version: int, timeout_s: float | None = None) -> Any:
         """The other half: the response to the oldest request without one, which was of this kind."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic_s() + timeout_s
         try:
             size = int.from_bytes(self._receive(4, deadline), "big")
             if size > _RESPONSE_BYTES_MAX:
@@ -144,7 +144,7 @@ class BlockingClient:
     def _receive(self, count: int, deadline: float) -> bytearray:
         data = bytearray()
         while len(data) < count:
-            left_s = deadline - time.monotonic()
+            left_s = deadline - monotonic_s()
             if left_s <= 0:
                 raise TimeoutError
             self._socket.settimeout(left_s)

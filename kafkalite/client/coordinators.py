@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 
@@ -34,7 +35,7 @@ class Coordinators:
         cluster: ClusterClient,
         timeout_s: float,
         *,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        monotonic_s: Callable[[], float] = monotonic_s,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster

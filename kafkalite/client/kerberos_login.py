@@ -12,11 +12,11 @@ import logging
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.security.sasl.gssapi_client import GssapiClient
 from kafkalite.security.sasl.kerberos_library import library, principal_name, told
 
@@ -47,7 +47,7 @@ class KerberosTickets:
         self,
         options: Mapping[str, str],
         settings: KerberosSettings,
-        monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+        monotonic_ms: Callable[[], float] = lambda: monotonic_s() * 1000,
     ) -> None:
         """`options` are those of a Krb5LoginModule. Raises ValueError, and ConfigError without the package gssapi."""
         self._gssapi = library()

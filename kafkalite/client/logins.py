@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.bearer_login import BearerToken
 from kafkalite.client.token_endpoint import DEFAULT_TIMEOUT_MS, NoToken, TokenEndpoint, retried
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.security_settings import SecuritySettings
 from kafkalite.security.sasl import client_exchange, gssapi, oauthbearer, oauthbearer_client
@@ -165,7 +166,7 @@ def _fetch_of(endpoint: TokenEndpoint, told: Told) -> Callable[[], oauthbearer_c
             endpoint.fetch,
             backoff_ms,
             0 if endpoint.is_file else backoff_max_ms,
-            lambda: time.monotonic() * 1000,
+            lambda: monotonic_s() * 1000,
             lambda pause_ms: time.sleep(pause_ms / 1000),
         )
         try:

@@ -16,11 +16,12 @@ import json
 import os
 import socket
 import ssl
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote_plus, unquote, urlsplit
+
+from kafkalite.common.clock import monotonic_s
 
 DEFAULT_TIMEOUT_MS = 10_000
 _BYTES_MAX = 512 << 10
@@ -117,7 +118,7 @@ class TokenEndpoint:
         parts = urlsplit(self.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         assert parts.hostname is not None
-        deadline = time.monotonic() + (self.connect_timeout_ms + self.read_timeout_ms) / 1000
+        deadline = monotonic_s() + (self.connect_timeout_ms + self.read_timeout_ms) / 1000
         plain: socket.socket = socket.create_connection((parts.hostname, port), self.connect_timeout_ms / 1000)
         with plain:
             sock = plain
@@ -125,7 +126,7 @@ class TokenEndpoint:
                 context = self.context or ssl.create_default_context()
                 sock = context.wrap_socket(plain, server_hostname=parts.hostname)
             with sock:
-                deadline = min(deadline, time.monotonic() + self.read_timeout_ms / 1000)
+                deadline = min(deadline, monotonic_s() + self.read_timeout_ms / 1000)
                 connection = http.client.HTTPConnection(parts.netloc)
                 connection.sock = _TimedSocket(sock, deadline)
                 target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -201,7 +202,7 @@ class _TimedReads(io.RawIOBase):
 
 
 def _left_s(deadline: float) -> float:
-    left_s = deadline - time.monotonic()
+    left_s = deadline - monotonic_s()
     if left_s <= 0:
         raise TimeoutError("timed out")
     return left_s

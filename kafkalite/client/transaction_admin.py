@@ -17,6 +17,7 @@ from typing import NamedTuple
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
 from kafkalite.client.coordinators import TRANSACTION_KEY, Coordinators
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.transaction_admin import (
@@ -70,7 +71,7 @@ class TransactionAdmin:
         cluster: ClusterClient,
         timeout_s: float,
         *,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        monotonic_s: Callable[[], float] = monotonic_s,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster

@@ -6,12 +6,38 @@ the monotonic clock. Deadlines are absolute (`monotonic_ms() + x`). A cancelled 
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable
+from functools import partial
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+
+monotonic_s: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+"""Seconds since some moment in the past, for differences. A test that freezes time with freezegun has another
+`time.monotonic` meanwhile, under every name that a module has for it: the deadlines of a broker in its process would
+never come, or come at once. `clock_gettime` is left alone."""
+
+
+def monotonic_ms() -> int:
+    """As `monotonic_s`, in milliseconds."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000
+
+
+def date_ms() -> int:
+    """Milliseconds since 1970 by the date of this process, which a test may have set with freezegun or time-machine."""
+    if isinstance(time.time_ns, BuiltinFunctionType):  # time-machine changes what it returns
+        now_ns: int = time.time_ns()
+        return now_ns // 1_000_000
+    try:
+        # freezegun's time_ns tells the real date to callers near the beginning of a thread, such as a broker's timers
+        return round(datetime.datetime.now().timestamp() * 1000)
+    except IndexError:  # the freeze ends at this moment
+        return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000
 
 
 class Timer(Protocol):
@@ -54,8 +80,7 @@ class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+    monotonic_ms = staticmethod(monotonic_ms)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(max(0.0, delay_ms) / 1000.0, callback)

@@ -30,7 +30,7 @@ def close_in_children(owner: T, close: Callable[[T], object]) -> T:
 
 
 def close_socket_in_children(sock: S) -> S:
-    """`close_in_children` of a socket. 0.9 us."""
+    """`close_in_children` of a socket. With `close_socket` 3 us of the 80 that a connection costs both sides."""
     _closers[sock] = _close_copy
     return sock
 

@@ -23,9 +23,9 @@ import re
 import socket
 from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Awaitable
-from time import monotonic
 from typing import ClassVar
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.common.forks import close_socket
 from kafkalite.common.region import Part
@@ -262,7 +262,7 @@ class Connection:
         handler = processor.handler
         client = self.client
         count = sent_bytes = out_bytes = 0
-        ends_s = monotonic() + TURN_SECONDS
+        ends_s = monotonic_s() + TURN_SECONDS
         out: list[Part] = []
         try:
             while (frame := next_frame()) is not None:
@@ -287,7 +287,7 @@ class Connection:
                     assert not isinstance(answer, list)
                     self._wait_for(answer)
                     break
-                if count >= TURN_FRAMES or sent_bytes >= TURN_BYTES or monotonic() > ends_s:
+                if count >= TURN_FRAMES or sent_bytes >= TURN_BYTES or monotonic_s() > ends_s:
                     self._cut = True
                     self._loop.call_soon(self._continue)
                     break

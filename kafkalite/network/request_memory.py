@@ -11,8 +11,9 @@ Source: org.apache.kafka.common.memory.SimpleMemoryPool, KIP-72, for the setting
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
 from typing import Protocol
+
+from kafkalite.common.clock import monotonic_s
 
 SILENT_S = 1.0
 FAIR_BYTES = 4 * 1024 * 1024
@@ -29,7 +30,7 @@ class RequestMemoryPool:
 
     __slots__ = ("_by_sender", "_now_s", "bytes_held", "bytes_max")
 
-    def __init__(self, bytes_max: int, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, bytes_max: int, now_s: Callable[[], float] = monotonic_s) -> None:
         self.bytes_max = bytes_max
         self.bytes_held = 0
         self._now_s = now_s

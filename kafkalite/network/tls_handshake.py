@@ -15,9 +15,8 @@ import socket
 import ssl
 from asyncio import AbstractEventLoop
 from collections import deque
-from time import monotonic
 
-from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.clock import Clock, Timer, monotonic_s
 from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.listener import Tls
@@ -81,8 +80,8 @@ class TlsHandshakes:
 
     def _turn(self) -> None:
         self._is_scheduled = False
-        ends_s = monotonic() + TURN_SECONDS
-        while self._ready and monotonic() < ends_s:
+        ends_s = monotonic_s() + TURN_SECONDS
+        while self._ready and monotonic_s() < ends_s:
             self._ready.popleft().step()
         self._schedule()
 

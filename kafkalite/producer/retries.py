@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import RETRIABLE
 
 
@@ -21,7 +22,7 @@ class Retries:
         self,
         timeout_s: float,
         backoff_s: float = 0.1,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        monotonic_s: Callable[[], float] = monotonic_s,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.timeout_s = timeout_s

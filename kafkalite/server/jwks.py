@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from kafkalite.client.logins import tls_of_module
 from kafkalite.client.token_endpoint import NoToken, retried
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError
 from kafkalite.security.sasl.jwt import BearerToken, Keys, TokenRefused, TokenRules, key_id, verify_signed
 
@@ -56,14 +57,14 @@ class KeySource(NamedTuple):
         """Raises OSError, ValueError, ConfigError."""
         context = tls_of_module(dict(self.tls)) if self.tls else None
         opener = urllib.request.build_opener(NoStepDown, urllib.request.HTTPSHandler(context=context))
-        end = time.monotonic() + _WHOLE_S
+        end = monotonic_s() + _WHOLE_S
         data = bytearray()
         with opener.open(self.url, timeout=_TIMEOUT_S) as answer:
             while more := answer.read1(_CHUNK_BYTES):
                 data += more
                 if len(data) > _BYTES_MAX:
                     raise ValueError(f"is larger than {_BYTES_MAX} bytes")
-                if time.monotonic() > end:
+                if monotonic_s() > end:
                     raise TimeoutError(f"takes longer than {_WHOLE_S:g} s")
         return Keys(data.decode())
 
@@ -155,7 +156,7 @@ class RefreshingKeys:
 
 
 def _monotonic_ms() -> float:
-    return time.monotonic() * 1000
+    return monotonic_s() * 1000
 
 
 class NoStepDown(urllib.request.HTTPRedirectHandler):

@@ -136,8 +136,8 @@ class AsyncBroker(ServerBroker):
             raise
 
     def _move_from_parent(self) -> None:
-        """The data of a broker that was made before its process was forked go to a directory of this process: all of its
-        children may start one."""
+        """The data of a broker that was made before its process was forked go to a directory of this process, for all
+        of its children may start one."""
         if self._is_thrown_away and not data_directory.is_throwaway(self.data_dir):
             self.data_dir = data_directory.throwaway_path()
             self.config = self.config.replace(log_dirs=str(self.data_dir))

@@ -3,17 +3,19 @@
     broker.clock.advance(days=8)        # retention, expiry and timeouts: what falls due in that time has happened
     broker.clock.freeze()               # time stands still until `resume`, but for `advance`
 
-It goes with the machine's until then. Clients have clocks of their own, which are not turned: a consumer that is to
+It goes with the process's date until then, which a test may freeze or set with freezegun or time-machine, and with the
+machine's time for all that waits. Clients have clocks of their own, which are not turned: a consumer that is to
 stay in its group across a session timeout has to be heard of in between.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
+
+from kafkalite.common.clock import date_ms, monotonic_ms
 
 STEPS_MAX = 100
 """An `advance` goes in steps from timer to timer, but at most in so many: the second of two timers that are nearer to
@@ -71,7 +73,7 @@ class BrokerClock:
         return timer
 
     def _machine(self) -> tuple[int, int]:
-        return self._stands_at or (time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+        return self._stands_at or (monotonic_ms(), date_ms())
 
     def _forget(self, timer: _Timer) -> None:
         self._timers.pop(timer, None)

@@ -18,12 +18,12 @@ import asyncio
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.forks import HomeProcess
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.registration_state import MEMBER
@@ -259,9 +259,9 @@ class Cluster:
 
     def wait_until(self, condition: Callable[[], bool], what: Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
         """Look again and again until the condition is true. Raises TimeoutError, which names `what`."""
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic_s() + timeout_s
         while not condition():
-            if time.monotonic() > deadline:
+            if monotonic_s() > deadline:
                 raise TimeoutError(f"waited {timeout_s:g} s for {what()}")
             self._pause.wait(_LOOK_AGAIN_S)
 

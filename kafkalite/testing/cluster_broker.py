@@ -6,12 +6,14 @@ that other threads of it were doing is done before the kill returns, so its next
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkalite.common.clock import SystemClock, date_ms
 from kafkalite.common.errors import ConfigError
 from kafkalite.server.broker import Broker
 from kafkalite.server.loop_thread import LoopThread
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 
 Result = TypeVar("Result")
+
+
+class _ProcessClock(SystemClock):
+    """The machine's clock with the date of the process, which a test may have set."""
+
+    __slots__ = ()
+    wall_ms = staticmethod(date_ms)
 
 
 class ClusterBroker:
@@ -170,6 +179,7 @@ class ClusterBroker:
             data_dir=self.data_dir,
             host=HOST,
             port=port,
+            clock=_ProcessClock(asyncio.get_running_loop()),
             dial_zookeeper=self.line.dial,
             broker_id=self.broker_id,
             **self.settings,

@@ -166,6 +166,30 @@ def test_the_decisions_of_a_replica_know_no_log_and_no_loop() -> None:
     assert not wrong and not any("asyncio" in ast.unparse(TREES[module]) for module in inside), wrong
 
 
+BESIDE_A_BROKER = (
+    "testing", "server", "api", "producer", "coordinator", "controller", "replication", "cleaner", "log", "zk",
+    "metadata", "record", "network", "client", "security", "protocol", "config", "common",
+)  # fmt: skip
+
+
+def test_what_waits_in_a_process_with_a_broker_goes_by_a_clock_that_no_test_freezes() -> None:
+    wrong = []
+    for module, tree in TREES.items():
+        if module.split(".")[0] not in BESIDE_A_BROKER:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
+                names = [node.attr]
+            elif isinstance(node, ast.ImportFrom) and node.module == "time":
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            wrong += [
+                f"{module}:{node.lineno} uses time.{n}" for n in names if n.startswith(("monotonic", "perf_counter"))
+            ]
+    assert not wrong, "\n".join([*wrong, "take monotonic_s or monotonic_ms of common/clock.py"])
+
+
 def test_every_folder_has_a_row_and_says_what_it_holds() -> None:
     folders = {folder(module) for module in TREES}
     assert folders == set(FOLDERS)

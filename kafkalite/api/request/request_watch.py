@@ -8,12 +8,12 @@ the time that they asked for, and are not timed.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Malformed
 from kafkalite.network.client_connection import Answer, DeferredResponse
 from kafkalite.protocol.apis import SERVED
@@ -104,7 +104,7 @@ class RequestWatch:
             del self.by_client[one]
 
     def _in_front_of(self, handler: Handler) -> Handler:
-        monotonic = time.perf_counter
+        monotonic = monotonic_s
 
         def timed(connection: ClientConnection, frame: memoryview) -> Answer:
             began = monotonic()
@@ -140,7 +140,7 @@ class RequestWatch:
         began: float,
     ) -> Callable[[Any], list[Part]]:
         def rendered(response: Any) -> list[Part]:
-            seconds = time.perf_counter() - began
+            seconds = monotonic_s() - began
             parts = render(response)
             self._answered(key, version, client, size, parts, seconds)
             return parts
@@ -157,7 +157,7 @@ class RequestWatch:
         answer: asyncio.Future[list[Part] | None],
     ) -> None:
         if not answer.cancelled() and answer.exception() is None:
-            self._answered(key, version, client, size, answer.result(), time.perf_counter() - began)
+            self._answered(key, version, client, size, answer.result(), monotonic_s() - began)
 
     def _count(self, key: int, client: ClientConnection) -> None:
         self.counts[key] = self.counts.get(key, 0) + 1

@@ -13,7 +13,6 @@ Source: kafka.log.Cleaner (doClean, cleanSegments, groupSegmentsBySize); KIP-58,
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 
 from kafkalite.cleaner.columns.segment_reader import PIECE_BYTES
@@ -25,6 +24,7 @@ from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
 from kafkalite.cleaner.compaction.transaction_metadata import read_aborted
 from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult
+from kafkalite.common.clock import monotonic_s
 from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.files import Files
@@ -44,14 +44,14 @@ def clean(
     Raises CleaningFailed, OSError, and the exceptions of both callbacks; then the files of the unfinished group are
     removed. Groups that were swapped in before stay: they lack only records that later ones supersede.
     """
-    began = time.monotonic()
+    began = monotonic_s()
     aborted = read_aborted(files, job.directory)
     context = CleanContext(job, files, aborted, throttle, max(piece_bytes, job.io_buffer_bytes))
     retained, is_full = _build_offset_map(context)
     stats = context.stats
-    stats.map_seconds = time.monotonic() - began
+    stats.map_seconds = monotonic_s() - began
     is_swapped = _clean_segments(context, retained, swap)
-    stats.seconds = time.monotonic() - began
+    stats.seconds = monotonic_s() - began
     if not is_swapped:
         return CleanResult(job.first_dirty_offset, False, stats)
     return CleanResult(retained.latest_offset + 1, not is_full, stats)

@@ -11,6 +11,8 @@ import math
 import time
 from collections.abc import Callable
 
+from kafkalite.common.clock import monotonic_s
+
 _SLEEP_S_MIN = 0.02
 
 
@@ -21,7 +23,7 @@ class Throttle:
     def __init__(
         self,
         bytes_per_second: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic_s,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.bytes_per_second = bytes_per_second

@@ -14,7 +14,6 @@ import errno
 import logging
 import os
 import signal
-import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -35,6 +34,7 @@ from kafkalite.cleaner.job.worker_messages import (
     Swapped,
     ToWorker,
 )
+from kafkalite.common.clock import monotonic_s
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.files import Files
 
@@ -123,7 +123,7 @@ class _RunningJob:
         self.throttle = Throttle(bytes_per_second, sleep=self._receive)
         self._channel = channel
         self._answer: Swapped | None = None
-        self._sent_at_s = time.monotonic()
+        self._sent_at_s = monotonic_s()
 
     def swap(self, segment: CleanedSegment) -> bool:
         """The files of a group are complete; whether to go on."""
@@ -144,7 +144,7 @@ class _RunningJob:
         self.throttle.take(count)
 
     def _send_progress(self) -> None:
-        now_s = time.monotonic()
+        now_s = monotonic_s()
         if now_s - self._sent_at_s >= _PROGRESS_EVERY_S:
             self._sent_at_s = now_s
             self._channel.send(Progress())

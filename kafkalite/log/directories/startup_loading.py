@@ -13,13 +13,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from kafkalite.common.clock import TimerGroup
+from kafkalite.common.clock import TimerGroup, monotonic_s
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.topic_config import TopicConfig
@@ -88,7 +87,7 @@ class StartupLoading:
         self._threads = threads_per_directory
         self._mark_offline = mark_offline
         self._progress_interval_s = progress_interval_s
-        self._began_s = time.monotonic()
+        self._began_s = monotonic_s()
         self._is_cancelled = False
         self._read_sizes: list[int] = []  # of recovered segments; threads only append, here and to `_finished`
         self._finished: deque[tuple[LogToLoad, PartitionLog | StorageError]] = deque()
@@ -120,7 +119,7 @@ class StartupLoading:
     def _log_summary(self) -> None:
         logs = [log for one in self._logs if (log := one.directory.logs.get(one.key)) is not None]
         if logs:
-            took_ms = (time.monotonic() - self._began_s) * 1000
+            took_ms = (monotonic_s() - self._began_s) * 1000
             how = "loaded"
             if not all(one.options.clean for one in self._logs):
                 how = f"recovered after an unclean stop, {self.read_bytes / (1 << 20):.1f} MiB read,"
@@ -218,7 +217,7 @@ class StartupLoading:
             if _is_disk_failure(error, one.directory):
                 return error
             raise
-        if sum(sizes) >= _FSYNC_MIN_BYTES and time.monotonic() - self._began_s > self._progress_interval_s:
+        if sum(sizes) >= _FSYNC_MIN_BYTES and monotonic_s() - self._began_s > self._progress_interval_s:
             try:
                 log.flusher.flush()
             except StorageError as error:

@@ -22,9 +22,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from time import monotonic
 from typing import TYPE_CHECKING
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
@@ -380,10 +380,10 @@ class ReplicaFetcher:
             return
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         size_bytes = 0
-        until = monotonic() + TURN_SECONDS
+        until = monotonic_s() + TURN_SECONDS
         for data in self._rest:
             size_bytes += self._take(data, now_ms, wall_ms)
-            if size_bytes >= TURN_BYTES or monotonic() > until:
+            if size_bytes >= TURN_BYTES or monotonic_s() > until:
                 if self._connection is not None:
                     self._connection.pause()
                 asyncio.get_running_loop().call_soon(self._take_rest)

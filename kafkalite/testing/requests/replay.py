@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.protocol.codec.primitives import RECORDS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import request_frame
@@ -167,7 +168,7 @@ class _Replay:
         if _is_answered(then):
             answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             self._answers[then.began] = connection.waiting[RecordedRequest(now).correlation_id] = answer
-        self._began_s[then.began] = time.perf_counter()
+        self._began_s[then.began] = monotonic_s()
         connection.writer.write(len(request).to_bytes(_SIZE_BYTES) + request)
 
     async def _receive(self, then: Frames) -> None:
@@ -179,7 +180,7 @@ class _Replay:
                 raise
             return
         now.ended, now.response = self._order, response
-        now.took_ms = (time.perf_counter() - self._began_s[then.began]) * 1000
+        now.took_ms = (monotonic_s() - self._began_s[then.began]) * 1000
         before, after = RecordedRequest(then).response, RecordedRequest(now).response
         if before is not None and after is not None:
             self._learn(before, after)

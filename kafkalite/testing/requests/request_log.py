@@ -11,12 +11,12 @@ The last requests are kept, at most 10,000 and 64 MiB, and no answer that is lon
 from __future__ import annotations
 
 import itertools
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.region import FileRegion
 from kafkalite.testing.requests import sequence_diagram, trace_file
 from kafkalite.testing.requests.api_names import api_name
@@ -99,14 +99,14 @@ class RequestLog:
             trace_file.write(Path(path), [each.frames for each in requests])
 
     def _record(self, connection: ClientConnection, frame: memoryview, following: Handler) -> Answer:
-        began_s = time.perf_counter()
+        began_s = monotonic_s()
         client = f"{connection.host}:{connection.port}"
         kept = Frames(self._next(), self._clock().wall_ms(), client, bytes(frame))
         self._keep(kept)
 
         def answered(parts: list[Part] | None) -> list[Part] | None:
             kept.ended = self._next()
-            kept.took_ms = (time.perf_counter() - began_s) * 1000
+            kept.took_ms = (monotonic_s() - began_s) * 1000
             size = sum(map(len, parts or ()))
             if parts and size <= ANSWER_BYTES_MAX:
                 kept.response = b"".join(map(_bytes_of, parts))[_SIZE_BYTES:]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
-import time
 from collections.abc import Callable
+
+from kafkalite.common.clock import date_ms, monotonic_ms, monotonic_s
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +33,10 @@ class ThreadClock:
         self._is_closed = False
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return date_ms()
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ms()
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> _Timer:
         """As `Clock.call_later`, from any thread. After `close` the timer never fires."""
@@ -43,7 +44,7 @@ class ThreadClock:
         with self._changed:
             if not self._is_closed:
                 self._count += 1  # equal deadlines fire in the order they were set
-                due_s = time.monotonic() + max(0.0, delay_ms) / 1000
+                due_s = monotonic_s() + max(0.0, delay_ms) / 1000
                 heapq.heappush(self._queue, (due_s, self._count, timer))
                 self._changed.notify()
                 if self._thread is None:
@@ -73,7 +74,7 @@ class ThreadClock:
         with self._changed:
             while self._queue:
                 due_s, _, timer = self._queue[0]
-                wait_s = due_s - time.monotonic()
+                wait_s = due_s - monotonic_s()
                 if timer.callback is not None and wait_s > 0:
                     self._changed.wait(wait_s)
                     continue

@@ -12,12 +12,12 @@ import os
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.forks import close_socket_in_children
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
@@ -88,8 +88,8 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self._socket = connection = close_socket_in_children(socket.socket(family, socket.SOCK_STREAM))
         connection.setblocking(False)
         code = connection.connect_ex(address)
-        deadline = time.monotonic() + self._connect_timeout_s
-        while code == errno.EINPROGRESS and not self._hung_up and time.monotonic() < deadline:
+        deadline = monotonic_s() + self._connect_timeout_s
+        while code == errno.EINPROGRESS and not self._hung_up and monotonic_s() < deadline:
             if self.select([], [connection], [], 0.1)[1]:
                 code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code or self._hung_up:

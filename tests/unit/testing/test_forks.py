@@ -120,7 +120,9 @@ def test_a_child_holds_no_file_and_no_socket_of_the_broker(tmp_path: Path) -> No
                 assert len(ours) >= 4 and len(theirs) == 2, (ours, theirs)  # the two clients of the test itself
                 names = [os.readlink(name) for name in _descriptors(pid)]
                 assert not [name for name in names if name.startswith(str(tmp_path))]
-                assert not [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if str(tmp_path) in line]
+                assert not [
+                    line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if str(tmp_path) in line
+                ]
                 assert open_below(tmp_path)
 
 
@@ -309,7 +311,16 @@ def test_children_of_multiprocessing_are_clients_and_have_brokers_of_their_own()
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     # Python 3.12 and later warn of every fork of a process with threads
-    command = [sys.executable, "-W", "default", "-W", "ignore:This process:DeprecationWarning", "-c", script, *arguments]
+    command = [
+        sys.executable,
+        "-W",
+        "default",
+        "-W",
+        "ignore:This process:DeprecationWarning",
+        "-c",
+        script,
+        *arguments,
+    ]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S * 4, check=False)
 
 

@@ -133,7 +133,7 @@ def test_a_job_is_given_up_wherever_it_is(tmp_path: Path, where: str) -> None:
 
 def test_what_is_too_fast_waits_and_hears_of_a_new_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 50.0
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    monkeypatch.setattr("kafkalite.cleaner.workers.worker_main.monotonic_s", lambda: now_s)
 
     class Waiting(Channel):
         def receive(self, timeout_s: float | None = None) -> ToWorker | None:
