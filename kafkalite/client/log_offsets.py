@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import RETRIABLE, ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -51,7 +52,7 @@ class LogOffsets:
         cluster: ClusterClient,
         timeout_s: float,
         *,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        monotonic_s: Callable[[], float] = monotonic_s,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster
