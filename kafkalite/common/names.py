@@ -1,6 +1,6 @@
 """The rules for names: topics, groups, and Kafka's printable ids.
 
-Source: org.apache.kafka.common.internals.Topic, org.apache.kafka.common.Uuid, java.lang.String.hashCode.
+Source: org.apache.kafka.common.internals.Topic, org.apache.kafka.common.Uuid, java.lang.String.{hashCode, trim}.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
 STRING_BYTES_MAX = 32_767  # of a string with a 16-bit length
 TOPIC_NAME_LENGTH_MAX = 249  # so that "<name>-<partition>" and its suffixes fit a file name of 255 bytes
+_TRIMMED = "".join(map(chr, range(0x21)))
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 ZERO_UUID = uuid.UUID(int=0)
 
@@ -33,6 +34,11 @@ class ProducerIdAndEpoch(NamedTuple):
 def fits_string(text: str) -> bool:
     """Whether the text fits a string of the protocol and of the log."""
     return len(text) * 4 <= STRING_BYTES_MAX or len(text.encode()) <= STRING_BYTES_MAX
+
+
+def java_trim(text: str) -> str:
+    """As String.trim: without the blanks and control characters of ASCII around it, but with those beyond."""
+    return text.strip(_TRIMMED)
 
 
 def topic_name_fault(name: str) -> str | None:

@@ -18,6 +18,8 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple, Self
 
+from kafkalite.common.names import java_trim
+
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
 
@@ -82,6 +84,7 @@ class ConfigEntry(NamedTuple):
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
 _INTEGER_BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
 
@@ -134,7 +137,7 @@ class Setting:
         """The value. Raises ValueError saying what is allowed, without repeating the name."""
         if self.convert is not None:
             return self.convert(text)
-        value = self._read(text.strip())
+        value = self._read(java_trim(text))
         if value is None:
             raise ValueError(f"must be {self.allowed()}")
         return value
@@ -157,7 +160,7 @@ class Setting:
         if kind is ConfigType.BOOLEAN:
             return {"true": True, "false": False}.get(word.lower())
         if kind is ConfigType.LIST:
-            words = tuple(part.strip() for part in word.split(",")) if word else ()
+            words = tuple(_COMMA.split(word)) if word else ()
             return words if not self.one_of or set(words) <= set(self.one_of) else None
         return word if not self.one_of or word in self.one_of else None
 

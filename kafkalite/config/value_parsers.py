@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from kafkalite.common.names import java_trim
+
 _REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}\Z", re.ASCII)
 _ZOOKEEPER_PORT = 2181
 _AUTHORIZERS = (
@@ -88,7 +90,7 @@ def parse_authorizer(text: str) -> str:
 
 def parse_principals(text: str) -> tuple[str, ...]:
     """Principals with semicolons between them, since names of certificates have commas."""
-    principals = tuple(part.strip() for part in text.split(";") if part.strip())
+    principals = tuple(filter(None, map(java_trim, text.split(";"))))
     for each in principals:
         kind, colon, name = each.partition(":")
         if not (kind and colon and name):

@@ -12,6 +12,7 @@ from kafkalite.common.names import (
     collides,
     format_uuid,
     java_hash,
+    java_trim,
     parse_uuid,
     partition_for_id,
     random_uuid,
@@ -59,3 +60,8 @@ def test_new_ids_are_safe_on_command_lines() -> None:
 def test_other_texts_are_no_ids() -> None:
     with pytest.raises(ValueError, match="id"):
         parse_uuid("AAAA")
+
+
+def test_a_text_is_trimmed_as_by_java() -> None:
+    assert java_trim(" \t\x1f\0a b\n ") == "a b"
+    assert java_trim("\u00a0a\u2003\x85") == "\u00a0a\u2003\x85"

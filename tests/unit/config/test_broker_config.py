@@ -346,3 +346,10 @@ def test_more_replicas_than_there_can_be_are_told_and_do_not_keep_it_from_starti
 def test_what_acks_of_all_means_here_is_told() -> None:
     (warning,) = BrokerConfig.load({"min.insync.replicas": "2"}).warnings
     assert "a topic with 1 replica takes acks=all with that one" in warning
+
+
+def test_only_the_blanks_that_java_trims_are_no_part_of_a_name() -> None:
+    rules = "sasl.kerberos.principal.to.local.rules"
+    config = BrokerConfig.load({"super.users": " User:a ;User:\u00a0b;; ", rules: "RULE:[1:$1] ,\u00a0DEFAULT , "}, {})
+    assert config.super_users == ("User:a", "User:\u00a0b")
+    assert config.sasl_kerberos_principal_to_local_rules == ("RULE:[1:$1]", "\u00a0DEFAULT", "")
