@@ -8,14 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
 from kafkalite.cli.main import main
 from kafkalite.client.kerberos_login import KerberosSettings, KerberosTickets
-from kafkalite.security.sasl.kerberos_names import short_names
 from kafkalite.testing import Cluster
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.support.broker_process import environment
@@ -315,32 +313,3 @@ def test_brokers_log_in_to_each_other(centre: Kerberos, tmp_path: Path, capsys: 
         capsys.readouterr()
         assert main(["consume", "orders", *there]) == 0
         assert len(capsys.readouterr().out.split()) == count
-
-
-def test_kafka_makes_the_same_names_of_principals() -> None:
-    """Random principals and rules, each word of them made of what rules are about."""
-    chance = Random(1)
-    rules = [
-        f"RULE:[{count}:{form}]{match}{change}{case}"
-        for count in (1, 2)
-        for form in ("$1", "$1@$0", "$2-$1" if count > 1 else "$1-", "x$1", "$0")
-        for match in ("", "(a.*)", "(.*@OTHER)", "([ab]-?.*)")
-        for change in ("", "s/@.*//", "s/a/b/g", "s/a/b/", "s/(.)b/$1$1/g", "s/-//")
-        for case in ("", "/L", "/U")
-    ]
-    parts = ("a", "ab", "b-a", "Ab", "")
-    cases = []
-    for _ in range(3_000):
-        name = "/".join(chance.choice(parts) for _ in range(chance.randint(1, 3)))
-        realm = chance.choice(["", f"@{REALM}", "@OTHER"])
-        cases.append((name + realm, chance.sample([*rules, *["DEFAULT"] * 40], chance.randint(1, 3))))
-    typed = "".join("\t".join([principal, *chosen]) + "\n" for principal, chosen in cases)
-    source = Path(__file__).parent / "java" / "ShortNames.java"
-    told = run([*java_command("3.9.1"), str(source), REALM], 120, typed=typed).splitlines()
-    assert len(told) == len(cases)
-    for (principal, chosen), expected in zip(cases, told, strict=True):
-        try:
-            name = short_names(chosen, REALM)(principal)
-        except ValueError:
-            name = "!"
-        assert name == expected, (principal, chosen)

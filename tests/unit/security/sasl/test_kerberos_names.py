@@ -1,12 +1,30 @@
-"""Principals of Kerberos as names of users. Kafka's own answers: `tests/compatibility/interop/test_kerberos.py`."""
+"""Principals of Kerberos as names of users; Kafka's own are in tests/golden/security."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalite.security.sasl.kerberos_names import short_names
+from tests.support.name_rules import Drawn
+from tests.support.verdicts import golden, name_verdict, names_agree
 
 REALM = "EXAMPLE.ORG"
+CASES = [case for case in golden("name_rules.json") if case[0] == "kerberos"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_the_user_is_that_of_kafka(case: list[str]) -> None:
+    kind, theirs, name, *rules = case
+    ours, why = name_verdict(kind, name, rules)
+    assert names_agree(ours, why, theirs), (ours, why)
+
+
+@given(st.integers(0, 2**63).map(Drawn))
+def test_drawn_rules_make_a_user_or_a_value_error(drawn: Drawn) -> None:
+    verdict, _ = name_verdict("kerberos", drawn.principal(), drawn.kerberos_rules())
+    assert verdict in ("config", "nobody") or verdict.startswith("=")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +54,8 @@ def test_the_first_rule_that_applies_names_the_user(rules: list[str], principal:
         (["RULE:[2:$1]"], "alice@EXAMPLE.ORG", "no rule"),
         (["RULE:[1:$1](b.*)"], "alice@EXAMPLE.ORG", "no rule"),
         (["RULE:[1:$1@$0]"], "alice@EXAMPLE.ORG", "with an @ or a / in it"),
+        (["RULE:[1:$2]"], "alice@EXAMPLE.ORG", r"'RULE:\[1:\$2\]' has \$2, and the principal has 1 parts"),
+        (["RULE:[1:$1](\\w+)"], "müller@EXAMPLE.ORG", "no rule"),
         (["DEFAULT"], "a/b/c@EXAMPLE.ORG", "makes no sense"),
         (["DEFAULT"], "a@b@EXAMPLE.ORG", "makes no sense"),
     ],
@@ -50,9 +70,11 @@ def test_whoever_has_no_name_is_nobody(rules: list[str], principal: str, words: 
     [
         ("RULE", "neither DEFAULT nor RULE"),
         ("DEFAULTS", "neither DEFAULT nor RULE"),
-        ("RULE:[:$1]", "is no rule"),
-        ("RULE:[1:$1](()", "is no rule"),
-        ("RULE:[1:$2]", r"\$2 is more than the 1 parts"),
+        (" DEFAULT", "neither DEFAULT nor RULE"),
+        ("RULE:[١:$1]", "neither DEFAULT nor RULE"),
+        ("RULE:[:$1]", "has no number of parts"),
+        ("RULE:[1:$1](()", r"which has a \( without a \)"),
+        ("RULE:[1:$1](a\\b)", r"which has \\b, which kafkalite does not know"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_named(rule: str, words: str) -> None:

@@ -1,0 +1,207 @@
+"""Code for matching, made of the tree of a pattern: `java_pattern` parses, this runs.
+
+Each place of the code is tried once at each place of the text, in the order of the pattern, since what failed there
+fails again. So time grows with the two lengths, no pattern takes exponential time, and a text for which one takes more
+than `STEPS_MAX` steps is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+STEPS_MAX = 200_000  # 0.1 s
+_CODE_MAX = 5_000
+_SHOWN_CHARS = 80
+
+CharTest = Callable[[str], bool]
+PlaceTest = Callable[[str, int], bool]
+Groups = tuple[int, ...]
+"""Start and end of each; -1 where one is no part of the match."""
+
+
+class Char(NamedTuple):
+    test: CharTest
+
+
+class At(NamedTuple):
+    test: PlaceTest
+
+
+class Sequence(NamedTuple):
+    parts: tuple[Any, ...]
+
+
+class Choice(NamedTuple):
+    branches: tuple[Any, ...]
+
+
+class Group(NamedTuple):
+    number: int
+    body: Any
+
+
+class Alone(NamedTuple):
+    """Matched in the first way only: `wanted` tells a lookahead, of which the place does not move on."""
+
+    body: Any
+    wanted: bool | None = None
+
+
+class Repeat(NamedTuple):
+    """`kind` is "", "?" (reluctant) or "+" (possessive)."""
+
+    body: Any
+    least: int
+    most: int | None
+    kind: str
+
+
+def can_be_empty(node: Any) -> bool:
+    match node:
+        case Char():
+            return False
+        case At() | Alone(wanted=bool()):
+            return True
+        case Sequence(parts):
+            return all(map(can_be_empty, parts))
+        case Choice(branches):
+            return any(map(can_be_empty, branches))
+        case Repeat(body, least):
+            return least == 0 or can_be_empty(body)
+    return can_be_empty(node.body)
+
+
+_CHAR, _AT, _SPLIT, _JUMP, _SAVE, _ALONE, _END = range(7)
+
+
+class _Instruction(NamedTuple):
+    """`first` and `second` are the targets of _SPLIT in the order in which they are tried, or what the others need."""
+
+    kind: int
+    first: Any = None
+    second: Any = None
+
+
+Code = list[_Instruction]
+
+
+def code_of(tree: Any) -> Code:
+    """Raises ValueError if that is too much."""
+    code: Code = []
+    _emit(tree, code)
+    code.append(_Instruction(_END))
+    return code
+
+
+def _emit(node: Any, code: Code) -> None:
+    if len(code) > _CODE_MAX:
+        raise ValueError("is too large when what it repeats is written out")
+    match node:
+        case Char(test):
+            code.append(_Instruction(_CHAR, test))
+        case At(test):
+            code.append(_Instruction(_AT, test))
+        case Sequence(parts):
+            for part in parts:
+                _emit(part, code)
+        case Choice(branches):
+            _emit_choice(branches, code)
+        case Group(number, body):
+            code.append(_Instruction(_SAVE, 2 * number - 2))
+            _emit(body, code)
+            code.append(_Instruction(_SAVE, 2 * number - 1))
+        case Alone(body, wanted):
+            code.append(_Instruction(_ALONE, code_of(body), wanted))
+        case Repeat():
+            _emit_repeat(node, code)
+
+
+def _emit_choice(branches: tuple[Any, ...], code: Code) -> None:
+    jumps = []
+    for branch in branches[:-1]:
+        split = len(code)
+        code.append(_Instruction(_SPLIT))
+        _emit(branch, code)
+        jumps.append(len(code))
+        code.append(_Instruction(_JUMP))
+        code[split] = _Instruction(_SPLIT, split + 1, len(code))
+    _emit(branches[-1], code)
+    for jump in jumps:
+        code[jump] = _Instruction(_JUMP, len(code))
+
+
+def _emit_repeat(node: Repeat, code: Code) -> None:
+    if node.kind == "+":  # each turn is matched in its first way, and their number is the largest
+        turn = node.body if isinstance(node.body, Char) else Alone(node.body)
+        _emit(Alone(Repeat(turn, node.least, node.most, "")), code)
+        return
+
+    def split(at: int, over: int) -> None:
+        code[at] = _Instruction(_SPLIT, over, at + 1) if node.kind else _Instruction(_SPLIT, at + 1, over)
+
+    for _ in range(node.least):
+        _emit(node.body, code)
+    if node.most is None:
+        start = len(code)
+        code.append(_Instruction(_SPLIT))
+        _emit(node.body, code)
+        code.append(_Instruction(_JUMP, start))
+        split(start, len(code))
+        return
+    splits = []
+    for _ in range(node.most - node.least):
+        splits.append(len(code))
+        code.append(_Instruction(_SPLIT))
+        _emit(node.body, code)
+    for at in splits:
+        split(at, len(code))
+
+
+def run(
+    code: Code, text: str, place: int, groups: Groups, failed: set[int], steps: list[int], *, is_whole: bool = False
+) -> tuple[int, Groups] | None:
+    """Where the match that begins at `place` ends, and its groups. `failed` has the splits that have been tried, at
+    their places, `steps` the number of steps. Raises ValueError if there are too many."""
+    at = 0
+    later: list[tuple[int, int, Groups]] = []
+    size = len(text)
+    while True:
+        steps[0] += 1
+        kind, first, second = code[at]
+        goes_on = True
+        if kind == _CHAR:
+            goes_on = place < size and first(text[place])
+            place += 1
+            at += 1
+        elif kind == _SPLIT:
+            tried = at * (size + 1) + place
+            goes_on = tried not in failed
+            if goes_on:
+                failed.add(tried)
+                later.append((second, place, groups))
+            at = first
+        elif kind == _JUMP:
+            at = first
+        elif kind == _SAVE:
+            groups = (*groups[:first], place, *groups[first + 1 :])
+            at += 1
+        elif kind == _AT:
+            goes_on = first(text, place)
+            at += 1
+        elif kind == _ALONE:
+            found = run(first, text, place, groups, set(), steps)
+            goes_on = (found is None) is (second is False)
+            if second is None and found is not None:
+                place = found[0]
+            at += 1
+        elif not is_whole or place == size:
+            return place, groups
+        else:
+            goes_on = False
+        if not goes_on:
+            if not later:
+                return None
+            at, place, groups = later.pop()
+        if steps[0] > STEPS_MAX:
+            raise ValueError(f"a rule takes too long for the name {text[:_SHOWN_CHARS]!r}")
