@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import java_trim
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.principal import name_of
@@ -41,6 +42,8 @@ _SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM, gssapi.MEC
 _SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
 _BLANK = scram.ScramCredential(bytes(24), bytes(64), bytes(64), scram.ITERATIONS_MIN).text
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+\Z")
+_INT_MAX = (1 << 31) - 1
 Exchanges = Mapping[str, Callable[[], Exchange]]
 MakeKeys = Callable[["jwks.KeySource", TokenRules, "jwks.RefreshRules"], "jwks.RefreshingKeys"]
 
@@ -215,13 +218,12 @@ def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock, make_keys:
 
     source = _key_source(config, listener)
     if source is not None:
-        rules = TokenRules(
-            told("sasl.oauthbearer.expected.issuer"),
-            told("sasl.oauthbearer.expected.audience"),
-            skew_ms,
-            told("sasl.oauthbearer.sub.claim.name"),
-            told("sasl.oauthbearer.scope.claim.name"),
-        )
+        names = {name: told(name) for name in ("sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name")}
+        for name, value in names.items():
+            if not value:
+                raise ConfigError(f"{name} of listener {listener} must name a claim")
+        issuer, audience = told("sasl.oauthbearer.expected.issuer"), told("sasl.oauthbearer.expected.audience")
+        rules = TokenRules(issuer or None, audience, skew_ms, *names.values())
         refresh = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
         times = jwks.RefreshRules(*(told(f"sasl.oauthbearer.jwks.endpoint.{each}") for each in refresh))
         keys = make_keys(source, rules, times)
@@ -242,14 +244,20 @@ def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock, make_keys:
 
 def _unsecured_rules(options: Mapping[str, str]) -> TokenRules:
     """Raises ConfigError."""
-    skew = options.get("unsecuredValidatorAllowableClockSkewMs", "0")
-    if not (skew.isascii() and skew.isdigit()):
+
+    def told(name: str, default: str) -> str:
+        return java_trim(options.get(f"unsecuredValidator{name}", "")) or default
+
+    skew, scope = told("AllowableClockSkewMs", "0"), told("RequiredScope", "").split(" ")
+    if not (skew.isascii() and skew.isdigit() and len(skew) <= 10 and int(skew) <= _INT_MAX):
         raise ConfigError("unsecuredValidatorAllowableClockSkewMs must be a number of milliseconds")
+    if not all(_SCOPE.match(one) for one in scope if one):
+        raise ConfigError("unsecuredValidatorRequiredScope must be scopes with blanks between, in ASCII without quotes")
     return TokenRules(
-        skew_ms=int(skew[:15]),
-        name_claim=options.get("unsecuredValidatorPrincipalClaimName", "sub"),
-        scope_claim=options.get("unsecuredValidatorScopeClaimName", "scope"),
-        scope=tuple(options.get("unsecuredValidatorRequiredScope", "").split()),
+        skew_ms=int(skew),
+        name_claim=told("PrincipalClaimName", "sub"),
+        scope_claim=told("ScopeClaimName", "scope"),
+        scope=tuple(filter(None, scope)),
     )
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.security.sasl.jwt import TokenRefused, claims_of, time_ms
+from kafkalite.security.sasl.jwt import TokenRefused, claims_of
 
 TOKEN_CHARS_MAX = 256 << 10  # brokers take half a MiB
 _FAILURE_CHARS_MAX = 4096
@@ -75,7 +75,7 @@ def read_token(text: str, name_claim: str = "sub") -> OwnToken:
         raise ValueError("is no JWT in the compact form")
     try:
         claims = claims_of(text)
-        name, expires_ms, issued_ms = claims.get(name_claim), time_ms(claims, "exp"), time_ms(claims, "iat")
+        name, expires_ms, issued_ms = claims.get(name_claim), _time_ms(claims, "exp"), _time_ms(claims, "iat")
     except TokenRefused as fault:
         raise ValueError(f"makes no sense: {fault}") from None
     if not isinstance(name, str) or not name.strip():
@@ -83,6 +83,16 @@ def read_token(text: str, name_claim: str = "sub") -> OwnToken:
     if expires_ms is None:
         raise ValueError("has no exp, the time of its end")
     return OwnToken(text, name.strip(), issued_ms, expires_ms)
+
+
+def _time_ms(claims: Mapping[str, Any], name: str) -> float | None:
+    """The time of a claim, in ms since 1970; None without one. Raises TokenRefused."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise TokenRefused(f"its claim {name} is no time")
+    return round(value * 1000)
 
 
 def refresh_at_ms(token: OwnToken, now_ms: float, rules: RefreshRules, chance: float) -> float:

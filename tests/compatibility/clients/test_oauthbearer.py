@@ -148,7 +148,7 @@ def test_unsecured_tokens_have_to_be_asked_for(tmp_path: Path) -> None:
         'OAuthBearerLoginModule required unsecuredValidatorRequiredScope="kafka";'
     )
     with kafkalite.Broker(BrokerConfig.load(settings)) as running:
-        text = unsecured(sub="anybody", exp=int(time.time()) + 300, scope="kafka more")
+        text = unsecured(sub="anybody", exp=int(time.time()) + 300, scope=["kafka", "more"])
         client = AdminClient(librdkafka(running, text))
         while True:
             try:

@@ -83,6 +83,25 @@ ELSEWHERE = """
   limits nobody, as in Kafka, and so does a value in ZooKeeper that is no number; Kafka's broker stops to take changes
   of quotas then.
 
+## Names and tokens
+
+Compared with Kafka's own classes by `tests/compatibility/interop/test_name_rules.py` and `test_tokens_beside_kafka.py`.
+
+* `ssl.principal.mapping.rules`, `sasl.kerberos.principal.to.local.rules`: constructs of Java's regular expressions
+  that are not known here are refused at the start, by their names ([security](security.md#rules-for-names)): a user
+  of another name has other rights. A pattern that takes more than 200,000 steps for a name makes nobody of it; Kafka
+  goes on for hours.
+* A signed token is refused whose header has `crit`, even an empty one (RFC 7515 forbids it); whose key names another
+  algorithm (RFC 7517); by HMAC with a secret in the JWKS, which is made to be public; that is not in the alphabet of
+  base64url, or whose JSON is not that of RFC 8259 in UTF-8; that holds another token; whose `exp` is beyond what 64
+  bits hold in ms, where Kafka's product overflows and takes some of them; whose name is longer than 10,000 letters or
+  cannot be written as UTF-8; and one above 64 KiB, so that reading it takes no time before anything is proven.
+* An unsecured token is refused whose claims are doubled, or no JSON of RFC 8259 in UTF-8; whose name is not a text
+  (Kafka makes the user `true` or `null` of these values); whose scope is not a text; or whose `nbf` is in the future
+  (RFC 7519). Kafka 3.9 reads them in the alphabet of plain base64, and so refuses some of its own clients' tokens;
+  both are read here.
+* A session ends with its token, and after 100 years at the latest: clients count it in nanoseconds.
+
 ## What only a cluster shows
 
 * A broker by itself has one copy of each partition: `default.replication.factor` and those of the internal topics above

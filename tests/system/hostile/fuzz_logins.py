@@ -321,10 +321,10 @@ class Logins:
             {"iss": "https://login.example.evil"}, {"iss": [ISSUER]}, {"iss": None}, {"iss": ISSUER[:-1]}, {"iss": ""},
             {"aud": "kafk"}, {"aud": "kafka2"}, {"aud": ["other"]}, {"aud": None}, {"aud": {"kafka": 1}}, {"aud": 7},
             {"aud": []}, {"aud": "KAFKA"}, {"exp": now_s - 3_600}, {"exp": None}, {"exp": "never"}, {"exp": -1},
-            {"exp": True}, {"exp": [now_s + 60]}, {"iat": None}, {"iat": now_s + 3_600}, {"nbf": now_s + 3_600},
+            {"exp": True}, {"exp": [now_s + 60]}, {"iat": None}, {"iat": -1}, {"nbf": now_s + 3_600},
             {"nbf": "x"}, {"iat": "x"}, {"exp": now_s + 50, "iat": now_s + 60}, {"sub": None}, {"sub": ""},
             {"sub": "  "}, {"sub": 7}, {"sub": ["honest"]}, {"sub": "x" * 20_000}, {"exp": 1e400},
-            {"exp": float("nan")},
+            {"exp": float("nan")}, {"exp": 2**63}, {"aud": ["kafka", 7]}, {"jti": 7}, {"scope": ["read", 7]},
         ]  # fmt: skip
         tokens = []
         for changes in wrong:
