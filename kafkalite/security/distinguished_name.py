@@ -24,6 +24,7 @@ _KEYWORDS = {
 _ESCAPED = frozenset(',=+<>#;"\\')
 _STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))  # UTF-8, printable, T61, IA5, general, BMP
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
+_OID_BYTES_MAX = 4096  # as in Java: each byte moves all bits before it
 _ALTERNATIVE_NAMES = "2.5.29.17"
 
 
@@ -87,6 +88,8 @@ def _escaped(text: str) -> str:
 
 
 def _oid(content: bytes) -> str:
+    if len(content) > _OID_BYTES_MAX:
+        raise ValueError("an object identifier that is too long")
     numbers: list[int] = []
     number = 0
     for byte in content:

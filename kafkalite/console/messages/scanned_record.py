@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.client.log_offsets import LogOffsets
@@ -45,13 +48,13 @@ class Markers:
     ahead, once, over a bounded number of bytes."""
 
     def __init__(self) -> None:
-        self._ends: list[tuple[int, int, str]] | None = None  # (offset, producer id, state), ascending
+        self._ends: dict[int, list[tuple[int, str]]] | None = None  # by producer id: (offset, state), ascending
         self._is_whole = True
 
     def look(self, cluster: ClusterClient, topic: str, partition: int, start: int, end: int) -> None:
         if self._ends is not None:
             return
-        self._ends, offset, left = [], start, _LOOKED_AHEAD_BYTES_MAX
+        self._ends, offset, left = {}, start, _LOOKED_AHEAD_BYTES_MAX
         while offset < end and left > 0:
             fetched = fetch(cluster, topic, partition, offset, isolation=UNCOMMITTED)
             if not fetched.batches:
@@ -59,15 +62,16 @@ class Markers:
             left -= fetched.size_bytes
             for header, batch in fetched.batches:
                 if header.is_control and (state := _state_of_marker(batch)) is not None:
-                    self._ends.append((header.base_offset, header.producer_id, state))
+                    self._ends.setdefault(header.producer_id, []).append((header.base_offset, state))
                 offset = header.last_offset + 1
         self._is_whole = offset >= end
 
     def state_of(self, header: BatchHeader) -> str | None:
         """OPEN if nothing ends it within what was looked at."""
-        for offset, producer_id, state in self._ends or ():
-            if producer_id == header.producer_id and offset > header.base_offset:
-                return state
+        ends = (self._ends or {}).get(header.producer_id, [])
+        at = bisect_right(ends, header.base_offset, key=itemgetter(0))
+        if at < len(ends):
+            return ends[at][1]
         return OPEN if self._is_whole else None
 
 
@@ -159,12 +163,12 @@ class _Aborted:
     """The producers whose transaction at the place of the scan is aborted, as a consumer follows them."""
 
     def __init__(self, aborted: list[tuple[int, int]]) -> None:
-        self._waiting = aborted
+        self._waiting = deque(aborted)
         self._producers: set[int] = set()
 
     def has(self, header: BatchHeader) -> bool:
         while self._waiting and self._waiting[0][0] <= header.last_offset:
-            self._producers.add(self._waiting.pop(0)[1])
+            self._producers.add(self._waiting.popleft()[1])
         return header.producer_id in self._producers
 
     def passed(self, header: BatchHeader, batch: memoryview) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
+from kafkalite.common.errors import Malformed
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.primitives import INT32, STRING
 from kafkalite.protocol.codec.schema import Message, array, blob, int32, string
+from kafkalite.protocol.codec.versioned import known_version_of, read_versioned
 
-_VERSION_AND_COUNT = struct.Struct(">hi")
-_LENGTH = struct.Struct(">h")
-_INT = struct.Struct(">i")
+_VERSION_MAX = (1 << 15) - 1
 
 
 class TopicPartitions(Message):
@@ -32,20 +30,21 @@ class ConsumerProtocolAssignment(Message):
 
 
 def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition]:
-    """The partitions in a member's assignment, whose every version begins like version 0: version i16, then an array of
-    topic and array of partitions. Empty for bytes that are none. Source: ConsumerProtocolAssignment.json."""
-    found: set[TopicPartition] = set()
+    """The partitions in a member's assignment, whose every version begins like version 0. Empty for bytes that are
+    none."""
     try:
-        _, topic_count = _VERSION_AND_COUNT.unpack_from(assignment)
-        at = _VERSION_AND_COUNT.size
-        for _ in range(min(topic_count, len(assignment))):
-            (length,) = _LENGTH.unpack_from(assignment, at)
-            at += _LENGTH.size
-            topic = assignment[at : at + length].decode()
-            (count,) = _INT.unpack_from(assignment, at + length)
-            at += length + _INT.size
-            found.update((topic, index) for index in struct.unpack_from(f">{count}i", assignment, at))
-            at += count * _INT.size
-    except (struct.error, UnicodeDecodeError):
+        known_version_of(assignment, _VERSION_MAX)
+        owned = read_versioned(ConsumerProtocolAssignment, 0, assignment).assigned_partitions
+    except Malformed:
         return frozenset()
-    return frozenset(found)
+    return frozenset((each.topic, index) for each in owned for index in each.partitions)
+
+
+def subscribed_topics(subscription: bytes) -> list[str] | None:
+    """The topics in a member's subscription, whose every version begins like version 0; None for bytes that are none.
+    Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol.deserializeSubscription."""
+    try:
+        known_version_of(subscription, _VERSION_MAX)
+        return read_versioned(ConsumerProtocolSubscription, 0, subscription).topics
+    except Malformed:
+        return None

@@ -26,10 +26,11 @@ from kafkalite.zk.client.wire_requests import (
     MULTI_END,
     MULTI_HEADER,
     MULTI_READ,
-    STAT_SIZE,
     Answer,
     Request,
     absolute,
+    read_fields,
+    read_string,
 )
 
 BATCH_COUNT = 250  # paths of one request
@@ -65,23 +66,21 @@ def read_request(paths: Sequence[str], chroot: str, kind: int = GET_DATA) -> Req
 
 def results(paths: Sequence[str], answer: Answer) -> list[Any]:
     """For each path its node, or the names of its children in no order; None where there is no node. Raises
-    OperationFailed when a node may not be read."""
+    OperationFailed when a node may not be read, Malformed."""
     data, offset = answer
     found: list[Node | list[str] | None] = []
     for index, path in enumerate(paths):
-        kind, _, _, length = _RESULT_HEADER.unpack_from(data, offset)
-        offset += _RESULT_HEADER.size
+        (kind, _, _, length), offset = read_fields(_RESULT_HEADER, data, offset)
         if kind == GET_DATA:
             end = offset + length if length > 0 else offset
-            czxid, mzxid, version, owner, children_count = _STAT.unpack_from(data, end)
+            (czxid, mzxid, version, owner, children_count), behind = read_fields(_STAT, data, end)
             found.append(Node(data[offset:end], version, mzxid, czxid, owner, children_count))
-            offset = end + STAT_SIZE
+            offset = behind
         elif kind == GET_CHILDREN:
             names = []
             for _ in range(length):
-                end = offset + 4 + INT.unpack_from(data, offset)[0]
-                names.append(data[offset + 4 : end].decode())
-                offset = end
+                name, offset = read_string(data, offset)
+                names.append(name)
             found.append(names)
         elif length == NO_NODE:
             found.append(None)

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
+from kafkalite.common.errors import Malformed
 from kafkalite.zk.client.operations import Check, Create, Delete, Operation, SetData, failure
 from kafkalite.zk.znodes import znode_paths
 
@@ -38,6 +40,26 @@ Answer = tuple[bytes, int]  # the bytes and where the answer begins in them
 def string(text: str) -> bytes:
     data = text.encode()
     return INT.pack(len(data)) + data
+
+
+def read_fields(fields: struct.Struct, data: bytes, offset: int) -> tuple[tuple[Any, ...], int]:
+    """The fields at `offset` of an answer, and the position behind them. Raises Malformed."""
+    try:
+        return fields.unpack_from(data, offset), offset + fields.size
+    except struct.error:
+        raise Malformed(f"an answer of {len(data)} bytes ends inside a field at {offset}") from None
+
+
+def read_string(data: bytes, offset: int) -> tuple[str, int]:
+    """The string at `offset` of an answer, and the position behind it. Raises Malformed."""
+    ((size,), start) = read_fields(INT, data, offset)
+    end = start + size
+    if not start <= end <= len(data):
+        raise Malformed(f"a string of {size} bytes where {len(data) - start} are left")
+    try:
+        return data[start:end].decode(), end
+    except UnicodeDecodeError:
+        raise Malformed("a string that is not UTF-8") from None
 
 
 def buffer(data: bytes) -> bytes:
@@ -91,19 +113,18 @@ class Write:
             self.request = Request(MULTI, b"".join(parts) + MULTI_END)
 
     def created(self, answer: Answer) -> list[str]:
-        """For each operation the path that it created, else "". Raises OperationFailed for the one that failed."""
+        """For each operation the path that it created, else "". Raises OperationFailed for the one that failed,
+        Malformed."""
         data, offset = answer
         if self._alone:
             return [self._path(data, offset)[0] if isinstance(self.operations[0], Create) else ""]
         result = []
         failed = None
         for index, operation in enumerate(self.operations):
-            kind = MULTI_HEADER.unpack_from(data, offset)[0]
-            offset += MULTI_HEADER.size
+            ((kind, _, _), offset) = read_fields(MULTI_HEADER, data, offset)
             path = ""
             if kind == ERROR:
-                code = INT.unpack_from(data, offset)[0]
-                offset += INT.size
+                ((code,), offset) = read_fields(INT, data, offset)
                 if failed is None and code not in (_ROLLED_BACK, _NOT_TRIED):
                     failed = failure(code, operation.path, index)
             elif kind == CREATE:
@@ -116,8 +137,8 @@ class Write:
         return result
 
     def _path(self, data: bytes, offset: int) -> tuple[str, int]:
-        end = offset + 4 + INT.unpack_from(data, offset)[0]
-        return data[offset + 4 : end].decode()[len(self._chroot) :], end
+        path, end = read_string(data, offset)
+        return path[len(self._chroot) :], end
 
 
 _TYPES: dict[type[Operation], int] = {Create: CREATE, SetData: SET_DATA, Delete: DELETE, Check: CHECK}
@@ -152,6 +173,6 @@ def access_list(path: str, secure: bool) -> bytes:
 
 
 def watch_event(data: bytes, offset: int) -> str:
-    """The path of a watch event. Its type and state (4 bytes each) are skipped, since the node is read again anyway."""
-    start = offset + 12
-    return data[start : start + INT.unpack_from(data, offset + 8)[0]].decode()
+    """The path of a watch event. Its type and state (4 bytes each) are skipped, since the node is read again anyway.
+    Raises Malformed."""
+    return read_string(data, offset + 8)[0]
