@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.common.json_text import read_json
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.log_dirs import COUNTS, DescribeLogDirsRequest
 
@@ -22,7 +23,10 @@ def ask_report(client: BlockingClient, kind: str, **arguments: Any) -> Any:
     answer = client.ask(BrokerReportRequest(kind=kind, arguments=json.dumps(arguments)), _VERSION)
     if answer.error_code:
         raise Refused(answer.error_message or name_of_error(answer.error_code))
-    return json.loads(bytes(answer.content))
+    try:
+        return read_json(bytes(answer.content))
+    except ValueError as fault:
+        raise Unanswered(f"the broker's report makes no sense: {fault}") from None
 
 
 def is_kafkalite(client: BlockingClient) -> bool | None:

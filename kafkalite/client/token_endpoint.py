@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import http.client
 import io
-import json
 import os
 import socket
 import ssl
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafkalite.common.clock import monotonic_s
+from kafkalite.common.json_text import read_json
 
 DEFAULT_TIMEOUT_MS = 10_000
 _BYTES_MAX = 512 << 10
@@ -106,8 +106,8 @@ class TokenEndpoint:
             told = f"{self.shown} answers with status {status}{self._reason(body)}"
             raise NoToken(told, is_final=status in _FINAL)
         try:
-            found = json.loads(body)["access_token"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            found = read_json(body)["access_token"]
+        except (ValueError, KeyError, TypeError):
             found = None
         if not isinstance(found, str) or not found.strip():
             raise NoToken(f"{self.shown} answers without an access_token", is_final=True)
@@ -155,9 +155,9 @@ class TokenEndpoint:
     def _reason(self, body: bytes) -> str:
         """The words of an error of OAuth 2.0."""
         try:
-            told = json.loads(body[:_ERROR_BYTES_MAX])
+            told = read_json(body[:_ERROR_BYTES_MAX])
             words = [told[name] for name in ("error", "error_description") if isinstance(told.get(name), str)]
-        except (ValueError, AttributeError, RecursionError):
+        except (ValueError, AttributeError):
             return ""
         return f": {self._printable(': '.join(words))}" if words else ""
 

@@ -20,6 +20,7 @@ from starlette.routing import Route as StarletteRoute
 
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.json_text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.brokers.history import History
 from kafkalite.console.calls.route import Call, Download, Event, Route
@@ -29,7 +30,7 @@ from kafkalite.console.login import Login
 from kafkalite.console.openapi import document
 from kafkalite.console.pages import Pages
 from kafkalite.console.request.errors import ApiError, invalid, of_client, read_only, too_many
-from kafkalite.console.request.parameters import read_body, read_query, refuse_constant
+from kafkalite.console.request.parameters import read_body, read_query
 from kafkalite.console.routes import ROUTES
 from kafkalite.console.streams import content, events, first_of
 
@@ -171,8 +172,8 @@ async def _json_body(request: Request) -> Any:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise invalid("a change is JSON, with Content-Type: application/json")
     try:
-        return json.loads(body, parse_constant=refuse_constant)
-    except (ValueError, RecursionError):
+        return read_json(body, strict=True)
+    except ValueError:
         raise invalid("the body is no JSON") from None
 
 

@@ -6,7 +6,6 @@ connections log in by them. Nothing of a password is kept but in the memory of t
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.client_security import ClientSecurity
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.json_text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.failed_logins import FailedLogins
 from kafkalite.console.calls.sessions import COOKIE, Session, Sessions
@@ -25,7 +25,7 @@ from kafkalite.console.messages.schemas import available
 from kafkalite.console.openapi import CSRF_HEADER
 from kafkalite.console.request.errors import WRITE_SETTING, ApiError, invalid, of_client, too_many
 from kafkalite.console.request.listing import Row
-from kafkalite.console.request.parameters import Parameter, read_body, refuse_constant
+from kafkalite.console.request.parameters import Parameter, read_body
 from kafkalite.security.sasl.client_exchange import MECHANISMS, login_of
 from kafkalite.security.sasl.jaas import LoginModule
 
@@ -167,6 +167,6 @@ async def _small_body(request: Request) -> Any:
     if len(body) > _BODY_BYTES_MAX or request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise invalid("a login is JSON, with Content-Type: application/json")
     try:
-        return json.loads(body, parse_constant=refuse_constant)
-    except (ValueError, RecursionError):
+        return read_json(body, strict=True)
+    except ValueError:
         raise invalid("the body is no JSON") from None

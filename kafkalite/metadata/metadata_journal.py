@@ -20,6 +20,7 @@ from typing import Any
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_in_children
+from kafkalite.common.json_text import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ def _decode_line(line: bytes) -> Entry | None:
     if line[8:9] != b" " or checksum != b"%08x" % crc32c(text):
         return None
     try:
-        entry = json.loads(text)
+        entry = read_json(text)
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None

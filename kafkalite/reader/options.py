@@ -15,7 +15,6 @@ Source: org.apache.spark.sql.kafka010.{KafkaSourceProvider, JsonUtils}.
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import os
 import re
@@ -23,6 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.json_text import read_json
 from kafkalite.reader.option_table import OPTIONS, PASSED, REFUSED, STREAM
 from kafkalite.reader.planning.read_options import (
     ANY_PARTITION,
@@ -271,7 +271,7 @@ def _refuse_ends(values: Mapping[str, str]) -> None:
 
 def _json(name: str, text: str, example: str, kind: type[_T]) -> _T:
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError as error:
         raise ConfigError(f"the option {name!r} is no JSON ({error}); write it as {example}") from None
     if not isinstance(value, kind) or not value:

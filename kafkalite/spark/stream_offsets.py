@@ -7,11 +7,11 @@ Source: org.apache.spark.sql.kafka010.{JsonUtils, KafkaMicroBatchStream}.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kafkalite.common.json_text import read_json
 from kafkalite.common.names import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
@@ -94,5 +94,5 @@ def offsets_behind_latest(source: Any) -> OffsetsBehindLatest | None:
 
 def _reported(source: Any, name: str) -> dict[TopicPartition, int] | None:
     value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-    value = json.loads(value) if isinstance(value, str) and value else value
+    value = read_json(value) if isinstance(value, str) and value else value
     return from_json(value) if value else None

@@ -19,6 +19,7 @@ from kafkalite.api.request.request_watch import FETCH, PRODUCE, WatchedClient
 from kafkalite.api.request.services import Services
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.json_text import read_json
 from kafkalite.coordinator.group.members import NEVER_MS
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest, BrokerReportResponse
@@ -58,8 +59,8 @@ async def broker_report(
 
 def _arguments(text: str) -> Json:
     try:
-        found = json.loads(text) if len(text) <= ARGUMENTS_CHARS_MAX else None
-    except (ValueError, RecursionError):
+        found = read_json(text) if len(text) <= ARGUMENTS_CHARS_MAX else None
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the arguments are no JSON object")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kafkalite.console.request.parameters import refuse_constant
+from kafkalite.common.json_text import read_json
 
 SHOWN_BYTES = 10 << 10
 JSON_BYTES_MAX = 4 << 20
@@ -65,10 +65,7 @@ def parse_json(data: bytes) -> Any:
     """Raises ValueError, also for what is too large or too deep to be looked into."""
     if len(data) > JSON_BYTES_MAX:
         raise ValueError(f"more than {JSON_BYTES_MAX} bytes are not looked into")
-    try:
-        return json.loads(data.decode(), parse_constant=refuse_constant)
-    except RecursionError:
-        raise ValueError("it is too deep to be looked into") from None
+    return read_json(data.decode(), strict=True)
 
 
 def _looks_like_json(text: str) -> bool:

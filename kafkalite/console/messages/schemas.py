@@ -11,12 +11,11 @@ import base64
 import importlib
 import importlib.util
 import io
-import json
 from typing import Any
 
+from kafkalite.common.json_text import read_json
 from kafkalite.console.messages.payload import AUTO, AVRO, PROTOBUF, Decode, Format
 from kafkalite.console.request.errors import ApiError, invalid
-from kafkalite.console.request.parameters import refuse_constant
 
 _REGISTRY_MAGIC = 0
 _REGISTRY_BYTES = 5
@@ -55,7 +54,7 @@ def _without_registry(data: bytes) -> bytes:
 def _avro(schema: str, side: str) -> Decode:
     fastavro: Any = importlib.import_module("fastavro")
     try:
-        parsed = fastavro.parse_schema(json.loads(schema, parse_constant=refuse_constant))
+        parsed = fastavro.parse_schema(read_json(schema, strict=True))
     except Exception as fault:  # the library's own errors have no common base
         raise invalid(f"{side}_schema is no Avro schema: {str(fault)[:200]}") from None
 

@@ -154,8 +154,3 @@ def read_body(declared: Sequence[Parameter], given: Any) -> dict[str, Any]:
             raise invalid(f"the field {one.name} is missing")
         found[one.name] = one.of_json(given.get(one.name))
     return found
-
-
-def refuse_constant(name: str) -> float:
-    """For `json.loads`: NaN and infinities are no JSON."""
-    raise ValueError(f"{name} is no JSON")

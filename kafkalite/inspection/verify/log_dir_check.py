@@ -5,13 +5,13 @@ Source: kafka.log.LogManager, CleanShutdownFileHandler, OffsetCheckpointFile, Me
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.json_text import read_json
 from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
 from kafkalite.inspection.files.directory_listing import DirectoryListing
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
@@ -123,7 +123,7 @@ def _check_marker(root: str, names: list[str]) -> Iterator[Fault]:
     if not data:
         return
     try:
-        if json.loads(data)["version"] != 0:
+        if read_json(data)["version"] != 0:
             raise ValueError("unknown version")
     except (ValueError, KeyError, TypeError) as error:
         counts = "that it is there says enough: the stop counts as orderly"

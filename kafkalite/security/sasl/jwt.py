@@ -14,12 +14,12 @@ import base64
 import binascii
 import functools
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
+from kafkalite.common.json_text import read_json
 from kafkalite.common.names import java_trim
 
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
@@ -77,7 +77,7 @@ class Keys:
 
     def __init__(self, text: str) -> None:
         """Raises ValueError if it is none, or no key in it serves."""
-        told = json.loads(text)
+        told = read_json(text)
         if not isinstance(told, dict) or not isinstance(told.get("keys"), list):
             raise ValueError('is no JWKS: it has no list "keys"')
         found = (_read_key(one) for one in told["keys"][:_KEYS_MAX] if isinstance(one, dict))
@@ -309,8 +309,8 @@ def _scopes(claims: Mapping[str, Any], name: str) -> set[str]:
 def _part(text: str) -> dict[str, Any]:
     """The JSON object in a part of a token. Raises TokenRefused."""
     try:
-        told = json.loads(_decoded(text).decode(), object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        told = read_json(_decoded(text).decode(), strict=True, distinct=True)
+    except ValueError:
         raise TokenRefused("it is no JWT") from None
     if not isinstance(told, dict):
         raise TokenRefused("it is no JWT")
@@ -326,14 +326,3 @@ def _decoded(text: str) -> bytes:
 
 
 _FROM_URL = str.maketrans("-_", "+/")
-
-
-def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name twice")
-    return found
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")

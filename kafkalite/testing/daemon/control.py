@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from kafkalite.common.errors import KafkaError, StorageError
+from kafkalite.common.json_text import read_json
 from kafkalite.testing.records.arguments import check_bool, check_integer, check_text
 from kafkalite.testing.requests.api_names import near_to
 
@@ -76,7 +77,7 @@ class Control:
         if action is None:
             return 405, {"error": f"{url.path} takes {', '.join(methods)}"}
         try:
-            arguments = json.loads(request.body or b"{}")
+            arguments = read_json(request.body or b"{}")
             if not isinstance(arguments, dict):
                 raise ValueError("the body is a JSON object")
             arguments = {**dict(parse_qsl(url.query)), **arguments}
@@ -84,7 +85,7 @@ class Control:
             return 200, await action.carry_out(self._broker, arguments)
         except KafkaError as error:
             return 409, {"error": str(error), "code": error.code.name}
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             return 400, {"error": missing}
         except (RuntimeError, StorageError, TimeoutError) as error:

@@ -14,11 +14,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.json_text import read_json
 from kafkalite.testing.faults.faults import Faults
 from kafkalite.testing.requests.interception import Interception
 
@@ -61,7 +61,7 @@ def from_option(text: str) -> dict[str, Any]:
 
 def _value(text: str) -> object:
     try:
-        found = json.loads(text)
+        found = read_json(text)
     except ValueError:
         return text
     return text if isinstance(found, list | dict) else found
@@ -74,7 +74,7 @@ def _try(faults: list[dict[str, Any]]) -> None:
 
 def _parsed(text: str, path: str) -> object:
     if path.endswith(".json"):
-        return json.loads(text)
+        return read_json(text)
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kafkalite.common.json_text import read_json
+
 Payload = bytes | str | Mapping[str, Any] | list[Any] | None
 """Bytes as they are, text in UTF-8, a mapping or a list as JSON; None is no key, or a tombstone."""
 
@@ -48,7 +50,7 @@ def matches(stored: bytes | None, wanted: Payload | Callable[[Any], object]) -> 
         return bool(wanted(stored))
     if isinstance(wanted, (Mapping, list)):
         try:
-            return stored is not None and bool(json.loads(stored) == wanted)
+            return stored is not None and bool(read_json(stored) == wanted)
         except ValueError:
             return False
     return stored == encoded(wanted)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kafkalite.common.json_text import read_json
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 
 _HEAD = {"trace": "kafkalite", "version": 1}
@@ -30,10 +31,10 @@ def read(path: Path) -> list[Frames]:
     """Raises OSError, ValueError if it is no trace."""
     with open(path, encoding="utf-8") as file:
         try:
-            if json.loads(file.readline()) != _HEAD:
+            if read_json(file.readline()) != _HEAD:
                 raise ValueError("its first line is not that of a trace")
-            return [_frames(json.loads(line)) for line in file]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            return [_frames(read_json(line)) for line in file]
+        except (ValueError, KeyError, TypeError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is no trace of requests: {why}") from None
 

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kafkalite.common.json_text import read_json
 from kafkalite.zk.client.operations import ANY_VERSION, Create, Delete, Node, Operation, SetData
 
 NO_NODE, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS, NOT_EMPTY = -101, -103, -108, -110, -111
@@ -202,7 +203,7 @@ class ZnodeTree:
 
     def load(self, text: str) -> None:
         """Instead of all nodes, those of a `dump`."""
-        dumped = json.loads(text)
+        dumped = read_json(text)
         self.zxid = dumped["zxid"]
         self._nodes = {}
         for path, (data, czxid, mzxid, pzxid, version, creations) in dumped["nodes"].items():

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkalite.common.json_text import read_json
 from kafkalite.zk.client.operations import Node
 from kafkalite.zk.znodes import znode_data
 
@@ -138,7 +139,7 @@ def _is_of_last_life(number: int, node: Node) -> bool:
 
 def _read(path: Path) -> LastRegistration | None:
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path.read_bytes())
         if content["version"] != _VERSION:
             raise ValueError(f"version {content['version']}")
         last = LastRegistration(content["registration"], content["boot_id"], content["directories"])

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.json_text import read_json
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class SessionFile:
     def load(self) -> None:
         """Read the file of an earlier process. A file that cannot be parsed counts as empty."""
         try:
-            content = json.loads(self._path.read_bytes())
+            content = read_json(self._path.read_bytes())
             if {key: content[key] for key in ("host", "directory")} == self._place():
                 self._sessions = [int(text, 16) & _UNSIGNED for text in content["sessions"]][-_COUNT_MAX:]
         except FileNotFoundError:

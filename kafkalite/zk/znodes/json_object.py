@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from kafkalite.common.json_text import read_json
+
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
@@ -19,11 +21,7 @@ JsonObject = Mapping[str, Any]
 
 def parse(data: bytes) -> JsonObject:
     """The JSON object in `data`. Raises ValueError."""
-    try:
-        value = json.loads(data.decode())
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    return as_object(value, "it")
+    return as_object(read_json(data.decode()), "it")
 
 
 def encode(value: JsonObject) -> bytes:

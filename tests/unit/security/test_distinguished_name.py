@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalite.security.distinguished_name import alternative_names, subject_of
 from tests.support.certificates import Authority
+from tests.support.decoder_table import attribute, certificate
 
 AUTHORITY = Authority()
 
@@ -87,3 +88,12 @@ def test_the_names_of_hosts_of_a_certificate() -> None:
 def test_names_of_what_is_no_certificate(data: bytes) -> None:
     with pytest.raises(ValueError, match="makes no sense"):
         alternative_names(data)
+
+
+def test_a_number_of_more_bytes_than_java_takes_is_refused_before_it_is_read() -> None:
+    def named(size: int) -> bytes:
+        return certificate(attribute(b"\x55" + b"\1" * (size - 1), b"x"))
+
+    assert subject_of(named(4096)).endswith(".1=#0c0178")
+    with pytest.raises(ValueError, match="makes no sense"):
+        subject_of(named(4097))

@@ -1,0 +1,48 @@
+"""Every module that takes bytes apart stands in the table of decoders, so that hostile bytes reach it in a test."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tests.support.decoder_table import DECODERS, NO_DECODERS
+from tests.support.places import ROOT
+
+_PACKAGE = ROOT / "kafkalite"
+_READS = frozenset({
+    "unpack", "unpack_from", "iter_unpack", "from_bytes", "frombuffer", "b64decode", "urlsafe_b64decode",
+    "schemaless_reader", "FromString", "ParseFromString",
+})  # fmt: skip
+_JSON_READER = "common/json_text.py"
+_READ_JSON = {"cli/record_format.py", "cli/console_command.py"}
+"""Modules that call `json.loads` themselves: a line of the user's own, whose faults are named; the parent's line."""
+
+
+def _names(path: Path) -> set[str]:
+    """What a module calls or refers to, with the module in front for json."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            is_json = isinstance(node.value, ast.Name) and node.value.id == "json"
+            found.add(f"json.{node.attr}" if is_json else node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(alias.name for alias in node.names)
+    return found
+
+
+_MODULES = {str(path.relative_to(_PACKAGE)): _names(path) for path in sorted(_PACKAGE.rglob("*.py"))}
+
+
+def test_every_module_that_takes_bytes_apart_is_in_the_table() -> None:
+    known = {module for decoder in DECODERS for module in decoder.modules} | NO_DECODERS.keys()
+    assert known <= _MODULES.keys()
+    assert [module for module, names in _MODULES.items() if names & _READS and module not in known] == []
+
+
+def test_no_module_is_in_the_table_and_out_of_it() -> None:
+    assert not NO_DECODERS.keys() & {module for decoder in DECODERS for module in decoder.modules}
+
+
+def test_json_is_read_in_one_place_which_knows_that_it_may_be_deep() -> None:
+    reading = {module for module, names in _MODULES.items() if "json.loads" in names}
+    assert reading <= {_JSON_READER, *_READ_JSON}

@@ -1,0 +1,577 @@
+"""The decoders of the package that read bytes of others: requests, answers, files, records, tokens, certificates.
+
+`tests/unit/test_decoders.py` gives hostile bytes to each of them. `tests/architecture/test_decoders.py` finds the
+modules that take bytes apart: a new one is entered here, in `DECODERS` or, with a reason, in `NO_DECODERS`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from kafkalite.cleaner.columns.segment_reader import read_pieces
+from kafkalite.cleaner.job.job import CleaningFailed
+from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.common.names import parse_uuid
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.console.messages.fetching import whole_batches
+from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
+from kafkalite.coordinator.group.subscription import subscribed_topics
+from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.transaction_loader import TransactionLoader
+from kafkalite.inspection.files.control_records import control_text, control_type
+from kafkalite.inspection.files.internal_topics import decode_group_record, decode_transaction_record
+from kafkalite.inspection.files.log_file import find_bounds
+from kafkalite.inspection.files.record_decoders import FIELD_DECODERS
+from kafkalite.inspection.files.record_rows import rows_of_batch
+from kafkalite.log.segment.file_batches import iter_batches as iter_file_batches
+from kafkalite.log.segment.file_batches import iter_headers
+from kafkalite.log.segment.record_count_file import decode_entries as decode_record_counts
+from kafkalite.log.segment.record_counting import count
+from kafkalite.log.state.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from kafkalite.log.storage.checkpoint_file import decode_entries, decode_offsets, decode_topic_id
+from kafkalite.log.storage.files import Files
+from kafkalite.metadata import metadata_journal
+from kafkalite.protocol.apis import SERVED
+from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.codec.versioned import versioned
+from kafkalite.protocol.header import decode_request_header
+from kafkalite.protocol.records.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+    assigned_partitions,
+)
+from kafkalite.reader.chunks import legacy_rows
+from kafkalite.record.batch import NewRecord, build_batch, iter_batches
+from kafkalite.record.columns.batch_columns import scan
+from kafkalite.record.columns.message_columns import read_columns
+from kafkalite.record.columns.record_columns import decode as decode_columns
+from kafkalite.record.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from kafkalite.record.message_set import V0, V1, build_set, holds_more_than, read_messages, read_set
+from kafkalite.record.record import read_records, record_times
+from kafkalite.record.transaction_marker import read_marker
+from kafkalite.record.validation.batch_validation import Rules, validate
+from kafkalite.record.validation.format_conversion import to_batch
+from kafkalite.record.validation.record_validation import find_faults
+from kafkalite.record.validation.replica_validation import check_batches
+from kafkalite.replication.fetcher.leader_requests import fetched, pieces
+from kafkalite.security.distinguished_name import alternative_names, subject_of
+from kafkalite.security.sasl.client_exchange import SaltedPassword, ScramClient
+from kafkalite.security.sasl.decoys import Decoys
+from kafkalite.security.sasl.exchange import AuthenticationFailed
+from kafkalite.security.sasl.jwt import TokenRefused, TokenRules, verify_unsecured
+from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange
+from kafkalite.security.sasl.oauthbearer_client import read_token
+from kafkalite.security.sasl.plain import PlainExchange
+from kafkalite.security.sasl.scram import ScramExchange, parse_credential
+from kafkalite.testing.records.payload import matches
+from kafkalite.zk.client.multi_read import results
+from kafkalite.zk.client.operations import Check, Create, Delete, OperationFailed, SetData
+from kafkalite.zk.client.wire_requests import GET_CHILDREN, GET_DATA, MULTI_END, MULTI_HEADER, Write, watch_event
+from kafkalite.zk.znodes import znode_data
+
+
+class Decoder(NamedTuple):
+    """`decode` reads the bytes to their end. It may raise `refusals`, and nothing else. `modules` are those whose code
+    it runs, `seeds` valid inputs; `attacks` were too much once, for this decoder or one of its kind."""
+
+    name: str
+    modules: tuple[str, ...]
+    decode: Callable[[bytes], Any]
+    seeds: tuple[bytes, ...]
+    refusals: tuple[type[Exception], ...] = (Malformed,)
+    attacks: tuple[bytes, ...] = ()
+
+
+_RECORDS = [NewRecord(b"key", b"value", (("name", b"1"), ("null", None)), 7), NewRecord(None, None, (), 9)]
+_MESSAGES = [(0, 5, b"key", b"value"), (1, 6, None, b"v"), (2, 7, b"", None)]
+_BATCHES = tuple(bytes(build_batch(_RECORDS, codec=codec)) for codec in CODECS.values())
+_MARKER = bytes(build_batch([NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\1", (), 3)], control=True, transactional=True))
+_SETS = tuple(build_set(_MESSAGES, magic, codec=codec) for magic in (V0, V1) for codec in (0, GZIP, SNAPPY, LZ4))
+_LOG = (*_BATCHES, b"".join(_BATCHES), _SETS[0] + _BATCHES[0], *_SETS)
+_KEYED = Rules(TopicConfig(cleanup_policy=("compact",)))
+_RULES = Rules(TopicConfig())
+
+
+def _in_file(read: Callable[[int, int], Any]) -> Callable[[bytes], Any]:
+    """A decoder of (descriptor of a file with these bytes, their number)."""
+
+    def decode_file(data: bytes) -> Any:
+        fd = os.memfd_create("hostile")
+        try:
+            os.pwrite(fd, data, 0)
+            return read(fd, len(data))
+        finally:
+            os.close(fd)
+
+    return decode_file
+
+
+@cache
+def _messages() -> list[tuple[type[Message], int]]:
+    """Each message in each of its versions."""
+    return [
+        (kind, version)
+        for api in SERVED.values()
+        for kind in (api.request, api.response)
+        for version in range(api.min_version, api.max_version + 1)
+    ]
+
+
+def _any_message(data: bytes) -> Any:
+    """The first two bytes choose the message."""
+    messages = _messages()
+    kind, version = messages[int.from_bytes(data[:2], "big") % len(messages)]
+    return decode(kind, version, memoryview(data[2:]))
+
+
+def _defaults() -> tuple[bytes, ...]:
+    found = []
+    for number, (kind, version) in enumerate(_messages()):
+        parts: list[Any] = []
+        try:
+            encoder(kind, version)(kind(), parts)
+        except (TypeError, AttributeError, struct.error):  # a field without a default
+            parts = []
+        found.append(number.to_bytes(2, "big") + b"".join(parts))
+    return tuple(found)
+
+
+def _all_of(*functions: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Each function gets the bytes; the first refusal is the answer, after all were asked."""
+
+    def ask(data: bytes) -> None:
+        refusal: Exception | None = None
+        for function in functions:
+            try:
+                function(data)
+            except (ValueError, KafkaError) as fault:
+                refusal = fault
+        if refusal is not None:
+            raise refusal
+
+    return ask
+
+
+def _load_groups(data: bytes) -> None:
+    loader = GroupLoader()
+    loader.read([memoryview(data)])
+    for _ in loader.finish():
+        pass
+
+
+def _load_transactions(data: bytes) -> None:
+    loader = TransactionLoader()
+    loader.read([memoryview(data)])
+    for _ in loader.finish():
+        pass
+
+
+def _old_rows(data: bytes) -> None:
+    entries, fault = legacy_rows.scan_entries(memoryview(data))
+    for entry in entries:
+        legacy_rows.has_right_crc(memoryview(data), entry)
+    if fault is not None:
+        raise fault
+
+
+_SCRAM = parse_credential("salt=c2FsdHNhbHRzYWx0c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096")
+
+
+def _scram(data: bytes) -> None:
+    exchange = ScramExchange("SCRAM-SHA-256", lambda _: _SCRAM, Decoys(b"secret").credential)
+    exchange.evaluate(b"n,,n=user,r=nonce" if data[:1] == b"c" else data)
+    exchange.evaluate(data)
+
+
+def _scram_client(data: bytes) -> None:
+    ScramClient("SCRAM-SHA-256", "user", SaltedPassword("sha256", "secret")).answer(data)
+
+
+def _bearer(data: bytes) -> None:
+    exchange = OAuthBearerExchange(lambda text: verify_unsecured(text, TokenRules(), 0), lambda: 0.0, lambda _: None)
+    exchange.evaluate(data)
+
+
+def _jwt(header: object, claims: object) -> str:
+    parts = (base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in (header, claims))
+    return ".".join([*parts, ""])
+
+
+_TOKEN = _jwt({"alg": "none"}, {"sub": "user", "exp": 100, "iat": 1})
+_DEEP_TOKEN = ".".join([base64.urlsafe_b64encode(b'{"alg":"none","a":' + b"[" * 40_000).decode(), "YQ", ""])
+
+
+def _element(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    length = bytes((size,)) if size < 128 else b"\x83" + size.to_bytes(3, "big")
+    return bytes((tag,)) + length + content
+
+
+def certificate(subject: bytes, extensions: bytes = b"") -> bytes:
+    """As much of a certificate in DER as has a subject, which is the content of its sequence."""
+    fields = [_element(2, b"\1"), _element(0x30, b""), _element(0x30, b""), _element(0x30, b"")]
+    fields += [_element(0x30, subject), _element(0x30, b""), _element(0xA3, _element(0x30, extensions))]
+    return _element(0x30, _element(0x30, b"".join(fields)))
+
+
+def attribute(oid: bytes, value: bytes) -> bytes:
+    return _element(0x31, _element(0x30, _element(6, oid) + _element(0x0C, value)))
+
+
+_SUBJECT = attribute(b"\x55\x04\x03", b"test") + attribute(b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01", b"a@b")
+_NAMES = _element(0x30, _element(6, b"\x55\x1d\x11") + _element(4, _element(0x30, _element(0x82, b"host"))))
+
+_PATHS = ("/a", "/b")
+_WRITES = (
+    Write([Create("/a", b""), SetData("/b", b"1"), Delete("/c"), Check("/d", 1)], "", secure=False),
+    Write([Create("/a", b"")], "", secure=False),
+)
+
+
+def _zookeeper_answers(data: bytes) -> None:
+    for write in _WRITES:
+        _ignoring(lambda write=write: write.created((data, 0)))
+    _ignoring(lambda: watch_event(data, 0))
+    results(_PATHS, (data, 0))
+
+
+def _ignoring(call: Callable[[], Any]) -> None:
+    with suppress(Malformed, OperationFailed):
+        call()
+
+
+_ZNODES = (
+    znode_data.parse_broker, znode_data.parse_registration, znode_data.parse_topic, znode_data.parse_state,
+    znode_data.parse_config, znode_data.parse_controller, znode_data.parse_controller_epoch,
+    znode_data.parse_cluster_id, znode_data.parse_producer_id_block, znode_data.parse_partitions,
+    znode_data.parse_reassignment, znode_data.parse_feature,
+)  # fmt: skip
+_ZNODE_SEEDS = (
+    b'{"version":5,"endpoints":["PLAINTEXT://h:1"],"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"}}',
+    b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ","partitions":{"0":[1,2]},"adding_replicas":{}}',
+    b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}',
+    b'{"version":1,"config":{"a":"b"}}', b'{"version":1,"brokerid":1,"timestamp":"1"}', b"17",
+    b'{"version":"1","id":"x"}',
+    b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}',
+    b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}',
+)  # fmt: skip
+_OWNED = ConsumerProtocolAssignment(
+    assigned_partitions=[
+        TopicPartitions(topic="orders", partitions=[0, 1, 2]),
+        TopicPartitions(topic="x", partitions=[]),
+    ]
+)
+_SUBSCRIBED = ConsumerProtocolSubscription(topics=["orders", "x"])
+
+
+def _turning_back(count: int) -> bytes:
+    """An assignment with the length of a topic's name that leads back to itself, over `count` partitions inside of the
+    name before, which are read again each time. `count` is ASCII."""
+    name = struct.pack(">i", count) + bytes(4 * count - 4)
+    return struct.pack(">hih", 0, 5 * count, len(name)) + name + struct.pack(">ih", 0, -6 - 4 * count) + bytes(count)
+
+
+DECODERS = (
+    Decoder(
+        "assignment of a member",
+        ("protocol/records/consumer_protocol.py",),
+        assigned_partitions,
+        (versioned(_OWNED, 0),),
+        (),
+        (_turning_back(868), b"\0\0\x7f\xff\xff\xff" + b"\xff\xfa" * 1_000),
+    ),
+    Decoder(
+        "subscription of a member",
+        ("coordinator/group/subscription.py",),
+        lambda data: subscribed_topics([data]),
+        (versioned(_SUBSCRIBED, 1),),
+        (),
+        (b"\0\0\x7f\xff\xff\xff" + b"\xff\xfe" * 1_000,),
+    ),
+    Decoder(
+        "request or answer",
+        ("protocol/codec/decoder_source.py", "protocol/codec/source_writer.py", "protocol/codec/versioned.py"),
+        _any_message,
+        _defaults(),
+    ),
+    Decoder(
+        "header of a request",
+        ("protocol/header.py",),
+        lambda data: decode_request_header(memoryview(data)),
+        (b"\0\x12\0\3\0\0\0\1\0\1c\0", b"\0\3\0\1\0\0\0\1\xff\xff"),
+    ),
+    Decoder(
+        "records of a batch",
+        ("record/batch.py", "record/transaction_marker.py"),
+        _all_of(
+            lambda data: list(iter_batches(data)),
+            read_records,
+            lambda data: list(record_times(data)),
+            lambda data: read_marker(memoryview(data)),
+        ),
+        (*_BATCHES, _MARKER),
+    ),
+    Decoder(
+        "messages of old formats",
+        ("record/message_set.py",),
+        _all_of(read_set, read_messages, lambda data: holds_more_than(1 << 30, data)),
+        _SETS,
+    ),
+    Decoder(
+        "columns of batches",
+        ("record/columns/batch_columns.py", "record/columns/record_columns.py", "record/columns/varint_rows.py"),
+        _all_of(scan, lambda data: decode_columns(data, headers=True, check_crc=False, max_bytes=1 << 20)),
+        (*_BATCHES, b"".join(_BATCHES)),
+    ),
+    Decoder(
+        "columns of old messages",
+        ("record/columns/message_columns.py",),
+        lambda data: read_columns(data, 1 << 20, check_crc=True),
+        _SETS[:1] + _SETS[4:5],
+    ),
+    Decoder(
+        "compressed bytes",
+        ("record/compression.py",),
+        _all_of(*[lambda data, codec=codec: decompress(codec, data, 1 << 20) for codec in (GZIP, SNAPPY, LZ4, ZSTD)]),
+        (
+            *[compress(codec, b"abc" * 50) * times for codec in (GZIP, SNAPPY, LZ4, ZSTD) for times in (1, 3)],
+            b"\x50\x2a\x4d\x18\0\0\0\0",
+        ),
+    ),
+    Decoder(
+        "produced batch",
+        ("record/validation/batch_validation.py", "record/validation/format_conversion.py"),
+        _all_of(
+            lambda data: validate(memoryview(data), _KEYED, 0, 9),
+            lambda data: find_faults(memoryview(data), keys_required=True, earliest_ms=0),
+            lambda data: to_batch(memoryview(data), _RULES),
+        ),
+        _LOG,
+        (Malformed, KafkaError),
+    ),
+    Decoder(
+        "batches of a leader",
+        ("replication/fetcher/leader_requests.py",),
+        _all_of(
+            lambda data: check_batches(memoryview(data), 0),
+            lambda data: list(pieces(memoryview(data))),
+            lambda data: fetched(memoryview(data)),
+        ),
+        _LOG,
+        (Malformed, KafkaError),
+    ),
+    Decoder(
+        "batches of a segment",
+        ("log/segment/file_batches.py", "log/segment/record_counting.py"),
+        _all_of(
+            _in_file(lambda fd, size: list(iter_headers(fd, 0, size))),
+            _in_file(lambda fd, size: list(iter_file_batches(fd, 0, size))),
+            _in_file(lambda fd, size: count(fd, 0, size)),
+        ),
+        _LOG,
+    ),
+    Decoder(
+        "segment to be compacted",
+        ("cleaner/columns/segment_reader.py",),
+        _in_file(lambda fd, size: list(read_pieces(Files(), f"/proc/self/fd/{fd}", size))),
+        _LOG,
+        (CleaningFailed,),
+    ),
+    Decoder("old messages of a segment", ("reader/chunks/legacy_rows.py",), _old_rows, _LOG),
+    Decoder(
+        "window of a segment",
+        ("inspection/files/log_file.py", "inspection/files/record_rows.py"),
+        _all_of(
+            lambda data: find_bounds(memoryview(data)),
+            lambda data: rows_of_batch(memoryview(data)) if len(data) > 26 else None,
+        ),
+        _LOG,
+    ),
+    Decoder(
+        "batches that the console fetches",
+        ("console/messages/fetching.py",),
+        lambda data: list(whole_batches(memoryview(data))),
+        _LOG,
+    ),
+    Decoder(
+        "payload in the console",
+        ("console/messages/payload.py",),
+        _all_of(*[lambda data, name=name: shown(data, Format(name)) for name in FORMATS[:4]], parse_json),
+        (b'{"a": [1, null, "x"]}', b"text", b"\0\1"),
+        (ValueError,),
+    ),
+    Decoder(
+        "topic of offsets and groups", ("coordinator/group_loader.py",), _load_groups, (*_LOG, _MARKER), ()
+    ),
+    Decoder(
+        "topic of transactions", ("coordinator/transaction_loader.py",), _load_transactions, (*_LOG, _MARKER), ()
+    ),
+    Decoder(
+        "records of internal topics in a dump",
+        ("inspection/files/internal_topics.py", "inspection/files/control_records.py",
+         "inspection/files/record_decoders.py"),
+        _all_of(
+            lambda data: decode_group_record(data[: len(data) // 2], data[len(data) // 2 :], 0),
+            lambda data: decode_transaction_record(data[:10], data[10:], 0),
+            lambda data: decode_group_record(b"\0\2\0\1g", data, 0),
+            lambda data: control_text(data[:4], data[4:]) and control_type(data),
+            *[lambda data, read=read: read(data) for read in FIELD_DECODERS.values()],
+        ),
+        (versioned(_OWNED, 0), versioned(_SUBSCRIBED, 1), b"\0\0\0\1\0\0\0\0\0\1"),
+    ),
+    Decoder(
+        "files beside a segment",
+        ("log/state/producer_snapshot.py", "log/segment/record_count_file.py"),
+        _all_of(decode_snapshot, decode_record_counts),
+        (encode_snapshot([SnapshotEntry(1, 0, 1, 1, 0, 1, 0, -1)] * 2),),
+    ),
+    Decoder(
+        "checkpoints",
+        ("common/names.py",),
+        _all_of(
+            decode_offsets,
+            lambda data: decode_entries(data, 2),
+            lambda data: decode_topic_id(data) if b"topic_id: " in data else None,
+            lambda data: parse_uuid(data.decode("latin-1")),
+        ),
+        (b"0\n1\ntopic 0 17\n", b"0\n2\n0 0\n1 5\n", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
+        (ValueError,),
+    ),
+    Decoder(
+        "journal of the metadata",
+        ("metadata/metadata_journal.py",),
+        lambda data: metadata_journal.decode(data, "file"),
+        (metadata_journal.encode({"type": "x"}) * 2,),
+        (metadata_journal.CorruptJournal,),
+    ),
+    Decoder(
+        "subject of a certificate",
+        ("security/distinguished_name.py",),
+        _all_of(subject_of, alternative_names),
+        (certificate(_SUBJECT, _NAMES),),
+        (ValueError,),
+        (certificate(attribute(b"\xff" * 50_000 + b"\1", b"x")),),
+    ),
+    Decoder(
+        "logins",
+        ("security/sasl/scram.py", "security/sasl/decoys.py"),
+        _all_of(
+            lambda data: _as_value_error(_scram, data),
+            lambda data: _as_value_error(PlainExchange({"user": "secret"}).evaluate, data),
+            lambda data: _as_value_error(_bearer, data),
+            _scram_client,
+            lambda data: parse_credential(data.decode("latin-1")),
+        ),
+        (b"n,,n=user,r=nonce", b"\0user\0secret", f"n,,\1auth=Bearer {_TOKEN}\1\1".encode(), b"c=biws,r=nonce,p=AAAA"),
+        (ValueError,),
+    ),
+    Decoder(
+        "bearer tokens",
+        ("security/sasl/jwt.py",),
+        _all_of(
+            lambda data: _as_value_error(lambda text: verify_unsecured(text, TokenRules(), 0), data.decode("latin-1")),
+            lambda data: read_token(data.decode("latin-1")),
+        ),
+        (_TOKEN.encode(), _DEEP_TOKEN.encode()),
+        (ValueError,),
+    ),
+    Decoder(
+        "answers of ZooKeeper",
+        ("zk/client/multi_read.py", "zk/client/wire_requests.py"),
+        _zookeeper_answers,
+        (
+            MULTI_HEADER.pack(GET_DATA, 0, 0) + b"\0\0\0\1d" + bytes(68)
+            + MULTI_HEADER.pack(GET_CHILDREN, 0, 0) + b"\0\0\0\2\0\0\0\1a\0\0\0\1b" + MULTI_END,
+            MULTI_HEADER.pack(1, 0, 0) + b"\0\0\0\2/a"
+            + MULTI_HEADER.pack(-1, 0, -101) + b"\xff\xff\xff\x9b" + MULTI_END,
+        ),
+        (Malformed, OperationFailed),
+        (MULTI_HEADER.pack(GET_CHILDREN, 0, 0) + b"\x7f\xff\xff\xff" + b"\xff\xff\xff\xfc" * 3,),
+    ),
+    Decoder(
+        "contents of znodes",
+        ("zk/znodes/json_object.py",),
+        _all_of(*_ZNODES),
+        _ZNODE_SEEDS,
+        (ValueError,),
+        (b'{"a":' * 100_000,),
+    ),
+    Decoder(
+        "records that a test compares",
+        ("testing/records/payload.py",),
+        lambda data: matches(data, {"a": 1}),
+        (b'{"a": 1}',),
+        (),
+        (b"[" * 100_000,),
+    ),
+)  # fmt: skip
+
+
+def _as_value_error(call: Callable[..., Any], argument: Any) -> None:
+    try:
+        call(argument)
+    except (AuthenticationFailed, TokenRefused) as fault:
+        raise ValueError(str(fault)) from None
+
+
+_OWN = "it reads what this process, or one that it started, has written"
+_ONE = "it reads a number at a fixed place, which is neither a length to follow nor a count"
+_FRAME = "it reads the length of a frame, and compares it with a limit; the frame goes to a decoder"
+_COLUMNS = "it sees memory as columns, whose number follows from its size"
+_INDEX = "it reads entries of fixed width, whose number follows from the size of the file"
+_BATCHES = "it hops over batches as `scan` does, and refuses lengths that are too small"
+
+NO_DECODERS = {
+    "api/fast_path/fetch_fast_path.py": _ONE,
+    "api/fast_path/produce_fast_path.py": _ONE,
+    "api/request/fetch_sessions.py": _OWN,
+    "api/throttling.py": _ONE,
+    "cleaner/columns/decompressed_batches.py": _COLUMNS,
+    "cleaner/compaction/key_hash.py": _COLUMNS,
+    "cleaner/compaction/legacy_messages.py": "it reads by message_set.py",
+    "cleaner/compaction/transaction_metadata.py": _INDEX,
+    "cleaner/workers/worker_process.py": _OWN,
+    "cli/record_format.py": "a line of the user's own",
+    "client/blocking_client.py": _FRAME,
+    "client/broker_channel.py": _FRAME,
+    "common/murmur2.py": _ONE,
+    "console/messages/producing.py": "base64 of a form",
+    "console/messages/schemas.py": "libraries of others do, each fault of which is a refusal",
+    "inspection/dump/index_dump.py": _INDEX,
+    "inspection/dump/log_text.py": _ONE,
+    "inspection/verify/index_check.py": _INDEX,
+    "inspection/verify/producers_check.py": _INDEX,
+    "inspection/verify/segment_scan.py": "it looks for a batch behind damage, and tells it by its checksum",
+    "local_cluster/broker_process.py": _OWN,
+    "log/directories/log_moves.py": _OWN,
+    "log/index/offset_index.py": _INDEX,
+    "log/index/time_index.py": _INDEX,
+    "log/index/transaction_index.py": _INDEX,
+    "network/framing.py": _FRAME,
+    "network/tls_handshake.py": _ONE,
+    "producer/partitioner.py": _COLUMNS,
+    "producer/record_encoder.py": _COLUMNS,
+    "reader/chunks/chunk_file.py": _BATCHES,
+    "reader/chunks/resync.py": "it looks for a batch behind damage, and tells it by its checksum",
+    "reader/segments/sparse_index.py": _INDEX,
+    "reader/segments/transactions.py": _INDEX,
+    "replication/fetcher/leader_connection.py": _FRAME,
+    "replication/fetcher/replica_fetcher.py": _ONE,
+    "security/password_encoder.py": _OWN,
+    "testing/daemon/control.py": "base64 of a request",
+    "testing/faults/spoils.py": _BATCHES,
+    "testing/requests/replay.py": _BATCHES,
+    "testing/requests/trace_file.py": "base64 of a line",
+    "testing/zookeeper/znode_tree.py": _OWN,
+    "testing/zookeeper/zookeeper_answers.py": _OWN,
+}
+"""Modules that take bytes apart and need no entry in `DECODERS`, with the reason."""
