@@ -125,7 +125,7 @@ def test_time_faults_and_requests(remote: Remote) -> None:
         ("POST", "topics", {"name": "a", "partitons": 3}, 409, "Unknown topic config name: 'partitons'"),
         ("POST", "topics", {"name": None}, 400, "name is text, not None"),
         ("POST", "reset", {"x": 1}, 400, "no argument is named 'x'; there are none"),
-        ("POST", "reset", b"[" * 100_000, 400, "recursion"),
+        ("POST", "reset", b"[" * 100_000, 400, "nested too deeply"),
         ("GET", "records?topic=a&coutn=3", None, 400, "no argument is named 'coutn'; near to it: count"),
         ("GET", "records?topic=a&count=x", None, 400, "count is a whole number"),
         ("GET", "records?topic=a&count=1&timeout_s=nan", None, 400, "timeout_s is 0 to 30"),
