@@ -25,6 +25,7 @@ from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.brokers.history import History
 from kafkalite.console.calls.route import Call, Download, Event, Route
 from kafkalite.console.calls.sessions import COOKIE, SEARCHES_MAX, SEARCHES_PER_SESSION_MAX, Session, Sessions
+from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.guard import Guard
 from kafkalite.console.login import Login
 from kafkalite.console.openapi import document
@@ -50,6 +51,7 @@ class Console:
     version: str
     names: tuple[str, ...] = ()
     pages: Pages = field(default_factory=Pages)
+    decoders: DecoderPool = field(default_factory=DecoderPool)
 
     def application(self) -> Guard:
         openapi = document(ROUTES, self.version)
@@ -103,7 +105,7 @@ class Console:
             fields = read_body(route.parameters, body)
 
             def call(cluster: Any) -> Any:
-                return route.handler(Call(path, query, fields, session, cluster, pool, self.history))
+                return route.handler(Call(path, query, fields, session, cluster, pool, self.history, self.decoders))
 
             if route.streams:
                 return await self._events(session, pool, call)

@@ -84,10 +84,11 @@ class ConsoleServer:
             self.close()
 
     def close(self) -> None:
-        """End the sessions and the sampling."""
+        """End the sessions, the sampling and the decoders."""
         self._stopping.set()
         self._socket.close()
         self._sessions.close()
+        self.console.decoders.close()
 
     def stop(self) -> None:
         """From any thread."""

@@ -26,6 +26,7 @@ FOLDERS = [
     "console/messages",
     "console/calls",
     "console/brokers",
+    "console/decoders",
     "console/request",
     "testing/daemon",
     "testing",  # the public face for tests

@@ -20,6 +20,8 @@ from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.console.decoders import wire
+from kafkalite.console.decoders.registry_prefix import without_indexes
 from kafkalite.console.messages.fetching import whole_batches
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
 from kafkalite.coordinator.group.subscription import subscribed_topics
@@ -403,6 +405,13 @@ DECODERS = (
         _LOG,
     ),
     Decoder(
+        "answers of a decoder process",
+        ("console/decoders/wire.py", "console/decoders/registry_prefix.py"),
+        _all_of(lambda data: wire.Frames().feed(data), without_indexes),
+        (wire.encode_frame(wire.DONE, "{}") + wire.encode_frame(wire.FAULT, "x"), b"\0\0\0\0\1\4\2\2x"),
+        attacks=(b"\0\0\0\0\0" * 800, b"\0\0\0\0\1" + b"\xfe\xff\xff\xff\x0f" * 700),
+    ),
+    Decoder(
         "payload in the console",
         ("console/messages/payload.py",),
         _all_of(*[lambda data, name=name: shown(data, Format(name)) for name in FORMATS[:4]], parse_json),
@@ -525,6 +534,7 @@ def _as_value_error(call: Callable[..., Any], argument: Any) -> None:
 
 _OWN = "it reads what this process, or one that it started, has written"
 _ONE = "it reads a number at a fixed place, which is neither a length to follow nor a count"
+_CHILD = "it calls a library of others, in a process with limits"
 _FRAME = "it reads the length of a frame, and compares it with a limit; the frame goes to a decoder"
 _COLUMNS = "it sees memory as columns, whose number follows from its size"
 _INDEX = "it reads entries of fixed width, whose number follows from the size of the file"
@@ -545,7 +555,9 @@ NO_DECODERS = {
     "client/broker_channel.py": _FRAME,
     "common/murmur2.py": _ONE,
     "console/messages/producing.py": "base64 of a form",
-    "console/messages/schemas.py": "libraries of others do, each fault of which is a refusal",
+    "console/decoders/avro.py": _CHILD,
+    "console/decoders/decoder_main.py": _OWN,
+    "console/decoders/protobuf.py": _CHILD,
     "inspection/dump/index_dump.py": _INDEX,
     "inspection/dump/log_text.py": _ONE,
     "inspection/verify/index_check.py": _INDEX,

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import IO, Protocol
 
 from kafkalite.cleaner.job.worker_messages import FromWorker, ToWorker
+from kafkalite.common.child_environment import child_environment
 from kafkalite.common.forks import close_socket_in_children
 
 _RECEIVE_BYTES = 1 << 18
@@ -98,7 +99,7 @@ class WorkerProcess:
                 stdin=theirs.fileno(),
                 stdout=self._stderr,
                 stderr=self._stderr,
-                env=_environment(),
+                env=child_environment(),
             )
         except BaseException:
             self._connection.close()
@@ -190,16 +191,3 @@ def _memory_file() -> IO[bytes]:
     import tempfile
 
     return tempfile.TemporaryFile(buffering=0)
-
-
-def _environment() -> dict[str, str]:
-    """The variables by which the worker finds every module that this process finds."""
-    environment = dict(os.environ)
-    if sys.flags.ignore_environment:  # then no variable had an effect on this process
-        environment = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
-    paths = [os.path.abspath(path) for path in sys.path]
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if os.pathsep not in path)
-    environment["PYTHONSAFEPATH"] = "1"
-    for library in ("OPENBLAS", "OMP", "MKL"):  # numpy would start threads for matrices, and there are none
-        environment[f"{library}_NUM_THREADS"] = "1"
-    return environment

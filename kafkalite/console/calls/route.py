@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkalite.console.brokers.broker_pool import BrokerPool
     from kafkalite.console.brokers.history import History
     from kafkalite.console.calls.sessions import Session
+    from kafkalite.console.decoders.schema_decoder import DecoderPool
 
 
 class Download(NamedTuple):
@@ -41,6 +42,7 @@ class Call:
     cluster: ClusterClient
     pool: BrokerPool
     history: History
+    decoders: DecoderPool
     timeout_s: float = 30.0
 
 

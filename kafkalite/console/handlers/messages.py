@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call, Download, Event
+from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.messages import export, producing
 from kafkalite.console.messages.filters import MATCHES, filters_of
 from kafkalite.console.messages.payload import FORMATS
@@ -66,10 +67,10 @@ EXPORT_PARAMETERS = (
 )
 
 
-def view_of(query: Mapping[str, Any]) -> View:
+def view_of(query: Mapping[str, Any], decoders: DecoderPool) -> View:
     """Raises ApiError for a schema that is none."""
     key, value = (
-        format_of(query[f"{side}_format"], query[f"{side}_schema"], query[f"{side}_message"], side)
+        format_of(query[f"{side}_format"], query[f"{side}_schema"], query[f"{side}_message"], side, decoders)
         for side in ("key", "value")
     )
     return View(key, value)
@@ -114,7 +115,7 @@ def _offsets(text: str | None) -> dict[int, int]:
 
 
 def search_messages(call: Call) -> Iterator[Event]:
-    view = view_of(call.query)
+    view = view_of(call.query, call.decoders)
     return Search(call.cluster, _wanted(call, view), view).events()
 
 
@@ -122,7 +123,8 @@ def export_messages(call: Call) -> Download:
     topic, query = call.path["topic"], call.query
     if query["from"] == END and query["limit"] > export.NEWEST_MAX:
         raise invalid(f"from=end exports at most {export.NEWEST_MAX:,} records; use from=beginning, offset or time")
-    records = Search(call.cluster, _wanted(call, view_of(query)), View()).records()
+    view = view_of(query, call.decoders)
+    records = Search(call.cluster, _wanted(call, view), view).records()
     if query["format"] == "parquet":
         data = export.parquet(records)
         return Download(f"{topic}.parquet", "application/vnd.apache.parquet", iter((data,)))
@@ -144,7 +146,7 @@ def read_message(call: Call) -> Row | Download:
         return Download(f"{topic}-{index}-{offset}.{part}", "application/octet-stream", iter((data,)))
     if len(one.key or b"") + len(one.value or b"") > WHOLE_BYTES_MAX:
         raise ApiError(413, "TOO_LARGE", f"more than {WHOLE_BYTES_MAX >> 20} MiB; download it with part=value")
-    return view_of(call.query)._replace(limit=None).of(one)
+    return view_of(call.query, call.decoders)._replace(limit=None).of(one)
 
 
 def _record_at(scan: PartitionScan, offset: int) -> ScannedRecord | None:

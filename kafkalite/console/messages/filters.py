@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafkalite.common.json_text import read_json
 from kafkalite.console.messages.payload import Format, parse_json
 from kafkalite.console.messages.scanned_record import ScannedRecord
 from kafkalite.console.request.errors import ApiError, invalid
@@ -40,8 +40,8 @@ def _decoded_text(shown: Format, data: bytes) -> str:
     if shown.decode is None:
         return data[:_TEXT_BYTES_MAX].decode(errors="replace")
     try:
-        return json.dumps(shown.decode(data), ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):
+        return shown.decode(data)
+    except ValueError:
         return ""
 
 
@@ -74,8 +74,8 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
 
     def test(data: bytes) -> bool:
         try:
-            value: Any = shown.decode(data) if shown.decode is not None else parse_json(data)
-        except (ValueError, RecursionError):
+            value: Any = parse_json(data) if shown.decode is None else read_json(shown.decode(data))
+        except ValueError:
             return False
         for step in steps:
             if isinstance(value, str):

@@ -5,20 +5,29 @@ Nothing is trusted: any bytes become printable data, and what cannot be decoded 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
 
 from kafkalite.common.json_text import read_json
+from kafkalite.console.decoders import wire
 
 SHOWN_BYTES = 10 << 10
 JSON_BYTES_MAX = 4 << 20
-AUTO, TEXT, JSON, HEX, AVRO, PROTOBUF = FORMATS = ("auto", "text", "json", "hex", "avro", "protobuf")
+AUTO, TEXT, JSON, HEX, AVRO, PROTOBUF = FORMATS = ("auto", "text", "json", "hex", wire.AVRO, wire.PROTOBUF)
 _CONTROLS_ALLOWED = "\n\r\t"
 _LOOKED_AT_CHARS = 4096
 
-Decode = Callable[[bytes], Any]
-"""Bytes to a value of JSON. Raises ValueError with the reason."""
+
+class Decode(Protocol):
+    """A decoder by a schema."""
+
+    def __call__(self, data: bytes) -> str:
+        """The JSON of these bytes. Raises ValueError with the reason."""
+        ...
+
+    def expect(self, records: Iterable[bytes | None], /) -> None:
+        """These are what it will be asked for, or some of them, in this order."""
+        ...
 
 
 class Format(NamedTuple):
@@ -35,9 +44,8 @@ def shown(data: bytes | None, wanted: Format, limit: int | None = SHOWN_BYTES) -
     note = None
     if wanted.decode is not None:
         try:
-            text = json.dumps(wanted.decode(data), ensure_ascii=False, default=str)
-            return _cut(wanted.name, _valid(text), len(data), limit, None)
-        except (ValueError, RecursionError) as fault:
+            return _cut(wanted.name, wanted.decode(data), len(data), limit, None)
+        except ValueError as fault:
             note = f"not valid {wanted.name}: {str(fault)[:200]}"
             return _hex(data, limit, note)
     if wanted.name == HEX:
@@ -82,11 +90,6 @@ def _text_of(data: bytes, *, is_whole: bool) -> str | None:
         text = data[: fault.start].decode()
     controls = sum(not (char.isprintable() or char in _CONTROLS_ALLOWED) for char in text[:_LOOKED_AT_CHARS])
     return None if controls > len(text[:_LOOKED_AT_CHARS]) // 20 and controls else text
-
-
-def _valid(text: str) -> str:
-    """Halves of characters, which JSON can spell, cannot be sent on."""
-    return text.encode(errors="replace").decode()
 
 
 def _hex(data: bytes, limit: int | None, note: str | None) -> dict[str, Any]:

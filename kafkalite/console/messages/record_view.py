@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafkalite.console.messages.payload import SHOWN_BYTES, Format, shown
@@ -17,6 +18,13 @@ class View(NamedTuple):
     key: Format = Format()
     value: Format = Format()
     limit: int | None = SHOWN_BYTES
+
+    def expect(self, records: Sequence[ScannedRecord]) -> None:
+        """These are to be shown or filtered next, or some of them, so that they are decoded together."""
+        if self.key.decode is not None:
+            self.key.decode.expect(one.key for one in records if one.marker is None)
+        if self.value.decode is not None:
+            self.value.decode.expect(one.value for one in records)
 
     def of(self, one: ScannedRecord) -> dict[str, Any]:
         batch = one.batch

@@ -122,6 +122,7 @@ class Search:
         while reason is None:
             pieces = self._pieces_backwards() if backwards else self._pieces_forwards()
             yield from pieces.progress
+            self._view.expect(pieces.merged[: self._left])
             for one in pieces.merged:
                 yield Event("record", self._view.of(one))
                 self._matched += 1
@@ -148,6 +149,11 @@ class Search:
                 if count == self._wanted.limit:
                     return
 
+    @property
+    def _left(self) -> int:
+        """How many records are still to be found, if there is a limit."""
+        return (self._wanted.limit or 0) - self._matched
+
     def _reason_to_end(self) -> str | None:
         wanted = self._wanted
         if all(one.low >= one.high for one in self._bounds.values()):
@@ -171,6 +177,8 @@ class Search:
 
     def _filtered(self, records: list[ScannedRecord]) -> list[ScannedRecord]:
         self._scanned += len(records)
+        if self._wanted.filters:
+            self._view.expect(records)
         return [one for one in records if self._is_found(one)]
 
     # pieces
@@ -196,7 +204,7 @@ class Search:
         """The newest pieces of each partition. Without filters they hold as many records as are wanted, so that the
         newest of all partitions are among them."""
         wanted = self._wanted
-        enough = (wanted.limit or 0) - self._matched if not wanted.filters else 0
+        enough = self._left if not wanted.filters else 0
         found, ends = [], {}
         progress: list[Event] = []
         for index, bounds in self._bounds.items():
@@ -229,7 +237,9 @@ class Search:
         while True:
             for index, bounds in self._bounds.items():
                 scan = self._scans[index]
-                for one in self._filtered(scan.read(bounds.low, no_end, max_wait_ms=wait_ms)):
+                records = self._filtered(scan.read(bounds.low, no_end, max_wait_ms=wait_ms))
+                self._view.expect(records)
+                for one in records:
                     self._matched += 1
                     yield Event("record", self._view.of(one))
                 bounds.low = scan.position if scan.position < no_end else self._log_end(index)

@@ -1,0 +1,1 @@
+"""Decoders by libraries of others, in processes of their own."""

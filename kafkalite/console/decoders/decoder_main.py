@@ -1,0 +1,105 @@
+"""The process that decodes. It ends with its standard input, so with the console, whatever ended that.
+
+What it runs is written in C by others and gets any bytes: it may recurse until the stack is gone, or fill memory. So
+there are limits of memory and, for each record, of time, at which the kernel ends it, however deep in C it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from kafkalite.console.decoders import avro, protobuf
+from kafkalite.console.decoders.limits import MEMORY_BYTES_MAX, RECORD_CPU_S_MAX
+from kafkalite.console.decoders.wire import (
+    AVRO,
+    DONE,
+    FAULT,
+    LAST_FAULT,
+    PROTOBUF,
+    REQUEST,
+    Schema,
+    decode_request,
+    encode_frame,
+)
+
+_STDIN, _STDOUT = 0, 1
+_REASON_CHARS_MAX = 200
+_SMALL_BYTES = 16 << 10
+_COMPILE = {AVRO: avro.compile_schema, PROTOBUF: protobuf.compile_schema}
+
+
+@lru_cache(maxsize=16)
+def _compiled(schema: Schema) -> Callable[[bytes], str]:
+    return _COMPILE[schema.kind](schema.text, schema.message)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, which means the console
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):  # a lower one may be set, and some systems have none
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    with contextlib.suppress(BrokenPipeError):
+        while head := _read(REQUEST.size):
+            head_bytes, body_bytes = REQUEST.unpack(head)
+            _answer(*decode_request(_read(head_bytes), _read(body_bytes)))
+
+
+def _answer(schema: Schema, records: list[bytes]) -> None:
+    frames: list[bytes] = []
+    try:
+        signal.setitimer(signal.ITIMER_PROF, RECORD_CPU_S_MAX)  # SIGPROF ends a process that does not handle it
+        decode = _compiled(schema)
+        frames.append(encode_frame(DONE, ""))
+        for data in records:
+            signal.setitimer(signal.ITIMER_PROF, RECORD_CPU_S_MAX)
+            try:
+                frames.append(encode_frame(DONE, decode(data)))
+            except MemoryError:
+                raise
+            except Exception as fault:
+                frames.append(_fault_frame(fault))
+    except MemoryError:
+        frames.append(encode_frame(LAST_FAULT, f"it needs more than {MEMORY_BYTES_MAX >> 20} MiB of memory"))
+    except Exception as fault:  # the libraries' own errors have no common base
+        frames.append(_fault_frame(fault))
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    for frame in _joined(frames):
+        _write(frame)
+
+
+def _fault_frame(fault: Exception) -> bytes:
+    return encode_frame(FAULT, (str(fault) or type(fault).__name__)[:_REASON_CHARS_MAX])
+
+
+def _joined(frames: list[bytes]) -> Iterator[bytes]:
+    """Small frames in one, large ones as they are: together they may need more memory than there is."""
+    small: list[bytes] = []
+    for frame in frames:
+        small.append(frame)
+        if len(frame) > _SMALL_BYTES:
+            yield b"".join(small)
+            small = []
+    yield b"".join(small)
+
+
+def _read(size: int) -> bytes:
+    """So many bytes; fewer only at the end."""
+    found = bytearray()
+    while len(found) < size and (data := os.read(_STDIN, min(size - len(found), 1 << 20))):
+        found += data
+    return bytes(found)
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(_STDOUT, view) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Protobuf by its own library. A message that its JSON form refuses is told field by field, so that a time out of range
+or an Any of an unknown type costs one field.
+
+Source: the JSON mapping of proto3 (ProtoJSON), google.protobuf.json_format.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kafkalite.console.decoders.json_values import faulty, to_text
+from kafkalite.console.decoders.registry_prefix import without_indexes
+
+_OWN_FORM = "google.protobuf."  # the types that have a form of their own in JSON
+_WELL_KNOWN = frozenset(
+    f"google/protobuf/{name}.proto"
+    for name in (
+        "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
+        "wrappers",
+    )
+)  # fmt: skip
+_FILES_MAX = 10_000
+
+
+def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
+    """A function from data to JSON, which raises Exception. Raises Exception for a set that is none, or lacks the
+    message."""
+    pool = _pool_of(base64.b64decode(text, validate=True))
+    message_factory: Any = importlib.import_module("google.protobuf.message_factory")
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
+    telling = _Telling(pool)
+
+    def decode(data: bytes) -> str:
+        fault: Exception | None = None
+        for each in dict.fromkeys((without_indexes(data), data)):
+            try:
+                return to_text(telling.whole(kind.FromString(each)))
+            except MemoryError:
+                raise
+            except Exception as error:
+                fault = fault or error
+        raise ValueError(str(fault) or type(fault).__name__)
+
+    return decode
+
+
+def _pool_of(data: bytes) -> Any:
+    """The types of a set, in whatever order its files are. Files of Google's that it lacks are those of the library."""
+    descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
+    descriptor_pool: Any = importlib.import_module("google.protobuf.descriptor_pool")
+    files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(data).file}
+    if len(files) > _FILES_MAX:
+        raise ValueError(f"more than {_FILES_MAX} files")
+    pool = descriptor_pool.DescriptorPool()
+    for name in _in_order(files):
+        pool.Add(files[name])
+    return pool
+
+
+def _in_order(files: dict[str, Any]) -> Iterator[str]:
+    """The names of the files, each behind those that it imports; with those of the library that are missing. Without a
+    recursion: a hostile set imports in a long chain. Raises ValueError."""
+    done: set[str] = set()
+    entered: set[str] = set()
+    waiting = list(files)[::-1]
+    while waiting:
+        name = waiting[-1]
+        if name in done:
+            waiting.pop()
+            continue
+        if name not in files:
+            files[name] = _well_known(name)
+        missing = [each for each in files[name].dependency if each not in done]
+        if not missing:
+            done.add(waiting.pop())
+            yield name
+        elif name in entered:
+            raise ValueError(f"{name[:100]!r} imports itself")
+        else:
+            entered.add(name)
+            waiting += missing
+
+
+def _well_known(name: str) -> Any:
+    if name not in _WELL_KNOWN:
+        raise ValueError(f"it lacks {name[:100]!r}; protoc --include_imports writes it, too")
+    descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
+    module: Any = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    return descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+
+
+class _Telling:
+    """Messages as values of JSON."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._to_dict: Any = importlib.import_module("google.protobuf.json_format").MessageToDict
+        self._field: Any = importlib.import_module("google.protobuf.descriptor").FieldDescriptor
+
+    def whole(self, message: Any) -> Any:
+        try:
+            return self._to_dict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
+        except MemoryError:
+            raise
+        except Exception as fault:
+            if message.DESCRIPTOR.full_name.startswith(_OWN_FORM):
+                return faulty(str(fault)[:200] or type(fault).__name__, self._by_field(message))
+            return self._by_field(message)
+
+    def _by_field(self, message: Any) -> dict[str, Any]:
+        found = {}
+        for field, value in message.ListFields():
+            name = f"[{field.full_name}]" if field.is_extension else field.name
+            found[name] = self._value(field, value)
+        return found
+
+    def _value(self, field: Any, value: Any) -> Any:
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            kind = entry.fields_by_name["value"]
+            return {_key(each): self._single(kind, value[each]) for each in value}
+        if self._is_repeated(field):
+            return [self._single(field, each) for each in value]
+        return self._single(field, value)
+
+    def _is_repeated(self, field: Any) -> bool:
+        found = getattr(field, "is_repeated", None)  # since Protobuf 6.31, and the label is deprecated
+        return bool(field.label == self._field.LABEL_REPEATED if found is None else found)
+
+    def _single(self, field: Any, value: Any) -> Any:
+        kinds = self._field
+        if field.cpp_type == kinds.CPPTYPE_MESSAGE:
+            return self.whole(value)
+        if field.cpp_type == kinds.CPPTYPE_ENUM:
+            known = field.enum_type.values_by_number.get(value)
+            return value if known is None else known.name
+        if field.type == kinds.TYPE_BYTES:
+            return base64.b64encode(value).decode()
+        if field.cpp_type in (kinds.CPPTYPE_INT64, kinds.CPPTYPE_UINT64):
+            return str(value)
+        if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+            return int(value)
+        return value
+
+
+def _key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)

@@ -1,0 +1,176 @@
+"""Records by a schema of the reader, decoded in processes of their own, many in one exchange, and some ahead.
+
+A record that ends a process costs that record; the process is replaced for those behind it. To find the one among many,
+they are tried again alone. Processes start with the first search that needs one, wait for the next, and end with the
+console.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+
+from kafkalite.console.decoders.decoder_process import DecoderEnded, DecoderProcess, SchemaRefused
+from kafkalite.console.decoders.limits import ENDS_MAX, PROCESSES_MAX
+from kafkalite.console.decoders.wire import DATA_BYTES_MAX, Decoded, Schema
+
+_TOGETHER_MIN, _TOGETHER_MAX = 64, 4096
+"""Records in an exchange: the first few may be all that is asked for, and behind them each exchange waits for a turn of
+the processor."""
+_TOGETHER_BYTES_MAX = 1 << 20
+_KEPT_BYTES_MAX = 32 << 20
+
+
+class DecoderPool:
+    """The decoder processes of one console, for all its threads. A thread of its own waits for each."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(PROCESSES_MAX, "decoder")
+        self._lock = threading.Lock()
+        self._all: set[DecoderProcess] = set()
+        self._idle: list[DecoderProcess] = []
+        self._is_closed = False
+
+    @property
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [process.pid for process in self._all]
+
+    def submit(self, schema: Schema, records: Sequence[bytes]) -> Future[list[Decoded]]:
+        """Each of the records; SchemaRefused, DecoderEnded, OSError. Raises OSError if the pool is closed."""
+        try:
+            return self._threads.submit(self._decode, schema, records)
+        except RuntimeError:
+            raise OSError("the console ends") from None
+
+    def _decode(self, schema: Schema, records: Sequence[bytes]) -> list[Decoded]:
+        with self._lock:
+            if self._is_closed:
+                raise OSError("the console ends")
+            process = self._idle.pop() if self._idle else DecoderProcess()
+            self._all.add(process)
+        try:
+            found = process.decode(schema, records)
+        except BaseException:
+            self._drop(process)
+            raise
+        with self._lock:
+            self._idle.append(process)
+        return found
+
+    def _drop(self, process: DecoderProcess) -> None:
+        with self._lock:
+            self._all.discard(process)
+        process.close()
+
+    def close(self) -> None:
+        """End the processes, also those at work."""
+        with self._lock:
+            self._is_closed = True
+            every = list(self._all)
+        for process in every:
+            process.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for process in every:
+            process.close()
+
+
+class SchemaDecoder:
+    """Decodes by one schema, for one thread. `expect` tells what is to come, so that it is decoded together."""
+
+    def __init__(self, pool: DecoderPool, schema: Schema) -> None:
+        """Raises SchemaRefused, OSError."""
+        self._pool = pool
+        self._schema = schema
+        self._ends = 0
+        self._expected: deque[bytes] = deque()
+        self._together_max = _TOGETHER_MIN
+        self._ahead: tuple[list[bytes], Future[list[Decoded]]] | None = None
+        self._found: dict[bytes, Decoded] = {}
+        self._found_bytes = 0
+        try:
+            pool.submit(schema, ()).result()
+        except DecoderEnded as end:
+            raise SchemaRefused(str(end)) from None
+
+    def expect(self, records: Iterable[bytes | None]) -> None:
+        """These will be asked for, in this order, or some of them."""
+        self._expected = deque(data for data in records if data is not None)
+        self._together_max = _TOGETHER_MIN
+        if self._found_bytes > _KEPT_BYTES_MAX:
+            self._found.clear()
+            self._found_bytes = 0
+
+    def __call__(self, data: bytes) -> str:
+        """The record as JSON. Raises ValueError with the reason."""
+        if data not in self._found and self._ahead is not None:
+            (records, future), self._ahead = self._ahead, None
+            self._finish(records, future)
+        if data not in self._found:
+            self._skip_to(data)
+            records = [data, *self._following(len(data))]
+            self._finish(records, self._begin(records))
+        if self._ahead is None and (records := self._following(0)):
+            self._ahead = records, self._begin(records)
+        found = self._found[data]
+        if not found.is_done:
+            raise ValueError(found.text)
+        return found.text
+
+    def _skip_to(self, data: bytes) -> None:
+        """Those expected before a record, and itself, are not expected any more."""
+        if data in self._expected:
+            while self._expected.popleft() != data:
+                pass
+
+    def _following(self, size: int) -> list[bytes]:
+        """What is expected next, for one exchange that has `size` bytes already."""
+        some: dict[bytes, None] = {}
+        while self._expected and len(some) < self._together_max:
+            data = self._expected[0]
+            size += len(data)
+            if size > _TOGETHER_BYTES_MAX and (some or size > len(data)):
+                break
+            self._expected.popleft()
+            if data not in self._found:
+                some[data] = None
+        self._together_max = min(2 * self._together_max, _TOGETHER_MAX)
+        return list(some)
+
+    def _begin(self, records: list[bytes]) -> Future[list[Decoded]]:
+        refusal: str | None = None
+        if self._ends >= ENDS_MAX:
+            refusal = f"not decoded: {ENDS_MAX} records before have ended the decoder"
+        elif len(records[0]) > DATA_BYTES_MAX:
+            refusal = f"more than {DATA_BYTES_MAX >> 20} MiB are not decoded"
+        if refusal is None:
+            try:
+                return self._pool.submit(self._schema, records)
+            except OSError as fault:
+                refusal = str(fault)
+        future: Future[list[Decoded]] = Future()
+        future.set_result([Decoded(False, refusal)] * len(records))
+        return future
+
+    def _finish(self, records: list[bytes], future: Future[list[Decoded]]) -> None:
+        """Wait for the answers to an exchange. Behind the end of a process the rest is decoded: one by one, unless it
+        is known which record has ended it."""
+        try:
+            found = future.result()
+        except DecoderEnded as end:
+            if not end.found and len(records) > 1:
+                for data in records:
+                    self._finish([data], self._begin([data]))
+                return
+            self._ends += 1
+            found = end.found or [Decoded(False, str(end))]
+        except (SchemaRefused, OSError, CancelledError) as fault:
+            self._ends += 1
+            found = [Decoded(False, f"the decoder does not run: {fault}")]
+        for data, each in zip(records, found, strict=False):
+            self._found[data] = each
+            self._found_bytes += len(data) + len(each.text)
+        if rest := records[len(found) :]:
+            self._finish(rest, self._begin(rest))

@@ -1,0 +1,59 @@
+"""Keys and values as people see them, and as filters see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalite.console.decoders.schema_decoder import DecoderPool
+from kafkalite.console.messages.filters import CONTAINS, JSON_PATH, REGEX
+from kafkalite.console.messages.filters import test_of as filter_of
+from kafkalite.console.messages.payload import Format, shown
+from kafkalite.console.messages.schemas import format_of
+from kafkalite.console.request.errors import ApiError
+
+_FIELDS = [{"name": "day", "type": {"type": "int", "logicalType": "date"}}, {"name": "word", "type": "string"}]
+_SCHEMA = json.dumps({"type": "record", "name": "R", "fields": _FIELDS})
+_FAR = b"\xfe\xff\xff\xff\x0f\x0aneedl"  # a day behind the year 9999
+
+
+@pytest.fixture
+def avro() -> Iterator[Format]:
+    pool = DecoderPool()
+    yield format_of("avro", _SCHEMA, None, "value", pool)
+    pool.close()
+
+
+def test_a_field_that_cannot_be_told_hides_no_other(avro: Format) -> None:
+    found = shown(_FAR, avro)
+    assert found is not None and found["format"] == "avro" and found["note"] is None
+    assert json.loads(found["text"]) == {"day": {"fault": "no date", "raw": 2147483647}, "word": "needl"}
+    assert filter_of(CONTAINS, "needl", avro, "value")(_FAR)
+    assert filter_of(REGEX, "n.+l", avro, "value")(_FAR)
+    assert filter_of(JSON_PATH, "$.word=needl", avro, "value")(_FAR)
+
+
+def test_what_is_none_is_hex_with_the_reason_and_found_by_no_filter(avro: Format) -> None:
+    found = shown(b"\1", avro)
+    assert found is not None and found["format"] == "hex" and found["note"].startswith("not valid avro: ")
+    assert not filter_of(JSON_PATH, "$.word=needl", avro, "value")(b"\1")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "message", "why"),
+    [
+        ("avro", "{", None, "key_schema is no Avro schema"),
+        ("avro", None, None, "needs key_schema"),
+        ("protobuf", "AA==", None, "needs key_message"),
+        ("protobuf", "AA==", "a.B", "key_schema is no base64 of a FileDescriptorSet with a.B"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused(name: str, schema: str | None, message: str | None, why: str) -> None:
+    pool = DecoderPool()
+    try:
+        with pytest.raises(ApiError, match=why):
+            format_of(name, schema, message, "key", pool)
+    finally:
+        pool.close()
