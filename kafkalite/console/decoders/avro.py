@@ -1,4 +1,5 @@
 """Avro by fastavro, whose readers of logical types are replaced: a date that is none costs its field, not its record.
+Enums are read as a logical type of our own for the same reason.
 
 Source: Apache Avro 1.12, Logical Types; fastavro's LOGICAL_READERS.
 """
@@ -18,6 +19,7 @@ from kafkalite.console.decoders.registry_prefix import without_prefix
 
 _DECIMAL_BYTES_MAX = 1_500  # about 3,600 digits
 _SCALE_MAX = 10_000
+_ENUM, _SYMBOLS = "kafkalite-enum", "kafkalite-symbols"
 _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
 
@@ -61,6 +63,13 @@ def _uuid(text: str, _: Any) -> str:
     return str(UUID(text))
 
 
+def _symbol(index: int, schema: Any) -> str:
+    symbols: list[str] = schema[_SYMBOLS]
+    if not 0 <= index < len(symbols):
+        raise ValueError("no symbol")
+    return symbols[index]
+
+
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
 _READERS: dict[str, tuple[str, Read]] = {
     "int-date": ("no date", _date),
@@ -73,6 +82,7 @@ _READERS: dict[str, tuple[str, Read]] = {
     "bytes-decimal": ("no decimal", _decimal),
     "fixed-decimal": ("no decimal", _decimal),
     "string-uuid": ("no UUID", _uuid),
+    f"int-{_ENUM}": ("no symbol", _symbol),
 }
 
 
@@ -86,6 +96,27 @@ def _guarded(what: str, read: Read) -> Callable[..., Any]:
     return guarded
 
 
+def _with_own_enums(schema: Any, enums: dict[str, Any]) -> Any:
+    """A parsed schema, whose names are whole, with numbers that have symbols in place of enums."""
+    if isinstance(schema, str):
+        return enums.get(schema, schema)
+    if isinstance(schema, list):
+        return [_with_own_enums(each, enums) for each in schema]
+    if schema["type"] == "enum":
+        own = {"type": "int", "logicalType": _ENUM, _SYMBOLS: schema["symbols"]}
+        enums[schema["name"]] = own
+        return own
+    found = {name: value for name, value in schema.items() if not name.startswith("__")}
+    for name in ("items", "values"):
+        if name in found:
+            found[name] = _with_own_enums(found[name], enums)
+    if "fields" in found:
+        found["fields"] = [
+            {"name": one["name"], "type": _with_own_enums(one["type"], enums)} for one in found["fields"]
+        ]
+    return found
+
+
 def compile_schema(text: str, _: str) -> Callable[[bytes], str]:
     """A function from data to JSON, which raises Exception. Raises Exception for a schema that is none."""
     import fastavro
@@ -94,6 +125,7 @@ def compile_schema(text: str, _: str) -> Callable[[bytes], str]:
     readers: Any = fastavro.read.LOGICAL_READERS
     readers.update({name: _guarded(*reader) for name, reader in _READERS.items()})
     parsed: Any = fastavro.parse_schema(read_json(text, strict=True))
+    parsed = fastavro.parse_schema(_with_own_enums(parsed, {}))
     read: Any = fastavro.schemaless_reader
 
     def value_of(data: bytes) -> Any:

@@ -1,5 +1,6 @@
 """Protobuf by its own library. A message that its JSON form refuses is told field by field, so that a time out of range
-or an Any of an unknown type costs one field.
+or an Any of an unknown type costs one field. One that is refused since a text is no UTF-8 is read once more with bytes
+in place of texts, which is the same on the wire.
 
 Source: the JSON mapping of proto3 (ProtoJSON), google.protobuf.json_format.
 """
@@ -29,36 +30,56 @@ _FILES_MAX = 10_000
 def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
     """A function from data to JSON, which raises Exception. Raises Exception for a set that is none, or lacks the
     message."""
-    pool = _pool_of(base64.b64decode(text, validate=True))
     message_factory: Any = importlib.import_module("google.protobuf.message_factory")
-    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
-    telling = _Telling(pool)
+    data_of_set = base64.b64decode(text, validate=True)
+    readers = []
+    for with_texts in (True, False):
+        pool, texts = _pool_of(data_of_set, with_texts=with_texts)
+        readers.append((message_factory.GetMessageClass(pool.FindMessageTypeByName(message)), _Telling(pool, texts)))
 
     def decode(data: bytes) -> str:
         fault: Exception | None = None
         for each in dict.fromkeys((without_indexes(data), data)):
-            try:
-                return to_text(telling.whole(kind.FromString(each)))
-            except MemoryError:
-                raise
-            except Exception as error:
-                fault = fault or error
+            for kind, telling in readers:
+                try:
+                    return to_text(telling.whole(kind.FromString(each)))
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    fault = fault or error
         raise ValueError(str(fault) or type(fault).__name__)
 
     return decode
 
 
-def _pool_of(data: bytes) -> Any:
-    """The types of a set, in whatever order its files are. Files of Google's that it lacks are those of the library."""
+def _pool_of(data: bytes, *, with_texts: bool) -> tuple[Any, frozenset[str]]:
+    """The types of a set, in whatever order its files are. Files of Google's that it lacks are those of the library.
+    Without texts their fields are bytes; with the names of these fields."""
     descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
     descriptor_pool: Any = importlib.import_module("google.protobuf.descriptor_pool")
     files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(data).file}
     if len(files) > _FILES_MAX:
         raise ValueError(f"more than {_FILES_MAX} files")
     pool = descriptor_pool.DescriptorPool()
+    texts: set[str] = set()
     for name in _in_order(files):
+        if not with_texts and name not in _WELL_KNOWN:
+            for each in files[name].message_type:
+                texts.update(_without_texts(each, files[name].package))
         pool.Add(files[name])
-    return pool
+    return pool, frozenset(texts)
+
+
+def _without_texts(message: Any, scope: str) -> Iterator[str]:
+    """Makes the texts of a message bytes; yields the names of these fields. A key of a map has to stay."""
+    name = f"{scope}.{message.name}".lstrip(".")
+    for field in message.field:
+        if field.type == field.TYPE_STRING and not (message.options.map_entry and field.name == "key"):
+            field.type = field.TYPE_BYTES
+            field.ClearField("default_value")
+            yield f"{name}.{field.name}"
+    for each in message.nested_type:
+        yield from _without_texts(each, name)
 
 
 def _in_order(files: dict[str, Any]) -> Iterator[str]:
@@ -96,18 +117,22 @@ def _well_known(name: str) -> Any:
 class _Telling:
     """Messages as values of JSON."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, texts: frozenset[str]) -> None:
         self._pool = pool
+        self._texts = texts
         self._to_dict: Any = importlib.import_module("google.protobuf.json_format").MessageToDict
         self._field: Any = importlib.import_module("google.protobuf.descriptor").FieldDescriptor
 
     def whole(self, message: Any) -> Any:
+        is_of_google = message.DESCRIPTOR.full_name.startswith(_OWN_FORM)
+        if self._texts and not is_of_google:
+            return self._by_field(message)
         try:
             return self._to_dict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
         except MemoryError:
             raise
         except Exception as fault:
-            if message.DESCRIPTOR.full_name.startswith(_OWN_FORM):
+            if is_of_google:
                 return faulty(str(fault)[:200] or type(fault).__name__, self._by_field(message))
             return self._by_field(message)
 
@@ -138,6 +163,8 @@ class _Telling:
         if field.cpp_type == kinds.CPPTYPE_ENUM:
             known = field.enum_type.values_by_number.get(value)
             return value if known is None else known.name
+        if field.full_name in self._texts:
+            return value.decode(errors="backslashreplace")
         if field.type == kinds.TYPE_BYTES:
             return base64.b64encode(value).decode()
         if field.cpp_type in (kinds.CPPTYPE_INT64, kinds.CPPTYPE_UINT64):

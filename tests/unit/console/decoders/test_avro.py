@@ -59,6 +59,8 @@ def told(schema: str, data: bytes) -> Any:
             sized(b"\1" * 5_000),
             {"fault": "no decimal", "raw": {"hex": "01" * 5_000}},
         ),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, zigzag(1), "B"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, zigzag(2), {"fault": "no symbol", "raw": 2}),
         ("string", sized(b"a\xffb"), "a\\xffb"),
         ("double", b"\0\0\0\0\0\0\xf8\x7f", "NaN"),
         ("float", b"\0\0\x80\xff", "-Infinity"),
@@ -91,6 +93,23 @@ def test_logical_types_read_as_the_library_reads_them(day: date, at: datetime, n
     found = told(schema, stream.getvalue())
     assert Decimal(found.pop("number")) == number
     assert found == {"day": str(day), "at": str(at), "one": str(one)}
+
+
+def test_an_enum_may_be_named_again_in_a_namespace_and_a_union() -> None:
+    enum = {"type": "enum", "name": "E", "namespace": "far.away", "symbols": ["A", "B"]}
+    schema = record_of(first=enum, again=["null", "far.away.E"], many={"type": "array", "items": "far.away.E"})
+    assert told(schema, zigzag(0) + zigzag(1) + zigzag(1) + zigzag(2) + zigzag(0) + zigzag(7) + b"\0") == {
+        "first": "A",
+        "again": "B",
+        "many": ["A", {"fault": "no symbol", "raw": 7}],
+    }
+
+
+def test_a_record_may_hold_itself_and_an_enum() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    fields = [{"name": "next", "type": ["null", "L"]}, {"name": "one", "type": enum}]
+    schema = json.dumps({"type": "record", "name": "L", "fields": fields})
+    assert told(schema, b"\2\0\0\2") == {"next": {"next": None, "one": "A"}, "one": "B"}
 
 
 def test_the_five_bytes_of_a_registry_are_skipped() -> None:

@@ -120,6 +120,16 @@ def test_an_any_is_told_by_its_type_if_the_set_has_it() -> None:
     assert found["more"]["raw"] == {"type_url": "type.googleapis.com/else.Where", "value": "CAU="}
 
 
+def test_a_text_that_is_no_utf_8_costs_one_field() -> None:
+    good = Order(customer={"name": "x?", "id": {"id": 1}}, tags={"a": 1}, sums=[1.5], data=b"x")
+    good.at.seconds = 1
+    good.more.type_url = "type.googleapis.com/shop.Id"
+    data = good.SerializeToString().replace(b"x?", b"x\xff")
+    expected = told(good.SerializeToString())
+    expected["customer"]["name"] = "x\\xff"
+    assert told(data) == expected
+
+
 def test_no_number_is_text() -> None:
     order = Order(sums=[float("nan"), float("inf"), 1.5])
     assert told(order.SerializeToString()) == {"sums": ["NaN", "Infinity", 1.5]}
