@@ -1,7 +1,7 @@
 """The process that decodes. It ends with its standard input, so with the console, whatever ended that.
 
 What it runs is written in C by others and gets any bytes: it may recurse until the stack is gone, or fill memory. So
-there are limits of memory and, for each record, of time, at which the kernel ends it, however deep in C it is.
+there are limits of memory and, for each exchange, of time, at which the kernel ends it, however deep in C it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from kafkalite.console.decoders import avro, protobuf
-from kafkalite.console.decoders.limits import MEMORY_BYTES_MAX, RECORD_CPU_S_MAX
+from kafkalite.console.decoders.limits import MEMORY_BYTES_MAX, exchange_cpu_s
 from kafkalite.console.decoders.wire import (
     AVRO,
     DONE,
@@ -52,11 +52,11 @@ def main() -> None:
 def _answer(schema: Schema, records: list[bytes]) -> None:
     frames: list[bytes] = []
     try:
-        signal.setitimer(signal.ITIMER_PROF, RECORD_CPU_S_MAX)  # SIGPROF ends a process that does not handle it
+        limit_s = exchange_cpu_s(sum(map(len, records)))
+        signal.setitimer(signal.ITIMER_PROF, limit_s)  # SIGPROF ends a process that does not handle it
         decode = _compiled(schema)
         frames.append(encode_frame(DONE, ""))
         for data in records:
-            signal.setitimer(signal.ITIMER_PROF, RECORD_CPU_S_MAX)
             try:
                 frames.append(encode_frame(DONE, decode(data)))
             except MemoryError:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kafkalite.common.child_environment import child_environment
 from kafkalite.common.errors import Malformed
-from kafkalite.console.decoders.limits import ANSWER_S_MAX, RECORD_CPU_S_MAX
+from kafkalite.console.decoders.limits import ANSWER_S_MAX, EXCHANGE_CPU_S
 from kafkalite.console.decoders.wire import DONE, LAST_FAULT, Decoded, Frames, Schema, encode_request
 
 _READ_BYTES = 1 << 18
@@ -20,7 +20,7 @@ _END_S = 5.0
 _REASONS = {
     signal.SIGSEGV: "it is nested too deeply",
     signal.SIGBUS: "it is nested too deeply",
-    signal.SIGPROF: f"it takes more than {RECORD_CPU_S_MAX:g} s",
+    signal.SIGPROF: f"it takes more than {EXCHANGE_CPU_S:g} s",
 }
 
 

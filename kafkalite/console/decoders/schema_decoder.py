@@ -8,12 +8,13 @@ console.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from kafkalite.console.decoders.decoder_process import DecoderEnded, DecoderProcess, SchemaRefused
-from kafkalite.console.decoders.limits import ENDS_MAX, PROCESSES_MAX
+from kafkalite.console.decoders.limits import ENDS_MAX, PROCESSES_MAX, WAIT_S, WAIT_S_A_BYTE, WAIT_S_A_RECORD
 from kafkalite.console.decoders.wire import DATA_BYTES_MAX, Decoded, Schema
 
 _TOGETHER_MIN, _TOGETHER_MAX = 64, 4096
@@ -80,11 +81,13 @@ class DecoderPool:
 class SchemaDecoder:
     """Decodes by one schema, for one thread. `expect` tells what is to come, so that it is decoded together."""
 
-    def __init__(self, pool: DecoderPool, schema: Schema) -> None:
+    def __init__(self, pool: DecoderPool, schema: Schema, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         """Raises SchemaRefused, OSError."""
         self._pool = pool
         self._schema = schema
+        self._monotonic_s = monotonic_s
         self._ends = 0
+        self._wait_s = WAIT_S
         self._expected: deque[bytes] = deque()
         self._together_max = _TOGETHER_MIN
         self._ahead: tuple[list[bytes], Future[list[Decoded]]] | None = None
@@ -143,6 +146,8 @@ class SchemaDecoder:
         refusal: str | None = None
         if self._ends >= ENDS_MAX:
             refusal = f"not decoded: {ENDS_MAX} records before have ended the decoder"
+        elif self._wait_s < 0:
+            refusal = "not decoded: the records before have taken too long"
         elif len(records[0]) > DATA_BYTES_MAX:
             refusal = f"more than {DATA_BYTES_MAX >> 20} MiB are not decoded"
         if refusal is None:
@@ -157,20 +162,27 @@ class SchemaDecoder:
     def _finish(self, records: list[bytes], future: Future[list[Decoded]]) -> None:
         """Wait for the answers to an exchange. Behind the end of a process the rest is decoded: one by one, unless it
         is known which record has ended it."""
-        try:
-            found = future.result()
-        except DecoderEnded as end:
-            if not end.found and len(records) > 1:
-                for data in records:
-                    self._finish([data], self._begin([data]))
-                return
-            self._ends += 1
-            found = end.found or [Decoded(False, str(end))]
-        except (SchemaRefused, OSError, CancelledError) as fault:
-            self._ends += 1
-            found = [Decoded(False, f"the decoder does not run: {fault}")]
+        found = self._answers(future, may_be_any=len(records) > 1)
         for data, each in zip(records, found, strict=False):
+            self._wait_s += WAIT_S_A_RECORD + WAIT_S_A_BYTE * len(data)
             self._found[data] = each
             self._found_bytes += len(data) + len(each.text)
-        if rest := records[len(found) :]:
-            self._finish(rest, self._begin(rest))
+        rest = records[len(found) :]
+        for some in [rest] if found and rest else [[data] for data in rest]:
+            self._finish(some, self._begin(some))
+
+    def _answers(self, future: Future[list[Decoded]], *, may_be_any: bool) -> list[Decoded]:
+        """Of the first records of an exchange; none if any of them may have ended the process."""
+        began_s = self._monotonic_s()
+        try:
+            return future.result()
+        except DecoderEnded as end:
+            if may_be_any and not end.found:
+                return []
+            self._ends += 1
+            return end.found or [Decoded(False, str(end))]
+        except (SchemaRefused, OSError, CancelledError) as fault:
+            self._ends += 1
+            return [Decoded(False, f"the decoder does not run: {fault}")]
+        finally:
+            self._wait_s -= self._monotonic_s() - began_s

@@ -54,12 +54,11 @@ def test_a_few_bytes_that_fill_memory_cost_themselves(pool: DecoderPool) -> None
 
 
 def test_a_record_that_takes_too_long_costs_itself(pool: DecoderPool) -> None:
-    """Records without fields take no memory, but time."""
-    empty = {"type": "record", "name": "E", "fields": []}
-    schema = Schema(AVRO, json.dumps({"type": "map", "values": empty}))
-    same_key = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"\0\0" * 10
-    found = told(SchemaDecoder(pool, schema), b"\0", same_key)
-    assert found[0] == "{}" and found[1].startswith("! ")
+    """A map gets the same key again and again, each time with an array of 8 million nulls in place of the last."""
+    schema = Schema(AVRO, json.dumps({"type": "map", "values": {"type": "array", "items": "null"}}))
+    again = b"\0" + b"\x80\x80\x80\x08" + b"\0"
+    found = told(SchemaDecoder(pool, schema), b"\0", b"\xa0\x1f" + again * 2_000 + b"\0", b"\2\2k\2\0\0")
+    assert found == ["{}", "! it takes more than 1 s", '{"k": [null]}']
 
 
 def test_a_search_gives_up_after_some_ends(pool: DecoderPool) -> None:
@@ -67,6 +66,15 @@ def test_a_search_gives_up_after_some_ends(pool: DecoderPool) -> None:
     found = told(SchemaDecoder(pool, LIST), *deep, b"\2\0")
     assert found[:ENDS_MAX] == ["! it is nested too deeply"] * ENDS_MAX
     assert all(each.startswith("! not decoded") for each in found[ENDS_MAX:])
+
+
+def test_a_search_gives_up_when_records_take_too_long(pool: DecoderPool) -> None:
+    now_s = iter(range(0, 10_000, 20))
+    decode = SchemaDecoder(pool, NUMBER, monotonic_s=lambda: float(next(now_s)))
+    found = []
+    for record in (b"\2", b"\4", b"\6"):  # each takes 20 s
+        found += told(decode, record)
+    assert found == ["1", "2", "! not decoded: the records before have taken too long"]
 
 
 def test_a_schema_that_ends_the_process_is_refused(pool: DecoderPool) -> None:
