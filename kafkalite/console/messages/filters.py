@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,6 +16,7 @@ from kafkalite.console.request.errors import ApiError, invalid
 CONTAINS, EQUALS, REGEX, JSON_PATH = MATCHES = ("contains", "equals", "regex", "json")
 REGEX_S_MAX = 0.25
 _TEXT_BYTES_MAX = 1 << 20
+_EXACT_MAX = 10**15  # larger ones may be written as 1e+16
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d{1,9})\]|\[\"([^\"]*)\"\]")
 
 Test = Callable[[bytes], bool]
@@ -72,9 +74,17 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
     except ValueError:
         wanted = wanted_text.strip()  # a word without quotes is itself
 
+    needle = _part_of(wanted)
+
     def test(data: bytes) -> bool:
         try:
-            value: Any = parse_json(data) if shown.decode is None else read_json(shown.decode(data))
+            if shown.decode is None:
+                value: Any = parse_json(data)
+            else:
+                text = shown.decode(data)
+                if needle not in text:  # 1 us instead of 7 for a record of six fields
+                    return False
+                value = read_json(text)
         except ValueError:
             return False
         for step in steps:
@@ -87,6 +97,15 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
         return bool(value == wanted and isinstance(value, bool) == isinstance(wanted, bool)) or value == wanted_text
 
     return test
+
+
+def _part_of(wanted: Any) -> str:
+    """A part of every text of a decoder in which this value stands; "" if none is known."""
+    if isinstance(wanted, bool) or wanted is None:
+        return json.dumps(wanted)
+    if isinstance(wanted, int) and abs(wanted) < _EXACT_MAX:
+        return str(wanted)  # of 7.0, too
+    return wanted if isinstance(wanted, str) and json.dumps(wanted, ensure_ascii=False) == f'"{wanted}"' else ""
 
 
 def _steps(path: str, side: str) -> list[str | int]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kafkalite.console.decoders.json_values import to_text
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.messages.filters import CONTAINS, JSON_PATH, REGEX
 from kafkalite.console.messages.filters import test_of as filter_of
@@ -39,6 +43,32 @@ def test_what_is_none_is_hex_with_the_reason_and_found_by_no_filter(avro: Format
     found = shown(b"\1", avro)
     assert found is not None and found["format"] == "hex" and found["note"].startswith("not valid avro: ")
     assert not filter_of(JSON_PATH, "$.word=needl", avro, "value")(b"\1")
+
+
+class Told:
+    """A decoder of what it is given to tell."""
+
+    def __init__(self, value: Any) -> None:
+        self.text = to_text(value)
+
+    def __call__(self, data: bytes) -> str:
+        return self.text
+
+    def expect(self, records: Iterable[bytes | None], /) -> None:
+        """They are all the same."""
+
+
+_SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-20, 20), st.integers(), st.floats(), st.text(max_size=3),
+    st.sampled_from([1e16, 10**16, 10**15, -0.0, "true", "null", "7", '"', "\\", "\n", '"7"']),
+)  # fmt: skip
+
+
+@given(value=_SCALARS, text=st.one_of(_SCALARS.map(to_text), st.text(max_size=3), st.sampled_from(["7.0", "1e16"])))
+def test_a_path_finds_in_a_decoded_record_what_it_finds_in_json(value: Any, text: str) -> None:
+    decoded = filter_of(JSON_PATH, f"$.a={text}", Format("avro", Told({"a": value})), "value")
+    plain = filter_of(JSON_PATH, f"$.a={text}", Format(), "value")
+    assert decoded(b"") == plain(to_text({"a": value}).encode())
 
 
 @pytest.mark.parametrize(
