@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -15,7 +17,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.console.decoders.limits import ANSWER_S_MAX, EXCHANGE_CPU_S
 from kafkalite.console.decoders.wire import DONE, LAST_FAULT, Decoded, Frames, Schema, encode_request
 
-_READ_BYTES = 1 << 18
+_PIPE_BYTES = 1 << 20  # an exchange in one piece: the usual 64 KiB take a turn of both processes each
 _END_S = 5.0
 _REASONS = {
     signal.SIGSEGV: "it is nested too deeply",
@@ -51,6 +53,9 @@ class DecoderProcess:
             bufsize=0,
         )
         self._frames = Frames()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(AttributeError, OSError):  # of Linux, up to a limit of the system
+                fcntl.fcntl(pipe or -1, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     @property
     def pid(self) -> int:
@@ -88,7 +93,7 @@ class DecoderProcess:
         while True:
             if not poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
                 raise TimeoutError
-            data = os.read(descriptor, _READ_BYTES)
+            data = os.read(descriptor, _PIPE_BYTES)
             if not data:
                 raise EOFError
             if found := self._frames.feed(data):

@@ -100,8 +100,9 @@ class SchemaDecoder:
 
     def expect(self, records: Iterable[bytes | None]) -> None:
         """These will be asked for, in this order, or some of them."""
+        if self._expected:  # not all were asked for
+            self._together_max = _TOGETHER_MIN
         self._expected = deque(data for data in records if data is not None)
-        self._together_max = _TOGETHER_MIN
         if self._found_bytes > _KEPT_BYTES_MAX:
             self._found.clear()
             self._found_bytes = 0

@@ -50,6 +50,23 @@ def test_any_bytes_are_shown(browser: Browser, shape: str) -> None:
     assert bare.content == bytes(range(256)) and bare.headers["content-disposition"].startswith("attachment")
 
 
+def test_records_that_end_their_decoder_hide_no_others() -> None:
+    fields = [{"name": "next", "type": ["null", "L"]}, {"name": "word", "type": "string"}]
+    schema = json.dumps({"type": "record", "name": "L", "fields": fields})
+    good, deep = b"\0\x08good", b"\2" * 500_000
+    with Broker() as broker:
+        broker.create_topic("avro")
+        for value in (good, deep, good):
+            broker.produce("avro", value=value)
+        with console(broker.bootstrap_servers) as browser:
+            place = {"value_format": "avro", "value_schema": schema, "from": "beginning"}
+            records, _ = browser.search("avro", **place)
+            assert [one["value"]["format"] for one in records] == ["avro", "hex", "avro"]
+            assert records[1]["value"]["note"] == "not valid avro: it is nested too deeply"
+            found, done = browser.search("avro", value="good", **place)
+            assert [one["offset"] for one in found] == [0, 2] and done["reason"] == "end"
+
+
 @pytest.mark.parametrize("match", ["contains", "equals", "regex", "json"])
 def test_filters_go_through_any_bytes(browser: Browser, match: str) -> None:
     text = {"regex": "<scr.pt", "json": "$.a[0]=1"}.get(match, "<script>alert(1)</script>")
