@@ -127,7 +127,7 @@ class LeaderPartition(ReplicatedPartition):
         guard: VerificationGuard | None = None,
     ) -> AppendResult:
         log = self.local_log
-        end_offset = log.end_offset
+        end_offset, active_base = log.end_offset, log.active_base
         try:
             return log.append(records, self.leader_epoch, now_ms, produce_version, trusted, transactional, guard)
         finally:
@@ -137,6 +137,8 @@ class LeaderPartition(ReplicatedPartition):
                 self._end_idle()
                 self._on_log()
                 for operation in tuple(self.replica_fetches):
+                    if log.active_base != active_base:
+                        operation.complete()
                     operation.accumulate(size_bytes)
 
     def check_in_sync(self) -> None:

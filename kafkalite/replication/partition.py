@@ -1,9 +1,10 @@
 """A partition on its leader: the log, the leader epoch, the high watermark, and the operations that wait for it.
 
 A fetch that found too few bytes adds a `DelayedOperation` here. An append adds its size to each of them, and one that
-has enough is woken once, from the event loop rather than from inside the append. With one replica a record is committed
-as soon as the log acknowledges it: at once, or with flush.messages when it is on the disk. Until then no client reads
-it, and its producer waits (`when_committed`).
+has enough is woken, from the event loop rather than from inside the append. A new segment ends all waits: a fetch does
+not wait in an older segment than the end of what it may read (`countable_bytes`).
+With one replica a record is committed as soon as the log acknowledges it: at once, or with flush.messages when it is on
+the disk. Until then no client reads it, and its producer waits (`when_committed`).
 A read_committed fetch ends at the last stable offset: below it no transaction is open, and every marker is committed.
 It waits for that offset to move; bytes of open transactions do not count.
 Source: kafka.cluster.Partition, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.partition.offline_log import OfflineLog
+from kafkalite.log.segment.segment import NEVER
 from kafkalite.record.transaction_marker import build_marker
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ class DelayedOperation:
     """An operation that waits for `missing_bytes` more in all of its partitions together; for a `read_committed` fetch
     only bytes below the last stable offset count.
 
-    The callback `wake` runs at most once, in a turn of the loop of its own. Invariant: until `withdraw` it waits in
-    exactly the lists `_lists` of partitions.
+    The callback `wake` runs in a turn of the loop of its own, and not again before `woken` is reset. Invariant: until
+    `withdraw` it waits in exactly the lists `_lists` of partitions.
     """
 
     __slots__ = ("_call_soon", "_lists", "_wake", "missing_bytes", "read_committed", "woken")
@@ -65,6 +67,8 @@ class DelayedOperation:
 
     def watch(self, partition: Partition) -> None:
         """Wait for committed bytes of the partition."""
+        if not partition.delayed_operations:
+            partition.watched_base = partition.log.active_base
         self.wait_in(partition.delayed_operations)
         if self.read_committed:
             partition.count_stable_bytes()
@@ -80,10 +84,14 @@ class DelayedOperation:
             self.wake()
 
     def wake(self) -> None:
-        """End the wait regardless of the missing bytes: after the timeout, or when a partition is retired."""
+        """Wake the operation regardless of the missing bytes, as when a partition is retired."""
         if not self.woken:
             self.woken = True
             self._call_soon(self._wake)
+
+    def complete(self) -> None:
+        """End the wait, whatever is missing."""
+        self.wake()
 
     def withdraw(self) -> None:
         for operations in self._lists:
@@ -96,7 +104,8 @@ class Partition:
     offset that is not committed. Invariant: start_offset <= high_watermark <= end_offset.
 
     Delayed read_committed operations have been told of the bytes up to `_counted_stable_offset`; None: up to the high
-    watermark, since no transaction is open.
+    watermark, since no transaction is open. `watched_base` is the base offset of the active segment when the first of
+    the delayed operations began to wait.
     """
 
     __slots__ = (
@@ -110,6 +119,7 @@ class Partition:
         "leader_epoch",
         "log",
         "topic",
+        "watched_base",
     )
 
     is_offline = False  # see OfflinePartition
@@ -130,6 +140,7 @@ class Partition:
         self._producers = log.producers
         self._producers.acknowledge(self.high_watermark)
         self._counted_stable_offset: int | None = None
+        self.watched_base = NEVER  # of no interest before the first operation waits
         log.flusher.on_ack = self._on_ack
         log.on_new_start = self.wake_all
 
@@ -199,6 +210,12 @@ class Partition:
         if self._counted_stable_offset is not None or self._producers.first_unstable_offset < high_watermark:
             self._advance_unstable(size_bytes, old_high_watermark)
         elif self.delayed_operations:
+            if self.log.active_base != self.watched_base and self.log.has_base_in(
+                self.watched_base + 1, high_watermark
+            ):
+                self.watched_base = self.log.active_base
+                self.complete_all()
+                return
             for operation in tuple(self.delayed_operations):
                 operation.accumulate(size_bytes)
 
@@ -209,8 +226,15 @@ class Partition:
             self._counted_stable_offset = None
             return
         stable_bytes = self._newly_stable_bytes(old_high_watermark)
+        ends_in_new = self.log.has_base_in(self.watched_base + 1, self.high_watermark)
+        is_stable_in_new = self.log.has_base_in(self.watched_base + 1, self.last_stable_offset)
         for operation in tuple(self.delayed_operations):
-            operation.accumulate(stable_bytes if operation.read_committed else size_bytes)
+            if is_stable_in_new or (ends_in_new and not operation.read_committed):
+                operation.complete()
+            else:
+                operation.accumulate(stable_bytes if operation.read_committed else size_bytes)
+        if is_stable_in_new:
+            self.watched_base = self.log.active_base
 
     def _newly_stable_bytes(self, old_high_watermark: int) -> int:
         """The bytes below the last stable offset that delayed operations have not been told of."""
@@ -220,13 +244,11 @@ class Partition:
             counted = old_high_watermark
         if counted >= stable_offset:
             return 0
-        if counted < self.log.segments[-1].base_offset:
-            return ENOUGH_BYTES  # in several segments, where a read finds only a part
         try:
-            region = self.log.read(counted, ENOUGH_BYTES, stable_offset)
+            size_bytes = self.log.bytes_between(counted, stable_offset)
         except KafkaError:
             return ENOUGH_BYTES  # the operation meets the error when it reads
-        return 0 if region is None else region.size
+        return ENOUGH_BYTES if size_bytes is None else size_bytes
 
     def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
         """Call `tell` when all records up to `last_offset` are committed, with None, or with the error if they will not
@@ -287,6 +309,15 @@ class Partition:
         return self.log.read(
             offset, max_bytes, self.last_stable_offset if read_committed else self.high_watermark, min_one
         )
+
+    def countable_bytes(self, offset: int, limit_offset: int, max_bytes: int) -> int:
+        """What this partition counts for the min_bytes of a fetch at `offset`, which may read up to `limit_offset`: the
+        bytes in between, at most `max_bytes`; ENOUGH_BYTES if the fetch must not wait, because the limit lies before
+        its offset, or in a later segment. Raises KafkaError. Source: kafka.server.DelayedFetch.tryComplete."""
+        if offset >= limit_offset:
+            return 0 if offset == limit_offset else ENOUGH_BYTES
+        size_bytes = self.log.bytes_between(offset, limit_offset)
+        return ENOUGH_BYTES if size_bytes is None else max(0, min(size_bytes, max_bytes))
 
     def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
         """The aborted transactions with records in [fetch_offset, upper_bound), also those that begin before it."""
@@ -379,6 +410,11 @@ class Partition:
         """Wake all delayed operations: their records may be truncated, or never arrive. Producers keep waiting."""
         for operation in tuple(self.delayed_operations):
             operation.wake()
+
+    def complete_all(self) -> None:
+        """End the waits of consumers: the log has a new segment, or the broker stops."""
+        for operation in tuple(self.delayed_operations):
+            operation.complete()
 
 
 class OfflinePartition(Partition):

@@ -443,7 +443,7 @@ class BrokerServer:
         self.groups.close()
         for topic in self.replica_manager:
             for partition in topic.partitions.values():
-                partition.wake_all()
+                partition.complete_all()
 
     def _advertised_address(self, connection: ClientConnection) -> tuple[str, int]:
         advertised = self.config.advertised(connection.listener_name)

@@ -22,7 +22,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from kafkalite.api.handlers.fetch import WAIT_MS_MAX, answer_now
+from kafkalite.api.handlers.fetch import answer_now
 from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED
 from kafkalite.api.request.fetch_sessions import (
     FINAL_EPOCH,
@@ -31,6 +31,7 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
+from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.request_quotas import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse, ThrottledAnswer
@@ -46,13 +47,13 @@ from kafkalite.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kafkalite.replication.partition import DelayedOperation, Partition
 
 if TYPE_CHECKING:
     from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.request_context import RequestContext
     from kafkalite.api.request.services import Services
     from kafkalite.common.region import FileRegion, Part
+    from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic
     from kafkalite.security.quota.client_quotas import Counted
 
@@ -73,12 +74,12 @@ class _KnownRequest:
     """The parameters of a request, and a template of its response with places for the numbers.
 
     Invariant: the topic may be read in this version as long as the admission epoch is `epoch`, and `max_bytes` and
-    `missing_bytes` follow from the settings until then.
+    `min_bytes` follow from the settings until then.
     """
 
     __slots__ = (
         "behind", "epoch", "fixed_bytes", "index", "leader_epoch", "max_bytes", "max_wait_ms", "middle", "min_bytes",
-        "missing_bytes", "pack", "quota", "reads_committed", "tail", "topic", "topic_id",
+        "pack", "quota", "reads_committed", "tail", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, request: FetchRequest, version: int, topic: Topic, epoch: int, fetch_max_bytes: int) -> None:
@@ -90,8 +91,7 @@ class _KnownRequest:
         self.index = wanted.partition
         self.leader_epoch = wanted.current_leader_epoch
         self.max_bytes = min(max(0, min(request.max_bytes, wanted.partition_max_bytes)), fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, request.max_bytes)
-        self.missing_bytes = min(self.min_bytes, fetch_max_bytes)  # a response never holds more
+        self.min_bytes = min(request.min_bytes, request.max_bytes, fetch_max_bytes)  # a response never holds more
         self.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         self.reads_committed = request.isolation_level == READ_COMMITTED
         compact = version in FetchResponse.flexible
@@ -194,8 +194,8 @@ class FetchFastPath:
     def has_version_of(self, frame: memoryview) -> bool:
         return bool(_read_int32(frame)[0] == self._api)
 
-    def complete(self, delayed: DelayedFetch) -> list[Part]:
-        """The answer after a delay."""
+    def complete(self, delayed: DelayedFetch, is_over: bool) -> list[Part] | int:
+        """The answer after a delay; the missing bytes if the fetch is not satisfied and its time not over."""
         known, partition = delayed.known, delayed.partition
         topic = self._by_name.get(known.topic)
         limit_offset = partition.last_stable_offset if known.reads_committed else partition.high_watermark
@@ -205,8 +205,13 @@ class FetchFastPath:
             and self._may_serve(known, topic, partition)
             and delayed.offset <= limit_offset
         ):
-            region = _read(known, partition, delayed.offset, limit_offset)
-            if region is not None or delayed.offset == limit_offset:
+            offset, min_bytes = delayed.offset, known.min_bytes
+            region = _read(known, partition, offset, limit_offset)
+            if not is_over and (region is None or region.size < min_bytes):
+                countable = _countable_bytes(delayed, limit_offset)
+                if countable < min_bytes:
+                    return min_bytes - countable
+            if region is not None or offset == limit_offset:
                 return self._response(known, partition, limit_offset, delayed.correlation_id, region)
         header, position = decode_request_header(delayed.frame)
         request, _ = decode(FetchRequest, self._version, delayed.frame, position)
@@ -291,7 +296,7 @@ class CountedFetchFastPath(FetchFastPath):
 class DelayedFetch(DeferredResponse):
     """A fetch that waits at the end of a partition. Source: kafka.server.DelayedFetch."""
 
-    __slots__ = ("_fast_path", "_operation", "_timer", "correlation_id", "frame", "known", "offset", "partition")
+    __slots__ = ("_fast_path", "_poll", "correlation_id", "frame", "known", "offset", "partition")
 
     def __init__(
         self,
@@ -311,25 +316,25 @@ class DelayedFetch(DeferredResponse):
         self.offset = offset
         self.frame = memoryview(bytes(frame))  # a view would keep the whole receive buffer
         runtime = fast_path._services.runtime
-        self._operation = DelayedOperation(
-            known.missing_bytes, self._complete, runtime.loop.call_soon, known.reads_committed
-        )
-        self._timer = runtime.clock.call_later(known.max_wait_ms, self._operation.wake)
-        self._operation.watch(partition)
+        self._poll = poll = LongPoll(runtime, known.max_wait_ms, known.min_bytes, self._look, known.reads_committed)
+        poll.watch(partition)
 
-    def _complete(self) -> None:
-        if not self.settled:
-            try:
-                answer = self._fast_path.complete(self)
-            except Exception as reason:
-                self.fail(reason)
-            else:
-                self.answer(answer)
+    def _look(self, is_over: bool) -> int:
+        if self.settled:
+            return 0
+        try:
+            answer = self._fast_path.complete(self, is_over)
+        except Exception as reason:
+            self.fail(reason)
+            return 0
+        if isinstance(answer, int):
+            return answer
+        self.answer(answer)
+        return 0
 
     def _stop_waiting(self) -> None:
-        self._timer.cancel()
-        self._operation.withdraw()
-        del self._operation, self._timer  # break the reference cycles, so that the frame is freed at once
+        self._poll.stop()
+        del self._poll  # it refers to this
 
 
 def learn(services: Services, context: RequestContext, frame: memoryview, request: FetchRequest) -> None:
@@ -373,6 +378,14 @@ def _read(known: _KnownRequest, partition: Partition, offset: int, limit_offset:
         return region
     except KafkaError:
         return None
+
+
+def _countable_bytes(delayed: DelayedFetch, limit_offset: int) -> int:
+    known = delayed.known
+    try:
+        return delayed.partition.countable_bytes(delayed.offset, limit_offset, known.max_bytes)
+    except KafkaError:
+        return known.min_bytes  # the long way says why
 
 
 def _as_it_is(answer: list[Part]) -> list[Part]:

@@ -1,7 +1,7 @@
 """Fetch: regions of segment files for the requested partitions, at once or when `min_bytes` have arrived.
 
-A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise a `DelayedOperation`
-waits on its partitions, and they are read again when enough has arrived or the time is up. Only its connection waits.
+A fetch is answered at once if it is satisfied (`FetchReader.read`) or may not wait. Otherwise a `LongPoll` waits on its
+partitions, and they are read again when enough has arrived or the time is up. Only its connection waits.
 Clients from before 0.11 get the stored batches in an older format (`down_conversion`), which takes a task.
 From version 13 on topics are named by id, so that a topic is not mistaken for an earlier one of its name (KIP-516).
 Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227, KIP-516, KIP-951.
@@ -10,7 +10,7 @@ Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KI
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 from kafkalite.api.request.broker_endpoints import FindBroker
@@ -22,6 +22,7 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
+from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.replica_fetch import DelayedReplicaFetch, ReplicaFetchReader
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.request_quotas import exempt, quotas_of
@@ -29,10 +30,8 @@ from kafkalite.api.request.services import Services
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.replication.partition import DelayedOperation, Partition
+from kafkalite.replication.partition import Partition
 from kafkalite.security.acl.acl import Operation
-
-WAIT_MS_MAX = 2**31 - 1
 
 
 def fetch(
@@ -50,7 +49,7 @@ def fetch(
     if access is not None and is_follower and not access.allows_cluster(connection, Operation.CLUSTER_ACTION):
         refused = FetchReader(services, request, fetch_context, context.api_version, find)
         refused.deny(lambda _: False)
-        return refused.response(refused.read()[0])
+        return refused.response(refused.read(is_over=True)[0])
     if is_follower:
         exempt(connection)
         return _fetch_as_replica(
@@ -61,16 +60,15 @@ def fetch(
         reader.deny(partial(access.may_read, connection))
     if (quotas := quotas_of(connection)) is not None:
         reader.limit(quotas.fetch_bytes_max, quotas.fetch_wait_ms)
-    min_bytes = min(request.min_bytes, reader.max_bytes)  # a response never holds more
-    waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
+    waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
     if context.api_version < FIRST_VERSION_OF_BATCHES:
-        return asyncio.ensure_future(_fetch_of_old(services, request, reader, min_bytes if waits else 0))
+        return asyncio.ensure_future(_fetch_of_old(services, request, reader, waits=waits))
     if waits and (partitions := reader.exhausted()) is not None:
-        return _wait(services, request, reader, partitions, min_bytes)
-    found, size_bytes, urgent = reader.read()
-    if urgent or size_bytes >= min_bytes or not waits:
-        return reader.response(found)
-    return _wait(services, request, reader, reader.partitions(), min_bytes - size_bytes)
+        return _wait(services, request, reader, reader.min_bytes, partitions)
+    found, missing_bytes = reader.read(is_over=not waits)
+    if missing_bytes:
+        return _wait(services, request, reader, missing_bytes)
+    return reader.response(found)
 
 
 def _fetch_as_replica(
@@ -78,12 +76,11 @@ def _fetch_as_replica(
 ) -> FetchResponse | DeferredResponse:
     """A follower's fetch. It counts on its arrival, before anything is read, and once."""
     reader.arrive()
-    min_bytes = min(request.min_bytes, reader.max_bytes)
-    waits = min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
-    found, size_bytes, urgent = reader.read_all(is_last=not waits)
-    if urgent or size_bytes >= min_bytes or not waits:
-        return reader.response(found)
-    return DelayedReplicaFetch(services.runtime, reader, min_bytes, min(request.max_wait_ms, WAIT_MS_MAX))
+    waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
+    found, missing_bytes = reader.read(is_over=not waits)
+    if missing_bytes:
+        return DelayedReplicaFetch(services.runtime, reader, missing_bytes, min(request.max_wait_ms, WAIT_MS_MAX))
+    return reader.response(found)
 
 
 def answer_now(
@@ -96,58 +93,64 @@ def answer_now(
     """The immediate answer to a fetch of one partition, without a session and without regard to min_bytes."""
     context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
     reader = FetchReader(services, request, context, version, find)
-    return reader.response(reader.read()[0])
+    return reader.response(reader.read(is_over=True)[0])
 
 
 def _wait(
-    services: Services, request: FetchRequest, reader: FetchReader, partitions: list[Partition], missing_bytes: int
+    services: Services,
+    request: FetchRequest,
+    reader: FetchReader,
+    missing_bytes: int,
+    partitions: Sequence[Partition] | None = None,
 ) -> DeferredResponse:
-    """The answer, deferred until `missing_bytes` have arrived or max_wait_ms have passed."""
+    """The answer, deferred until the request is satisfied or max_wait_ms have passed."""
 
-    def answer() -> None:
-        if not reply.settled:
-            try:
-                response = reader.response(reader.read()[0])
-            except Exception as error:
-                reply.fail(error)
-            else:
-                reply.answer(response)
+    def look(is_over: bool) -> int:
+        if reply.settled:
+            return 0
+        try:
+            found, missing_bytes = reader.read(is_over=is_over)
+            response = None if missing_bytes else reader.response(found)
+        except Exception as error:
+            reply.fail(error)
+            return 0
+        if response is None:
+            reader.watch(poll)
+        else:
+            reply.answer(response)
+        return missing_bytes
 
-    def withdraw() -> None:  # answered, or the client went away
-        timer.cancel()
-        operation.withdraw()
-
-    reply = DeferredResponse(withdraw)
-    operation = DelayedOperation(
-        missing_bytes, answer, services.runtime.loop.call_soon, read_committed=reader.reads_committed
-    )
-    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
-    for partition in partitions:
-        operation.watch(partition)
+    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+    poll = LongPoll(services.runtime, wait_ms, missing_bytes, look, reader.reads_committed)
+    reply = DeferredResponse(poll.stop)
+    reader.watch(poll, partitions)
     return reply
 
 
 async def _fetch_of_old(
-    services: Services, request: FetchRequest, reader: FetchReader, min_bytes: int
+    services: Services, request: FetchRequest, reader: FetchReader, *, waits: bool
 ) -> FetchResponse:
-    """`fetch` for versions whose records are down-converted, in a task."""
-    woken: asyncio.Future[None] = services.runtime.loop.create_future()
+    """`fetch` for versions whose records are down-converted, in a task. The bytes that are stored count."""
+    _, missing_bytes = reader.read(is_over=not waits)
+    if missing_bytes:
+        satisfied: asyncio.Future[None] = services.runtime.loop.create_future()
 
-    def wake() -> None:
-        if not woken.done():
-            woken.set_result(None)
+        def look(is_over: bool) -> int:
+            try:
+                _, missing_bytes = reader.read(is_over=is_over)
+            except Exception as error:
+                satisfied.set_exception(error)
+                return 0
+            if missing_bytes:
+                reader.watch(poll)
+            elif not satisfied.done():
+                satisfied.set_result(None)
+            return missing_bytes
 
-    operation = DelayedOperation(min_bytes, wake, services.runtime.loop.call_soon)
-    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
-    try:
-        for partition in reader.partitions():
-            operation.watch(partition)  # before converting, so that appends meanwhile are not missed
-        found, size_bytes, urgent = await reader.read_converted()
-        if not urgent and size_bytes < min_bytes:
-            operation.accumulate(size_bytes)  # some bytes may count twice: better a small answer than a late one
-            await woken
-            found, _, _ = await reader.read_converted()
-    finally:
-        timer.cancel()
-        operation.withdraw()
-    return reader.response(found)
+        poll = LongPoll(services.runtime, min(request.max_wait_ms, WAIT_MS_MAX), missing_bytes, look)
+        try:
+            reader.watch(poll)
+            await satisfied
+        finally:
+            poll.stop()
+    return reader.response(await reader.read_converted())

@@ -10,10 +10,11 @@ Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_sessions import FetchContext, WantedPartition
+from kafkalite.api.request.long_poll import LongPoll
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
@@ -49,8 +50,8 @@ class FetchReader:
     """Reads the partitions of a consumer's request, possibly several times."""
 
     __slots__ = (
-        "_by_id", "_context", "_denied", "_find", "_is_old", "_rack", "_racks", "_services", "_version", "_wait_ms",
-        "max_bytes", "reads_committed",
+        "_by_id", "_context", "_denied", "_find", "_is_old", "_min_bytes", "_rack", "_racks", "_services", "_version",
+        "_wait_ms", "max_bytes", "reads_committed",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +68,7 @@ class FetchReader:
         self._find = find
         self.reads_committed = request.isolation_level == READ_COMMITTED
         self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self._min_bytes = request.min_bytes
         self._version = version
         self._is_old = version < FIRST_VERSION_WITH_ZSTD
         # empty: no replica is preferred to the leader
@@ -94,16 +96,25 @@ class FetchReader:
         self.max_bytes = min(self.max_bytes, max_bytes)
         self._wait_ms = wait_ms
 
-    def partitions(self) -> list[Partition]:
-        """The requested partitions that may be read here."""
-        by_name = self._services.replica_manager.by_name
-        found = []
-        for wanted in self._context.partitions.values():
-            if (topic := by_name.get(wanted.topic)) is not None:
-                partition = topic.partitions.get(wanted.index) or self._followed(topic, wanted.index)
-                if partition is not None:
-                    found.append(partition)
-        return found
+    @property
+    def min_bytes(self) -> int:
+        """At least so many bytes satisfy the request; a response never holds more than `max_bytes`."""
+        return min(self._min_bytes, self.max_bytes)
+
+    def watch(self, poll: LongPoll, partitions: Sequence[Partition] | None = None) -> None:
+        """Wake `poll` when `partitions` have more, and no others; None: the requested ones that may be read here."""
+        poll.withdraw()
+        if partitions is None:
+            wanted = self._context.partitions.values()
+            partitions = [found for each in wanted if (found := self._partition_of(each)) is not None]
+        for partition in partitions:
+            poll.watch(partition)
+
+    def _partition_of(self, wanted: WantedPartition) -> Partition | None:
+        topic = self._services.replica_manager.by_name.get(wanted.topic)
+        if topic is None:
+            return None
+        return topic.partitions.get(wanted.index) or self._followed(topic, wanted.index)
 
     def _followed(self, topic: Topic, index: int) -> Partition | None:
         """A follower's partition, if clients of this version read from followers."""
@@ -136,11 +147,12 @@ class FetchReader:
             partitions.append(partition)
         return partitions
 
-    def read(self) -> tuple[Found, int, bool]:
-        """The current data, its bytes, and whether it must be answered at once: an error, a diverging epoch, a
-        preferred replica."""
+    def read(self, *, is_over: bool) -> tuple[Found, int]:
+        """The current data, and the bytes that are missing until the request is satisfied. It is, with 0, if the wait
+        `is_over`, or with an error, a diverging epoch or a preferred replica."""
         budget = self.max_bytes
-        min_one = True  # KIP-74: the first batch of the first non-empty partition is sent regardless of its size
+        # KIP-74: the first batch of the first non-empty partition is sent regardless of its size
+        min_one = self._version >= FIRST_VERSION_WITH_MIN_ONE
         size_bytes = 0
         urgent = False
         found: Found = []
@@ -155,16 +167,35 @@ class FetchReader:
             elif data.error_code != 0 or data.diverging_epoch is not None or data.preferred_read_replica != NO_REPLICA:
                 urgent = True
             found.append((wanted, data))
-        return found, size_bytes, urgent
+        return found, 0 if is_over or urgent else self._missing_bytes(found, size_bytes)
 
-    async def read_converted(self) -> tuple[Found, int, bool]:
-        """As `read`, for versions below `FIRST_VERSION_OF_BATCHES`."""
+    def _missing_bytes(self, found: Found, size_bytes: int) -> int:
+        """The bytes that are missing until `found`, of `size_bytes`, satisfies the request: those that can be read
+        count, even if not all of them fit into one response."""
+        missing_bytes = self.min_bytes
+        if size_bytes >= missing_bytes:
+            return 0
+        for wanted, data in found:
+            missing_bytes -= self._countable_bytes(wanted, data)
+            if missing_bytes <= 0:
+                return 0
+        return missing_bytes
+
+    def _countable_bytes(self, wanted: WantedPartition, data: PartitionData) -> int:
+        limit_offset = data.last_stable_offset if self.reads_committed else data.high_watermark
+        if limit_offset == wanted.fetch_offset:
+            return 0
+        partition = self._partition_of(wanted)
+        assert partition is not None, "it has just been read"
+        return partition.countable_bytes(wanted.fetch_offset, limit_offset, wanted.max_bytes)
+
+    async def read_converted(self) -> Found:
+        """The current data for versions below `FIRST_VERSION_OF_BATCHES`."""
         from kafkalite.api.request.down_conversion import DownConversion
 
         services = self._services
         old = DownConversion(self._version, self.max_bytes, services.runtime.clock, services.runtime.readers)
         size_bytes = 0
-        urgent = False
         found: Found = []
         for wanted in self._context.partitions.values():
             budget = self.max_bytes - size_bytes
@@ -179,9 +210,8 @@ class FetchReader:
                 except KafkaError as error:
                     data = self._refused(wanted, error.code)
             size_bytes += len(data.records or b"")
-            urgent = urgent or data.error_code != 0
             found.append((wanted, data))
-        return found, size_bytes, urgent
+        return found
 
     def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
         """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""

@@ -1,7 +1,7 @@
 """Fetches of followers: each partition that a follower names is news to its leader, before anything is read.
 
     arrive     once for each partition of a request: the follower has all below its fetch offset
-    read_all   up to the end of the log; in a session only what the follower was not told yet; the rest becomes idle
+    read       up to the end of the log; in a session only what the follower was not told yet; the rest becomes idle
     wait       for an append, the high watermark, or that this broker leads what the follower expects it to lead
 
 Every broker watches the metadata for itself, so a follower may know of an election before the leader does. Its fetch
@@ -13,15 +13,16 @@ Source: kafka.server.ReplicaManager (fetchMessages, readFromLog, shouldLeaderThr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchReader, Found
 from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, Key, WantedPartition, replica_of
+from kafkalite.api.request.long_poll import LongPoll
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import HurriedResponse, ignore
 from kafkalite.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
 from kafkalite.replication.leader_partition import LeaderPartition
-from kafkalite.replication.partition import DelayedOperation
 from kafkalite.replication.replica.epoch_divergence import NO_EPOCH
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 
@@ -137,11 +138,10 @@ class ReplicaFetchReader(FetchReader):
             epoch, end_offset = decision.diverging_epoch
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
-    def read_all(self, *, is_last: bool) -> tuple[Found, int, bool]:
-        """The current data, its bytes, and whether it must be answered at once: an error, a diverging epoch. In a
-        session partitions without news are left out, and `has_news` says whether there are new offsets: an idle
-        follower is to learn of the high watermark. Offsets alone are in the data if it is the last reading, or there
-        are records besides; otherwise the next one finds them."""
+    def read(self, *, is_over: bool) -> tuple[Found, int]:
+        """As in FetchReader. In a session partitions without news are left out, and `has_news` says whether there are
+        new offsets: an idle follower is to learn of the high watermark. Offsets alone are in the data if the wait
+        `is_over`, or there are records besides; otherwise the next reading finds them."""
         session = self._context.session if self._context.incremental else None
         budget = self.max_bytes
         size_bytes = 0
@@ -163,7 +163,7 @@ class ReplicaFetchReader(FetchReader):
                     idle.append(wanted)
                     continue
                 self.has_news = True
-                if not (is_last or size_bytes):
+                if not (is_over or size_bytes):
                     continue
             data = self._read_arrived(partition, wanted, budget, not size_bytes)
             length = len(data.records or b"")
@@ -174,7 +174,14 @@ class ReplicaFetchReader(FetchReader):
         if isinstance(session, FollowerSession):
             for wanted in idle:
                 session.begin_idle(wanted)
-        return found, size_bytes, urgent
+        return found, 0 if is_over or urgent else self._missing_bytes(found, size_bytes)
+
+    def _countable_bytes(self, wanted: WantedPartition, data: PartitionData) -> int:
+        """Those up to the end of the log, as far as the follower's quota allows any."""
+        partition = wanted.counted_by
+        if partition is None or partition.local_log.end_offset == wanted.fetch_offset or self._is_held_back(partition):
+            return 0
+        return partition.countable_bytes(wanted.fetch_offset, partition.local_log.end_offset, wanted.max_bytes)
 
     def _read_arrived(
         self, partition: LeaderPartition, wanted: WantedPartition, budget: int, min_one: bool
@@ -185,20 +192,27 @@ class ReplicaFetchReader(FetchReader):
         max_bytes = min(wanted.max_bytes, budget)
         if max_bytes <= 0 and not min_one:
             return data
-        quota, throttled = self._fetches.quota, partition.log.config.leader_replication_throttled_replicas
-        is_throttled = bool(throttled) and quota.covers(throttled, wanted.index)
-        if is_throttled and self._broker_id not in partition.replica.in_sync.isr and self._is_over_quota():
+        if self._is_held_back(partition):
             return data
         try:
             data.records = partition.read_as_replica(wanted.fetch_offset, max(max_bytes, 0), min_one)
         except KafkaError as error:
             return self._refused(wanted, error.code)
-        if is_throttled:
+        if self._is_throttled(partition):
             self._throttled_bytes += len(data.records or b"")
         return data
 
-    def _is_over_quota(self) -> bool:
-        return self._fetches.quota.is_exceeded(self._services.runtime.clock.monotonic_ms())
+    def _is_throttled(self, partition: LeaderPartition) -> bool:
+        throttled = partition.log.config.leader_replication_throttled_replicas
+        return bool(throttled) and self._fetches.quota.covers(throttled, partition.index)
+
+    def _is_held_back(self, partition: LeaderPartition) -> bool:
+        """Whether the follower gets nothing now: it is throttled, and not in sync. Source: shouldLeaderThrottle."""
+        return (
+            self._is_throttled(partition)
+            and self._broker_id not in partition.replica.in_sync.isr
+            and self._fetches.quota.is_exceeded(self._services.runtime.clock.monotonic_ms())
+        )
 
     def response(self, found: Found) -> FetchResponse:
         for wanted in () if self._context.incremental else self._ahead.values():
@@ -215,77 +229,64 @@ class ReplicaFetchReader(FetchReader):
         if partition is not None and self._broker_id in partition.adding:
             self._fetches.reassignment_bytes_out += size_bytes
 
-    def wait_in(self, operation: DelayedOperation) -> None:
-        """Wake `operation` when there may be more to answer."""
+    def watch(self, poll: LongPoll, partitions: Sequence[Partition] | None = None) -> None:
+        """Wake `poll` when there may be more to answer. Called again after each look: other partitions are active."""
+        poll.withdraw()
         if self._ahead:
-            operation.wait_in(self._fetches.ahead)
+            poll.wait_in(self._fetches.ahead)
         if isinstance(session := self._context.session, FollowerSession):
-            operation.wait_in(session.waiting)
+            poll.wait_in(session.waiting)
         for wanted in self._context.active.values():
             if wanted.counted_by is not None:
-                operation.wait_in(wanted.counted_by.replica_fetches)
+                poll.wait_in(wanted.counted_by.replica_fetches)
 
 
 class DelayedReplicaFetch(HurriedResponse):
-    """The answer of `reader`, which has found too little, deferred until there are `min_bytes` or other news, or
-    `max_wait_ms` are over, or the follower sends more.
+    """The answer of `reader`, deferred until the fetch is satisfied or there is other news, or `max_wait_ms` are over,
+    or the follower sends more.
 
     New offsets wait for records for `_NEWS_WAIT_MS`. Otherwise each record that is produced alone would cost each
     follower two fetches: one that brings it, and one that tells that it is committed.
     """
 
-    __slots__ = ("_has_news", "_min_bytes", "_operation", "_reader", "_runtime", "_timer")
+    __slots__ = ("_has_news", "_poll", "_reader", "_runtime")
 
-    def __init__(self, runtime: Runtime, reader: ReplicaFetchReader, min_bytes: int, max_wait_ms: int) -> None:
+    def __init__(self, runtime: Runtime, reader: ReplicaFetchReader, missing_bytes: int, max_wait_ms: int) -> None:
         super().__init__(self._stop_waiting, self._hurry)
         self._runtime = runtime
         self._reader = reader
-        self._min_bytes = min_bytes
         self._has_news = reader.has_news
         wait_ms = min(max_wait_ms, _NEWS_WAIT_MS) if reader.has_news else max_wait_ms
-        self._timer = runtime.clock.call_later(wait_ms, self._time_out)
-        self._operation = self._begin()
-
-    def _begin(self) -> DelayedOperation:
-        operation = DelayedOperation(self._min_bytes, self._look_again, self._runtime.loop.call_soon)
-        self._reader.wait_in(operation)
-        return operation
-
-    def _look_again(self) -> None:
-        self._look(is_over=False)
-
-    def _time_out(self) -> None:
-        self._look(is_over=True)
+        self._poll = LongPoll(runtime, wait_ms, missing_bytes, self._look)
+        reader.watch(self._poll)
 
     def _hurry(self) -> None:
-        self._runtime.loop.call_soon(self._time_out)
+        self._poll.complete()
 
-    def _look(self, *, is_over: bool) -> None:
+    def _look(self, is_over: bool) -> int:
         if self.settled:
-            return
+            return 0
         reader = self._reader
         try:
             reader.arrive_later()
-            found, size_bytes, urgent = reader.read_all(is_last=is_over)
-            response = reader.response(found) if is_over or urgent or size_bytes >= self._min_bytes else None
+            found, missing_bytes = reader.read(is_over=is_over)
+            response = None if missing_bytes else reader.response(found)
         except Exception as error:
             self.fail(error)
-            return
+            return 0
         if response is not None:
             self.answer(response)
-            return
+            return 0
         if reader.has_news and not self._has_news:
             self._has_news = True
-            self._timer.cancel()
-            self._timer = self._runtime.clock.call_later(_NEWS_WAIT_MS, self._time_out)
-        self._operation.withdraw()
-        self._operation = self._begin()
+            self._poll.complete_in(_NEWS_WAIT_MS, self._runtime)
+        reader.watch(self._poll)
+        return missing_bytes
 
     def _stop_waiting(self) -> None:  # answered, or the follower went away
-        self._timer.cancel()
-        self._operation.withdraw()
+        self._poll.stop()
         self.hurry = ignore
-        del self._operation, self._timer  # they refer to this
+        del self._poll  # it refers to this
 
 
 def _offsets_of(partition: LeaderPartition, index: int) -> PartitionData:

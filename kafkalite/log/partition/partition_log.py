@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -265,12 +265,31 @@ class PartitionLog:
         is_fresh = at == -1 and available <= _FRESH_BYTES_MAX and offset >= segment.tail_from
         return FileRegion(file, position, available, is_fresh)
 
+    def bytes_between(self, offset: int, limit_offset: int) -> int | None:
+        """The bytes from the batch that holds `offset` up to `limit_offset`; None if this one lies in a later segment.
+        Raises as `read`."""
+        region = self.read(offset, NEVER, limit_offset)
+        if region is None:
+            return 0
+        listed = self.segment_list
+        return region.size if region.file is listed.segments[listed.index_of(limit_offset)].file else None
+
+    def has_base_in(self, from_offset: int, to_offset: int) -> bool:
+        """Whether a segment begins at one of these offsets, the last one included."""
+        bases = self.segment_list.bases
+        return bases[-1] >= from_offset and bases[bisect_left(bases, from_offset)] <= to_offset
+
     # state
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments as they are now; the tuple never changes."""
         return self.segment_list.segments
+
+    @property
+    def active_base(self) -> int:
+        """The base offset of the active segment."""
+        return self.segment_list.active.base_offset
 
     @property
     def size_bytes(self) -> int:

@@ -69,7 +69,8 @@ class RecordWatch:
         )
         topic = self._server.replica_manager.by_name.get(self._topic)
         for partition in topic.partitions.values() if topic is not None else ():
-            waiting.watch(partition)
+            if not partition.is_offline:
+                waiting.watch(partition)
         try:
             await asyncio.wait_for(changed.wait(), wait_s)
         except TimeoutError:

@@ -199,3 +199,83 @@ def deleted_while_it_was_waited_for(t: Teller) -> None:
     t.send(fetch(topic, 0, max_wait_ms=10_000), by="reader")
     t.ask("meanwhile", delete(topic), 5)
     t.take("what became of it", by="reader")
+
+
+NEVER_OVER_MS = 2**31 - 1
+MORE_THAN_THERE_IS = 1 << 19
+
+
+def in_segments(t: Teller, stem: str = "t", batches: int = 3) -> str:
+    """A topic whose partition 0 has a segment for each batch of two records."""
+    one = len(batch(b"value", b"value"))
+    topic = t.topic(stem, partitions=2, segment_bytes=one + one // 2)
+    for i in range(batches):
+        t.aside(produce(topic, batch(b"value", b"value", time=BEGINNING_MS + 10 * i)), 8)
+    return topic
+
+
+def patient(topic: str, offset: int, partition: int = 0, **more: int) -> FetchRequest:
+    """A fetch that would wait for ever: that it is answered is what is asked."""
+    return fetch(topic, offset, partition, **{"min_bytes": MORE_THAN_THERE_IS, "max_wait_ms": NEVER_OVER_MS} | more)
+
+
+@in_versions(0, 1, 2, 3, 4, 11, 12, 13, 17)
+def not_waiting_in_an_older_segment(t: Teller) -> None:
+    topic = in_segments(t)
+    t.ask("in the first segment", patient(topic, 0))
+    t.ask("inside its batch", patient(topic, 1))
+    t.ask("in the last but one", patient(topic, 2))
+    t.ask("in the last", patient(topic, 4, max_wait_ms=50))
+    t.ask("with room for nothing", patient(topic, 2, partition_max_bytes=0))
+    t.ask("only what is committed", patient(topic, 0, isolation_level=1))
+
+
+@in_versions(0, 3, 4, 11, 13, 17)
+def a_new_segment_ends_the_wait(t: Teller) -> None:
+    topic = in_segments(t, batches=1)
+    t.send(patient(topic, 0), by="a reader of what is there")
+    t.send(patient(topic, 2, max_wait_ms=500), by="a reader at the end")  # which may come after the producer
+    t.ask("meanwhile", produce(topic, batch(b"value", b"value", time=BEGINNING_MS + 99)), 8)
+    t.take("from the start", by="a reader of what is there")
+    t.take("from the end", by="a reader at the end")
+
+
+@in_versions(4, 11, 13)
+def a_partition_that_need_not_wait_answers_for_all(t: Teller) -> None:
+    topic = in_segments(t)
+
+    def of(*offsets: tuple[int, int], max_bytes: int = 1 << 20) -> FetchRequest:
+        asked = [FetchPartition(partition=i, fetch_offset=at, partition_max_bytes=1 << 20) for i, at in offsets]
+        topics = [FetchTopic(topic=topic, partitions=asked)]
+        return FetchRequest(
+            max_wait_ms=NEVER_OVER_MS, min_bytes=max_bytes if max_bytes < 1 << 20 else MORE_THAN_THERE_IS,
+            max_bytes=max_bytes, topics=topics,
+        )  # fmt: skip
+
+    t.ask("behind one that waits", of((1, 0), (0, 0)))
+    t.aside(produce(topic, batch(b"value", b"value", time=BEGINNING_MS), partition=1), 8)
+    one = len(batch(b"value", b"value"))
+    t.ask("more than fits into one answer", of((1, 0), (0, 4), max_bytes=one + one // 2))
+
+
+@in_versions(7, 11, 13, 17)
+def a_session_that_need_not_wait(t: Teller) -> None:
+    topic = in_segments(t)
+    opened = t.aside(fetch(topic, 6, session_epoch=0), t.v)
+    session = {"session_id": opened.session_id}
+    again = patient(topic, 0, session_epoch=1, **session)
+    t.ask("in an older segment", again)
+    t.ask("of the session alone", FetchRequest(
+        max_wait_ms=NEVER_OVER_MS, min_bytes=MORE_THAN_THERE_IS, session_epoch=2, topics=[], **session
+    ))  # fmt: skip
+
+
+@in_versions(0, 3, 4, 11, 13)
+def a_partition_counts_no_more_than_it_may_send(t: Teller) -> None:
+    """More appends do not end the wait of a client that may not be sent more."""
+    topic = filled(t, batches=1)
+    one = len(batch(b"value", b"value"))
+    t.send(patient(topic, 0, min_bytes=2 * one, partition_max_bytes=one, max_wait_ms=300), by="reader")
+    for i in range(3):
+        t.aside(produce(topic, batch(b"value", b"value", time=BEGINNING_MS + 50 + i)), 8)
+    t.take("after the time", by="reader")

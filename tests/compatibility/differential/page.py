@@ -82,6 +82,8 @@ ELSEWHERE = """
   all windows together is sent when nothing else was lately; at Kafka its consumer waits for ever. A byte rate of 0
   limits nobody, as in Kafka, and so does a value in ZooKeeper that is no number; Kafka's broker stops to take changes
   of quotas then.
+* AlterUserScramCredentials takes several changes of one user, each of another mechanism, as Kafka does with ZooKeeper;
+  Kafka with KRaft refuses them with DUPLICATE_RESOURCE.
 
 ## Names and tokens
 

@@ -164,7 +164,6 @@ def test_who_waits_for_more_behind_what_is_gone_learns_it_at_once(tmp_path: Path
     async def story(scene: Scene) -> None:
         await scene.create("orders", segment_bytes=100, retention_ms=HOUR_MS)
         await scene.write("orders", age_ms=2 * HOUR_MS)
-        await scene.write("orders")
         reader, writer = await asyncio.open_connection("127.0.0.1", scene.broker.port)
         other = Asker(reader, writer)
         waiting = asyncio.ensure_future(
@@ -175,6 +174,7 @@ def test_who_waits_for_more_behind_what_is_gone_learns_it_at_once(tmp_path: Path
         await scene.until(lambda: starts_at(scene, "orders", 1))
         answer = (await waiting).responses[0].partitions[0]
         assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        await scene.write("orders")
         waiting = asyncio.ensure_future(
             other.ask(fetch_request("orders", 1, min_bytes=1 << 20, max_wait_ms=1 << 30), 12)
         )

@@ -14,8 +14,10 @@ from kafkalite.replication.partition import DelayedOperation, Partition
 
 
 class FakeLog:
-    """A log that takes everything. `duplicate` is what it says of the next batch; `flush_fails` after taking it."""
+    """A log of one segment that takes everything. `duplicate` is what it says of the next batch; `flush_fails` after
+    taking it."""
 
+    active_base = 0
     end_offset = 0
     start_offset = 0
     duplicate = False

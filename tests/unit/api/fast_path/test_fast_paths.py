@@ -346,7 +346,7 @@ async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
         reply.on_answer = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
     for index in (0, 1):
         for operation in tuple(broker._running.replica_manager.partition("t", index).delayed_operations):
-            operation.wake()
+            operation.complete()
     async with asyncio.timeout(DEADLINE_S):
         while len(heard) < len(replies):  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)

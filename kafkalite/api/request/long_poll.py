@@ -1,0 +1,71 @@
+"""The wait of a fetch: until it is satisfied, or for as long as its client waits.
+
+Appends count down `missing_bytes` and wake the poll, which then calls `look`. That decides (`FetchReader.read`),
+because a wake-up may come early: a partition has more than may be sent at once, or is truncated. A poll that is not
+satisfied waits on.
+Source: kafka.server.DelayedFetch, kafka.server.DelayedOperation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkalite.network.client_connection import ignore
+from kafkalite.replication.partition import DelayedOperation
+
+if TYPE_CHECKING:
+    from kafkalite.api.request.services import Runtime
+
+WAIT_MS_MAX = 2**31 - 1
+
+
+class LongPoll(DelayedOperation):
+    """`look(is_over)` completes the fetch if it is satisfied, or with what there is if `is_over`, and returns 0;
+    otherwise it returns the bytes that are missing. It may be called once more after `stop`."""
+
+    __slots__ = ("_is_over", "_look", "_timer")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        max_wait_ms: int,
+        missing_bytes: int,
+        look: Callable[[bool], int],
+        read_committed: bool = False,
+    ) -> None:
+        """`max_wait_ms` is at most WAIT_MS_MAX."""
+        self.missing_bytes = missing_bytes  # as in DelayedOperation, without the call: 0.1 us
+        self.read_committed = read_committed
+        self.woken = False
+        self._lists = []
+        self._wake = self._on_wake
+        self._call_soon = runtime.loop.call_soon
+        self._is_over = False
+        self._look = look
+        self._timer = runtime.clock.call_later(max_wait_ms, self.complete)
+
+    def _on_wake(self) -> None:
+        missing_bytes = self._look(self._is_over)
+        if missing_bytes:
+            self.missing_bytes = missing_bytes
+            self.woken = False
+
+    def complete(self) -> None:
+        self._is_over = True
+        self.wake()
+
+    def complete_in(self, wait_ms: int, runtime: Runtime) -> None:
+        """End the wait after `wait_ms` from now."""
+        self._timer.cancel()
+        self._timer = runtime.clock.call_later(wait_ms, self.complete)
+
+    def stop(self) -> None:
+        """The fetch is complete, or its client left."""
+        self._timer.cancel()
+        self.withdraw()
+        self._wake, self._look = ignore, _is_complete  # break the reference cycles: the request is freed at once
+
+
+def _is_complete(_: bool) -> int:
+    return 0
