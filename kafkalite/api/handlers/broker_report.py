@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import Group
     from kafkalite.coordinator.group.members import Member
     from kafkalite.log.segment.record_counts import SegmentCounts
-    from kafkalite.log.segment.segment import Segment
+    from kafkalite.log.segment.segment import SegmentTimes
     from kafkalite.network.client_connection import ClientConnection
 
 PLACES_MAX = 2_000
@@ -172,20 +172,20 @@ async def _segments(services: Services, arguments: Json) -> Json:
     )
     first_dirty = None if row is None else row.first_dirty_offset
     ends = [*(one.base_offset for one in segments[1:]), log.end_offset]
-    described = partial(_described, segments, ends, counts, first_dirty)
+    described = partial(_described, [one.times() for one in segments], ends, counts, first_dirty)
     items = await services.runtime.loop.run_in_executor(services.runtime.readers, described)
     return {"start_offset": log.start_offset, "end_offset": log.end_offset, "items": items}
 
 
 def _described(
-    segments: Sequence[Segment], ends: list[int], counts: Mapping[int, SegmentCounts], first_dirty: int | None
+    segments: Sequence[SegmentTimes], ends: list[int], counts: Mapping[int, SegmentCounts], first_dirty: int | None
 ) -> list[Json]:
     """In a thread: the times are read from files."""
     items = []
     for segment, end in zip(segments, ends, strict=True):
         known = counts.get(segment.base_offset)
         try:
-            first_ms, last_ms = segment.first_timestamp_ms(), segment.largest_timestamp_ms()
+            first_ms, last_ms = segment.read()
         except OSError:
             first_ms = last_ms = -1
         items.append(

@@ -18,6 +18,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
@@ -386,6 +387,14 @@ class Segment:
             self._first_timestamp_ms = file_batches.first_timestamp_of(self._files, self.path, self.size_bytes)
         return self._first_timestamp_ms
 
+    def times(self) -> SegmentTimes:
+        """As `first_timestamp_ms` and `largest_timestamp_ms`, to be read by any thread."""
+        index = self.time_index
+        return SegmentTimes(
+            self._files, self.path, self.size_bytes, index.path, index.base_offset, self._first_timestamp_ms,
+            self.max_timestamp_ms,
+        )  # fmt: skip
+
     def latest(self) -> tuple[int, int]:
         """(largest timestamp, last offset of the first batch with it); (-1, base offset) if none. Raises OSError."""
         self._look_up_max_timestamp()
@@ -467,3 +476,29 @@ class Segment:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, f"{self.path} is closed")
+
+
+class SegmentTimes(NamedTuple):
+    """The timestamps of a segment as far as they are known, -2 if not, and the files that have them."""
+
+    files: Files
+    path: str
+    size_bytes: int
+    time_index_path: str
+    base_offset: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+
+    def read(self) -> tuple[int, int]:
+        """(the largest timestamp of the first batch, -1 without one; the largest of any record, else the file's mtime).
+        Raises OSError, if the segment was removed meanwhile, too."""
+        first_ms, last_ms = self.first_timestamp_ms, self.max_timestamp_ms
+        if first_ms == -2:
+            first_ms = file_batches.first_timestamp_of(self.files, self.path, self.size_bytes)
+        if last_ms == -2:
+            index = TimeIndex(self.time_index_path, self.base_offset, 0, self.files)
+            try:
+                last_ms = index.last()[0]
+            finally:
+                index.release()
+        return first_ms, last_ms if last_ms >= 0 else os.stat(self.path).st_mtime_ns // 1_000_000

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from typing import Any
+
+import pytest
 
 from kafkalite.api.handlers import broker_report
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.members import Member
+from kafkalite.log.index.time_index import TimeIndex
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.unit.api.conftest import until
 
 
 async def report(asker: Any, kind: str, **arguments: Any) -> Any:
@@ -92,3 +99,67 @@ def test_a_member_was_last_seen_when_its_session_began() -> None:
     assert broker_report._last_seen_ms(member, Moment(5_000, 90_000)) is None  # it waits for an answer itself
     member.session_deadline_ms = 5_100
     assert broker_report._last_seen_ms(member, Moment(5_000, 90_000)) == 89_800
+
+
+class HeldThread(Executor):
+    """Runs its one job in a thread of its own when it is told."""
+
+    def __init__(self) -> None:
+        self.job: Callable[[], Any] | None = None
+        self._outcome: Future[Any] = Future()
+
+    def submit(self, job: Callable[[], Any], /) -> Future[Any]:  # type: ignore[override]
+        self.job = job
+        return self._outcome
+
+    def run(self) -> None:
+        job, self.job = self.job, None
+        assert job is not None
+
+        def work() -> None:
+            try:
+                self._outcome.set_result(job())
+            except BaseException as error:
+                self._outcome.set_exception(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+
+def test_segments_are_described_while_their_times_are_looked_up(
+    tell: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the report and the loop are at the same closed segments: neither unmaps an index of the other."""
+    held = HeldThread()
+
+    async def write_segments(asker: Any, broker: Any) -> None:
+        await broker._running.topic_admin.create("orders", 1, {"segment.bytes": "150"})
+        partition = broker._running.replica_manager.partition("orders", 0)
+        for timestamp in (1000, 2000, 3000):
+            partition.append(memoryview(build_batch([NewRecord(None, b"value" * 10, (), timestamp)])), 1, 9)
+
+    async def story(asker: Any, broker: Any) -> None:
+        running = broker._running
+        monkeypatch.setattr(running._services.runtime, "readers", held)
+        described = asyncio.ensure_future(report(asker, "segments", topic="orders", partition=0))
+        await until(lambda: held.job)
+        view = TimeIndex.view
+
+        def viewed(index: TimeIndex) -> Any:
+            data = view(index)
+            if held.job is not None:
+                held.run()
+            return data
+
+        monkeypatch.setattr(TimeIndex, "view", viewed)
+        lookup = running.replica_manager.partition("orders", 0).lookup_of_timestamp(1500)
+        while lookup.begin():
+            lookup.read()
+        assert lookup.found is not None and lookup.found.offset == 1
+        items = (await described)["items"]
+        assert [one["first_timestamp_ms"] for one in items] == [1000, 2000, 3000]
+        assert [one["last_timestamp_ms"] for one in items] == [1000, 2000, 3000]
+
+    tell(write_segments)
+    tell(story)
