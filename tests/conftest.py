@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import owner_check
 from tests.support.process_reaper import none_outlive_this_process
 from tests.support.zookeeper import ZooKeeper, without_zookeeper
 
@@ -31,6 +32,7 @@ _made: list[Path] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     none_outlive_this_process()
+    owner_check.install()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; what is begun here would too
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.basetemp is None and not hasattr(config, "workerinput") and _has_room(_MEMORY):
