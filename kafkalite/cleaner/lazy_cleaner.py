@@ -64,7 +64,8 @@ class LazyLogCleaner:
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self.cleaner.stop()
+        if self._cleaner is not None:
+            await self._cleaner.stop()
 
     def kill(self) -> None:
         """Kill the worker processes, without waiting for anything."""
