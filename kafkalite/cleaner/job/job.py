@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment.cleaned_segment import SourceSegment
 
 
@@ -42,6 +43,7 @@ class CleanJob(NamedTuple):
     dedupe_buffer_bytes: int  # of one worker
     io_buffer_bytes: int
     load_factor: float
+    segment_bytes_max: int = INT_MAX  # of a cleaned segment, whatever segment.bytes says: a position has 31 bits
 
 
 @dataclass(slots=True)

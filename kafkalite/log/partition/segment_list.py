@@ -311,10 +311,10 @@ class SegmentList:
 
     # compaction
 
-    def swap(self, sources: Sequence[Segment], new: Segment) -> None:
-        """Puts the compacted segment `new` in the place of its `sources`, for readers from now on."""
-        at = self.index_of(new.base_offset)
-        self._set((*self.segments[:at], new, *self.segments[at + len(sources) :]))
+    def swap(self, sources: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Puts the compacted segments `new` in the place of their `sources`, for readers from now on."""
+        at = self.index_of(new[0].base_offset)
+        self._set((*self.segments[:at], *new, *self.segments[at + len(sources) :]))
 
     def retire(self, sources: Sequence[Segment], renamed: list[str]) -> None:
         """Schedules the unlinking of the `renamed` files of `sources`. Called once the new segment has its final
@@ -386,7 +386,8 @@ class SegmentList:
         beside the dirty ones. Raises OSError."""
         flusher, active = self.flusher, self.active
         paths = [path for segment in flusher.unflushed(self.segments) for path in segment.files()]
-        is_dirty = bool(flusher.dirty_paths)
+        # a truncation may have removed the only snapshot; without one a start believes that there were no producers
+        is_dirty = bool(flusher.dirty_paths or (len(self.producers) and not self.producers.snapshots))
         if active.is_touched or end_offset > flusher.recovery_point:
             is_dirty = True
             paths += active.files()

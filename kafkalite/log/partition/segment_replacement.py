@@ -1,11 +1,11 @@
-"""Replacement of sealed segments by the segment that compaction made of them, in stages.
+"""Replacement of sealed segments by those that compaction made of them, mostly one, in stages.
 
     WRITTEN    the cleaner has written <base>.log.cleaned and its indexes, and fsynced them. The background fsyncs their
                directory entries, and that of the segment behind them, so that the log cannot end here after a crash
-    READY      .cleaned -> .swap, the .log last, and the background fsyncs the directory: from then on a start
-               completes the replacement
-    SWITCHED   readers see the new segment, under its .swap names. The sources' files become .deleted, the first source
-               first and some at a time; then .swap -> final names, the .log first
+    READY      .cleaned -> .swap, the last segment first and each .log last, and the background fsyncs the directory:
+               from then on a start completes the replacement
+    SWITCHED   readers see the new segments, under their .swap names. The sources' files become .deleted, the first
+               source first and some at a time; then .swap -> final names, each .log first
     LIVE       the background fsyncs the directory once more; the old files are unlinked later
     OVER       `done` has been called
 
@@ -41,7 +41,7 @@ from kafkalite.log.storage.file_names import (
     parse_segment_file,
     segment_stem,
 )
-from kafkalite.log.storage.files import Done, Files
+from kafkalite.log.storage.files import Done
 
 logger = logging.getLogger(__name__)
 
@@ -101,8 +101,8 @@ class SegmentReplacement:
         self._on_over = on_over
         self._done: Done | None = done
         self._stage = WRITTEN
-        self._stem = f"{location.directory}/{segment_stem(cleaned.base_offset)}"
-        self._new: Segment | None = None
+        self._bases = [each.base_offset for each in cleaned.all]
+        self._new: list[Segment] = []
 
     @property
     def pins_sources(self) -> bool:
@@ -122,7 +122,7 @@ class SegmentReplacement:
         """Removes the .cleaned files of earlier, failed passes: a start would delete the .swap together with them."""
         for name in self._files.listdir(self._location.directory):
             found = parse_segment_file(name)
-            if found is not None and found[2] == CLEANED and found[0] < self.base_offset:
+            if found is not None and found[2] == CLEANED and found[0] not in self._bases:
                 self._files.unlink_if_exists(f"{self._location.directory}/{name}")
 
     def _names_synced(self, error: Exception | None) -> None:
@@ -132,8 +132,9 @@ class SegmentReplacement:
         error = error or self._refusal()
         if error is None:
             try:
-                for suffix in reversed(SEGMENT_FILES):
-                    self._rename(suffix, CLEANED, SWAP)
+                for base_offset in reversed(self._bases):
+                    for suffix in reversed(SEGMENT_FILES):
+                        self._rename(base_offset, suffix, CLEANED, SWAP)
             except OSError as fault:
                 error = self._location.refusal("cannot replace segments", fault)
         if error is not None:
@@ -155,19 +156,20 @@ class SegmentReplacement:
             else:
                 self._give_up(error)
             return
-        self._new = self._new_segment()
+        self._new = [self._new_segment(each) for each in self._cleaned.all]
         self._segments.swap(self._sources, self._new)
         self._enter(SWITCHED)
         self._retire_sources(None)
 
-    def _new_segment(self) -> Segment:
-        """The compacted segment, under its .swap names."""
-        cleaned, segments = self._cleaned, self._segments
+    def _new_segment(self, cleaned: CleanedSegment) -> Segment:
+        """A compacted segment, under its .swap names."""
+        segments = self._segments
         now_ms = segments.context.clock.wall_ms()
         segment = segments.new_segment(cleaned.base_offset, now_ms, cleaned.size_bytes, suffix=SWAP)
         segment.max_timestamp_ms = cleaned.max_timestamp_ms
         segment.max_timestamp_offset = cleaned.max_timestamp_offset
-        segment.tally.add_counted(cleaned.record_count, cleaned.control_record_count)
+        if cleaned.record_count >= 0:
+            segment.tally.add_counted(cleaned.record_count, cleaned.control_record_count)
         return segment
 
     def _retire_sources(self, error: Exception | None) -> None:
@@ -185,8 +187,8 @@ class SegmentReplacement:
 
     def _rename_sources(self, most: int) -> None:
         for segment in self._remaining[:most]:
-            self._renamed += rename_segment(self._files, segment, "", DELETED)
-            if segment.base_offset != self.base_offset:
+            self._renamed += segment.rename("", DELETED)
+            if segment.base_offset not in self._bases:
                 snapshot = f"{self._location.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
                 with contextlib.suppress(FileNotFoundError):
                     self._files.rename(snapshot, snapshot + DELETED)
@@ -195,8 +197,9 @@ class SegmentReplacement:
             self._remaining.remove(segment)
 
     def _go_live(self) -> None:
-        assert self._new is not None and not self._remaining
-        rename_segment(self._files, self._new, SWAP, "")
+        assert self._new and not self._remaining
+        for new in self._new:
+            new.rename(SWAP, "")
         self.is_stuck = False
         self._enter(LIVE)
         self._segments.retire(self._sources, self._renamed)
@@ -211,7 +214,7 @@ class SegmentReplacement:
     # events in between
 
     def settle(self) -> None:
-        """Gives the new segment its final names now if it is SWITCHED. Raises OSError; then `retry` may succeed."""
+        """Gives the new segments their final names now if it is SWITCHED. Raises OSError; then `retry` may succeed."""
         if self._stage is SWITCHED:
             self._rename_sources(len(self._remaining))
             self._go_live()
@@ -248,7 +251,7 @@ class SegmentReplacement:
 
     def _step_back(self) -> None:
         """Undoes READY, so that a start does not complete the replacement. Raises OSError."""
-        self._rename(LOG, SWAP, CLEANED)
+        self._rename(self.base_offset, LOG, SWAP, CLEANED)
         self._enter(WRITTEN)
         self._files.sync(self._location.directory)
 
@@ -256,8 +259,10 @@ class SegmentReplacement:
         """Removes the cleaner's files, the .swap files first: without a .cleaned beside it a .swap counts as
         complete."""
         self._enter(OVER)
-        swaps = [f"{self._stem}{suffix}{SWAP}" for suffix in SEGMENT_FILES]
-        others = [f"{self._stem}{suffix}{CLEANED}" for suffix in SEGMENT_FILES]
+        directory = self._location.directory
+        stems = [f"{directory}/{segment_stem(base)}{suffix}" for base in self._bases for suffix in SEGMENT_FILES]
+        swaps = [stem + SWAP for stem in stems]
+        others = [stem + CLEANED for stem in stems]
 
         def remove() -> None:
             for path in swaps:
@@ -268,7 +273,7 @@ class SegmentReplacement:
 
         def removed(fault: Exception | None) -> None:
             if fault is not None:
-                logger.warning("cannot remove %s.*: %s; the next start does it", self._stem, fault)
+                logger.warning("cannot remove .cleaned files in %s: %s; the next start does it", directory, fault)
             self._on_over()
             self._tell(error)
 
@@ -283,28 +288,13 @@ class SegmentReplacement:
         if done is not None:
             done(error)
 
-    def _rename(self, suffix: str, before: str, after: str) -> None:
-        path = self._stem + suffix
+    def _rename(self, base_offset: int, suffix: str, before: str, after: str) -> None:
+        path = f"{self._location.directory}/{segment_stem(base_offset)}{suffix}"
         try:
             self._files.rename(path + before, path + after)
         except FileNotFoundError:
             if suffix != TXN_INDEX:  # only segments with aborted transactions have one
                 raise
-
-
-def rename_segment(files: Files, segment: Segment, before: str, after: str) -> list[str]:
-    """Replaces the suffix `before` of a segment's files by `after`; returns the new paths. Raises OSError; files that
-    are renamed already keep their new names, and a second call continues from there."""
-    renamed = []
-    for part in (segment, segment.offset_index, segment.time_index, segment.txn_index):
-        if not part.path.endswith(before) or (after and part.path.endswith(after)):
-            continue  # renamed by an earlier try
-        path = part.path.removesuffix(before) + after
-        with contextlib.suppress(FileNotFoundError):
-            files.rename(part.path, path)
-            renamed.append(path)
-        part.path = path
-    return renamed
 
 
 def find_fault(cleaned: CleanedSegment, segments: Sequence[Segment], sources: Sequence[Segment], directory: str) -> str:
@@ -315,12 +305,13 @@ def find_fault(cleaned: CleanedSegment, segments: Sequence[Segment], sources: Se
         return f"what replaces them begins at {cleaned.base_offset}"
     if sources[-1] is segments[-1]:
         return "the last segment is being written"
-    try:
-        size_bytes = os.stat(f"{directory}/{segment_stem(cleaned.base_offset)}{LOG}{CLEANED}").st_size
-    except OSError as error:
-        return f"what was compacted is not there: {error}"
-    if size_bytes != cleaned.size_bytes:
-        return f"what was compacted has {size_bytes} bytes, not {cleaned.size_bytes}"
+    for each in cleaned.all:
+        try:
+            size_bytes = os.stat(f"{directory}/{segment_stem(each.base_offset)}{LOG}{CLEANED}").st_size
+        except OSError as error:
+            return f"what was compacted is not there: {error}"
+        if size_bytes != each.size_bytes:
+            return f"what was compacted has {size_bytes} bytes, not {each.size_bytes}"
     return ""
 
 

@@ -22,8 +22,9 @@ class SourceSegment(NamedTuple):
 
 class CleanedSegment(NamedTuple):
     """A segment that is complete as `<base_offset>.log.cleaned` with its indexes, and replaces those that begin at
-    `sources`. It may be empty. `record_count` includes control records. `max_timestamp_offset` is the last offset of
-    the first batch that has the largest timestamp; -1 and `base_offset` where nothing has one."""
+    `sources`. It may be empty. `record_count` includes control records; -1: it is not known. `max_timestamp_offset` is
+    the last offset of the first batch that has the largest timestamp; -1 and `base_offset` where nothing has one.
+    `further`: the segments behind it, where one file has no room for what is left of the sources."""
 
     base_offset: int
     sources: tuple[int, ...]
@@ -32,3 +33,9 @@ class CleanedSegment(NamedTuple):
     control_record_count: int
     max_timestamp_ms: int
     max_timestamp_offset: int
+    further: tuple[CleanedSegment, ...] = ()
+
+    @property
+    def all(self) -> tuple[CleanedSegment, ...]:
+        """Itself and the further ones, ascending."""
+        return (self, *self.further)

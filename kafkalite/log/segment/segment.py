@@ -462,6 +462,21 @@ class Segment:
         """The paths of its files; the .txnindex may not exist."""
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
+    def rename(self, before: str, after: str, *, log_last: bool = False) -> list[str]:
+        """Replaces the suffix `before` of its files by `after`; returns the new paths. Raises OSError; files that are
+        renamed already keep their new names, and a second call continues from there."""
+        renamed = []
+        parts = (self, self.offset_index, self.time_index, self.txn_index)
+        for part in reversed(parts) if log_last else parts:
+            if not part.path.endswith(before) or (after and part.path.endswith(after)):
+                continue  # renamed by an earlier try
+            path = part.path.removesuffix(before) + after
+            with suppress(FileNotFoundError):
+                self._files.rename(part.path, path)
+                renamed.append(path)
+            part.path = path
+        return renamed
+
     @property
     def is_in_place(self) -> bool:
         """Whether the files have their final names: the segment is neither closed nor being replaced."""

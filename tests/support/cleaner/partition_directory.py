@@ -73,12 +73,13 @@ def run(job: CleanJob) -> CleanResult:
         for base in cleaned.sources:
             for suffix in SUFFIXES:
                 (directory / f"{base:020}{suffix}").unlink(missing_ok=True)
-        for suffix in SUFFIXES:
-            path = directory / f"{cleaned.base_offset:020}{suffix}"
-            written = path.with_name(path.name + ".cleaned")
-            if written.exists():
-                os.rename(written, path)
-        assert _size(directory / f"{cleaned.base_offset:020}.log") == cleaned.size_bytes
+        for each in cleaned.all:
+            for suffix in SUFFIXES:
+                path = directory / f"{each.base_offset:020}{suffix}"
+                written = path.with_name(path.name + ".cleaned")
+                if written.exists():
+                    os.rename(written, path)
+            assert _size(directory / f"{each.base_offset:020}.log") == each.size_bytes
         return True
 
     return clean(job, Files(), swap)

@@ -77,17 +77,17 @@ class World:
         self.work()
         self.options = LoadOptions(False, self.log.flusher.kept_recovery_point, self.log.start_offset)
 
-    def write_cleaned(self, bases: Sequence[int], left: Sequence[int]) -> CleanedSegment:
-        """The cleaner's files: of the segments at `bases` these offsets are left."""
+    def write_cleaned(self, bases: Sequence[int], left: Sequence[int], batches_max: int = 1 << 30) -> CleanedSegment:
+        """The cleaner's files: of the segments at `bases` these offsets are left, so many in a segment."""
 
         def keep(header: BatchHeader, batch: bytes) -> bool:
             return header.base_offset in left
 
         sources = [source for source in self.log.swap.clean_sources(self.log.end_offset) if source.base_offset in bases]
-        return compact(self.files, self.log, sources, keep).replacement
+        return compact(self.files, self.log, sources, keep, batches_max).replacement
 
-    def replace(self, bases: Sequence[int], left: Sequence[int]) -> None:
-        self.log.swap.replace(self.write_cleaned(bases, left), self.ends.append)
+    def replace(self, bases: Sequence[int], left: Sequence[int], batches_max: int = 1 << 30) -> None:
+        self.log.swap.replace(self.write_cleaned(bases, left, batches_max), self.ends.append)
 
     def stop(self) -> None:
         self.log.abandon()

@@ -91,6 +91,33 @@ def test_whatever_the_last_call_was_the_old_content_is_there_or_the_new(
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("by", [PowerCut, Killed])
+def test_several_segments_take_the_place_of_others(
+    memory_disk: str, by: type[PowerCut] | type[Killed], ordered: bool
+) -> None:
+    """One has no room for what is left. Two of them have the names of sources."""
+
+    def deed(world: World) -> None:
+        world.replace([2, 4, 6], [3, 5, 6], batches_max=1)
+        world.work()
+        world.clock.advance(DELAY_MS)
+        world.work()
+
+    new = [0, 1, 3, 5, 6, 8, 9]
+    seen = set()
+    for world, at in ends_of(memory_disk, deed, by, ordered, 1):
+        found = world.offsets()
+        assert found in (OLD, new), f"ended at call {at}: {found}"
+        assert world.ends != [None] or found == new, f"ended at call {at}: it was over, and there is {found}"
+        assert world.log.end_offset == 10
+        assert world.suffixes() <= FILES
+        seen.add(len(found))
+        world.kill()
+        assert world.offsets() == found
+    assert seen == {len(OLD), len(new)}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("by", [PowerCut, Killed])
 def test_groups_one_behind_the_other(memory_disk: str, by: type[PowerCut] | type[Killed], ordered: bool) -> None:
     def deed(world: World) -> None:
         for bases, left in (([0, 2], [1]), ([4], []), ([6], [7])):
