@@ -29,7 +29,14 @@ class ReplicatedPartition(Partition):
     def replica_log(self) -> ReplicaLog:
         """The offsets of the log as they are now."""
         log = self.local_log
-        return ReplicaLog(log.start_offset, log.end_offset, log.flusher.ack_offset, self.high_watermark, log.epochs)
+        return ReplicaLog(
+            log.start_offset,
+            log.end_offset,
+            log.flusher.ack_offset,
+            self.high_watermark,
+            log.epochs,
+            None if log.gap_offset >= log.end_offset else log.gap_offset,
+        )
 
     def move_high_watermark(self, offset: int) -> None:
         """To `offset`, up, or on a follower down. Consumers that wait here are told of the bytes."""

@@ -24,9 +24,11 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directories import StoredLogs
 from kafkalite.log.directories.log_directory import LogDirectory
+from kafkalite.log.directories.offset_checkpoints import LogOffsets, Offsets
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
+from kafkalite.log.segment.segment import NEVER
 from kafkalite.log.storage.files import is_full
 
 logger = logging.getLogger(__name__)
@@ -52,16 +54,26 @@ def logs_to_load(
     for key, directory in stored.directories.items():
         if key[0] not in configs:
             configs[key[0]] = topic_config_for(key[0])
-        points, starts, high_watermarks = stored.checkpoints[directory.path]
-        options = LoadOptions(
-            directory.last_shutdown.clean,
-            points.get(key, 0),
-            starts.get(key, 0),
-            high_watermarks.get(key, 0),
-            may_have_gaps=takes_over or not directory.checkpoints.has_recovery_points,
-        )
+        checkpoints = directory.checkpoints
+        knows_gaps = checkpoints.has_recovery_points and not takes_over
+        options = load_options(
+            key, stored.checkpoints[directory.path], checkpoints.cleaner_offsets, directory.last_shutdown.clean,
+            knows_gaps=knows_gaps,
+        )  # fmt: skip
         found.append(LogToLoad(directory, key, configs[key[0]], options))
     return found
+
+
+def load_options(
+    key: TopicPartition, offsets: LogOffsets, cleaner_offsets: Offsets, clean: bool, *, knows_gaps: bool
+) -> LoadOptions:
+    """How to load a log, by the checkpoints of its directory. `knows_gaps`: only this broker has compacted it, and no
+    further than to its cleaner offset."""
+    points, starts, high_watermarks = offsets
+    gaps_below = cleaner_offsets.get(key, 0) if knows_gaps else NEVER
+    return LoadOptions(
+        clean, points.get(key, 0), starts.get(key, 0), high_watermarks.get(key, 0), gaps_below=gaps_below
+    )
 
 
 class _Cancelled(Exception):

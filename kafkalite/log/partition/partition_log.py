@@ -56,15 +56,16 @@ class PartitionLog:
     is called when `start_offset` increases. `lost_bytes` is the number of bytes that recovery cut off at the start.
     Other replicas have everything below `replicated_offset`; NEVER: the log waits for none. After a start it is the
     checkpointed high watermark until the partition has decided. `truncated_to` is the lowest offset that it was cut at.
+    From `gap_offset` on, if it is not NEVER, a power cut may have taken records and spared later ones.
 
     Invariant: base offset of the first segment <= start_offset <= end_offset, replicated_offset.
     """
 
     __slots__ = (
         "_config", "_context", "_location", "_log_epochs", "_rules", "_segment_bytes", "_truncation", "directory",
-        "end_offset", "epochs", "files", "flusher", "lost_bytes", "metadata", "on_new_start", "partition", "producers",
-        "record_counts", "replicated_offset", "segment_list", "start_offset", "swap", "topic", "transactions",
-        "truncated_to",
+        "end_offset", "epochs", "files", "flusher", "gap_offset", "lost_bytes", "metadata", "on_new_start", "partition",
+        "producers", "record_counts", "replicated_offset", "segment_list", "start_offset", "swap", "topic",
+        "transactions", "truncated_to",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +81,7 @@ class PartitionLog:
         self.end_offset = loaded.end_offset
         self.replicated_offset = loaded.high_watermark
         self.lost_bytes = loaded.lost_bytes
+        self.gap_offset = loaded.gap_offset
         self.truncated_to = NEVER
         self.on_new_start: Callable[[], None] = lambda: None
         self._context = context
@@ -401,6 +403,8 @@ class PartitionLog:
         return reasons
 
     def _start_moved(self) -> None:
+        if self.start_offset > self.gap_offset:
+            self.gap_offset = NEVER
         self._log_epochs.drop_before(self.start_offset)
         self.on_new_start()
 
@@ -427,6 +431,8 @@ class PartitionLog:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.truncated_to = min(self.truncated_to, end_offset)
+        if end_offset <= self.gap_offset:
+            self.gap_offset = NEVER
         if self.replicated_offset < NEVER:
             self.replicated_offset = max(start_offset, min(self.replicated_offset, end_offset))
         self.flusher.on_ack(None)

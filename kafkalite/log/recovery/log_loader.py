@@ -40,20 +40,22 @@ def _ignore(size_bytes: int) -> None:
 class LoadOptions(NamedTuple):
     """How to load a log, by the checkpoints and the last shutdown. `clean`: the last shutdown was clean, so the files
     are not checked. `on_segment_read` gets the size of each segment that was checked; it may raise to end the recovery.
-    `may_have_gaps`: another broker may have compacted the log, or the recovery point is unknown. `high_watermark`:
-    NEVER for a log that waits for no other replica."""
+    `gaps_below`: below that offset compaction may have left gaps between segments; NEVER: anywhere, for another broker
+    may have compacted the log, or the recovery point is unknown. `high_watermark`: NEVER for a log that waits for no
+    other replica."""
 
     clean: bool
     recovery_point: int = 0
     start_offset: int = 0
     high_watermark: int = NEVER
     on_segment_read: Callable[[int], None] = _ignore
-    may_have_gaps: bool = False
+    gaps_below: int = 0
 
 
 class LoadedLog(NamedTuple):
     """The parts of a log. `lost_bytes` were torn or damaged, and cut off. `rewritten` has the paths that must be
-    fsynced before the log can be called cleanly shut down. `high_watermark` lies between start and end, or is NEVER."""
+    fsynced before the log can be called cleanly shut down. `high_watermark` lies between start and end, or is NEVER. At
+    `gap_offset`, if it is not NEVER, offsets are missing that the log may have lost."""
 
     segments: list[Segment]
     producers: ProducerState
@@ -64,6 +66,7 @@ class LoadedLog(NamedTuple):
     lost_bytes: int
     rewritten: list[str]
     high_watermark: int = NEVER
+    gap_offset: int = NEVER
 
 
 class _Listing(NamedTuple):
@@ -89,9 +92,10 @@ def load(
         if segment.base_offset not in listing.with_txn_index:
             segment.txn_index.size_bytes = 0
     recovery = LogRecovery(
-        directory, segments, producers, epochs, options.start_offset, now_ms, expiration_ms, files,
+        directory, segments, config, producers, epochs, options.start_offset, now_ms, expiration_ms, files,
         high_watermark=options.high_watermark,
-        has_gaps=options.may_have_gaps or "compact" in config.cleanup_policy, on_segment_read=options.on_segment_read,
+        gaps_below=NEVER if "compact" in config.cleanup_policy else options.gaps_below,
+        on_segment_read=options.on_segment_read,
     )  # fmt: skip
     if segments and options.clean:
         recovery.open_clean(listing.with_offset_index & listing.with_time_index)
@@ -132,7 +136,7 @@ def load(
         files.sync_all([*recovery.rewritten, *_paths_from(recovery_point, segments, end_offset)])
     return LoadedLog(
         segments, producers, epochs, start_offset, end_offset, recovery_point, recovery.lost_bytes, recovery.rewritten,
-        _within(options.high_watermark, start_offset, end_offset),
+        _within(options.high_watermark, start_offset, end_offset), recovery.gap_offset,
     )  # fmt: skip
 
 

@@ -2,6 +2,9 @@
 
 A batch that is torn, damaged or out of order ends the log: it and everything after it are cut off. The sparse indexes,
 the transaction index, the leader epochs and the producer state are rebuilt from the remaining batches.
+Missing offsets between segments are no damage: nothing is cut off. Compaction leaves such gaps. So does a power cut
+that takes the end of a segment and spares the next one; `gap_offset` is where it may have done so.
+A segment whose offsets are too far apart for its indexes is split (`segment_split`).
 If a segment begins at the recovery point, the broker may have died during the roll, before the previous segment was
 sealed; then the previous segment's indexes are rebuilt, too.
 Source: org.apache.kafka.storage.internals.log.LogLoader (recoverLog), LogSegment.recover,
@@ -10,13 +13,17 @@ UnifiedLog.rebuildProducerState.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Collection
+from itertools import pairwise
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.segment.file_batches import is_intact
-from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.recovery.segment_split import find_parts, split
+from kafkalite.log.segment.file_batches import is_intact, iter_headers
+from kafkalite.log.segment.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
 from kafkalite.log.segment.segment_rebuild import SegmentRebuild, rewrite_content, was_sealed
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
@@ -30,19 +37,21 @@ logger = logging.getLogger(__name__)
 class LogRecovery:
     """Recovery of one log, which changes `segments`, `producers` and `epochs` in place. Methods raise OSError.
 
-    Markers at or past `high_watermark` are not acknowledged. `has_gaps`: offsets may be missing between segments, as
-    compaction leaves them. `on_segment_read` gets the size of each segment that was read; it may raise to end the
-    recovery. `end_offset` is known after `open_clean` or `recover_unclean`; `lost_bytes` counts the bytes that were cut
-    off, `rewritten` has the paths of files that were built again.
+    Markers at or past `high_watermark` are not acknowledged. Below `gaps_below` compaction may have left gaps between
+    segments. `on_segment_read` gets the size of each segment that was read; it may raise to end the recovery.
+    `end_offset` is known after `open_clean` or `recover_unclean`; `lost_bytes` counts the bytes that were cut off,
+    `rewritten` has the paths of files that were built again. `gap_offset` is the first offset of the first gap that no
+    compaction explains, else NEVER.
     """
 
     def __init__(
-        self, directory: str, segments: list[Segment], producers: ProducerState, epochs: LeaderEpochCache,
-        start_offset: int, now_ms: int, expiration_ms: int, files: Files, *, high_watermark: int, has_gaps: bool,
-        on_segment_read: Callable[[int], None],
+        self, directory: str, segments: list[Segment], config: TopicConfig, producers: ProducerState,
+        epochs: LeaderEpochCache, start_offset: int, now_ms: int, expiration_ms: int, files: Files, *,
+        high_watermark: int, gaps_below: int, on_segment_read: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._directory = directory
         self._segments = segments
+        self._config = config
         self._producers = producers
         self._epochs = epochs
         self._start_offset = start_offset
@@ -50,29 +59,34 @@ class LogRecovery:
         self._expiration_ms = expiration_ms
         self._files = files
         self._high_watermark = high_watermark
-        self._has_gaps = has_gaps
+        self._gaps_below = gaps_below
         self._on_segment_read = on_segment_read
         self._recovery_point = -1
         self._writes_again = False  # an fsync has failed: the disk may lack bytes that can still be read
         self._producers_end = -1  # the producer state covers everything below
         self.end_offset = -1
+        self.gap_offset = NEVER
         self.lost_bytes = 0
         self.rewritten: list[str] = []
 
     def open_clean(self, with_both_indexes: Collection[int]) -> None:
         """Finds the end offset of a cleanly stopped log. Rebuilds the indexes of segments whose base offsets are not in
         `with_both_indexes`."""
-        for segment in self._segments:
-            if segment.base_offset not in with_both_indexes:
+        segments = self._segments
+        made = self._split_sealed(len(segments))
+        for segment in segments:
+            if segment.base_offset not in with_both_indexes and segment not in made:
                 logger.warning("%s lacks an index; building both again", segment.path)
                 self._rebuild_indexes(segment)
-        last = self._segments[-1]
+        last = segments[-1]
         try:
             self.end_offset = last.next_offset()
             last.close_writer()
+            if _overflows(last, self.end_offset):
+                self._split(last, NEVER)
         except Malformed as error:
             logger.warning("%s was stopped cleanly, yet %s; recovering it", last.path, error)
-            self._recover_from(len(self._segments) - 1)
+            self._recover_from(len(segments) - 1)
 
     def recover_unclean(
         self, recovery_point: int, with_offset_index: Collection[int], with_time_index: Collection[int]
@@ -84,9 +98,14 @@ class LogRecovery:
         segments = self._segments
         at = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
         first = min([at, *(i for i, s in enumerate(segments) if s.base_offset not in with_offset_index)])
+        begin = segments[first], segments[at]
+        made = self._split_sealed(first)
+        first, at = map(segments.index, begin)
         for i, segment in enumerate(segments[:first]):
             # the last of them may not be sealed, if the broker died during the roll
             rolled = i + 1 == at and segments[at].base_offset == recovery_point
+            if segment in made:
+                continue
             if segment.base_offset not in with_time_index or not self._is_sealed(i, strictly=rolled):
                 logger.warning("%s is not what a roll leaves behind; building its indexes again", segment.path)
                 self._rebuild_indexes(segment)
@@ -108,10 +127,12 @@ class LogRecovery:
         self._epochs.truncate_from_end(base, keeps_one=True)
         self._load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
         self.end_offset = base
-        for at in range(first, len(segments)):
+        at = first
+        while at < len(segments):
             segment, following = segments[at], segments[at + 1 :]
+            limit_offset = following[0].base_offset if following else NEVER
             size_bytes = segment.size_bytes
-            lost_bytes = self._recover_segment(segment)
+            lost_bytes = self._recover_segment(segment, limit_offset)
             self._on_segment_read(size_bytes)
             if self.end_offset == self._recovery_point and not was_never_written:
                 # if it is rolled now, the next start skips it, so sync it here
@@ -120,14 +141,18 @@ class LogRecovery:
             if snapshot is not None:
                 self.rewritten.append(snapshot)
             self.lost_bytes += lost_bytes
+            if _overflows(segment, self.end_offset):
+                at += len(self._split(segment, limit_offset)) - 1
             if following and (lost_bytes or not self._continues(following[0])):
                 del segments[at + 1 :]
-                self._delete_behind(segment, following)
+                self._delete_behind(segments[at], following)
                 break
+            at += 1
         self._producers_end = self.end_offset
 
-    def _recover_segment(self, segment: Segment) -> int:
-        """Checks one segment, rebuilds its indexes and moves `end_offset`; returns the bytes that were cut off."""
+    def _recover_segment(self, segment: Segment, limit_offset: int) -> int:
+        """Checks one segment, rebuilds its indexes and moves `end_offset`; returns the bytes that were cut off. The
+        next segment begins at `limit_offset`."""
         producers, epochs, high_watermark = self._producers, self._epochs, self._high_watermark
         size = segment.size_bytes
         good = 0
@@ -136,12 +161,16 @@ class LogRecovery:
         rebuild = SegmentRebuild(segment)
         segment.txn_index.reset()
         self.rewritten += segment.files()
+        indexable_to = segment.base_offset + RELATIVE_OFFSET_MAX
         try:
             for position, header, batch in segment.iter_batches():
-                _check_offsets(segment, position, header, next_offset)
+                _check_offset(position, header, next_offset)
                 if not is_intact(header, batch):
                     raise Malformed(f"the checksum of the batch at position {position} is wrong")
-                rebuild.add(position, header)
+                if header.last_offset <= indexable_to:
+                    rebuild.add(position, header)
+                elif next_offset <= indexable_to + 1 and not find_parts(segment, limit_offset):
+                    raise Malformed(f"offset {header.last_offset} at position {position} is too far from the base")
                 aborted = producers.apply(header, batch, acknowledged=header.last_offset < high_watermark)
                 if aborted is not None:
                     segment.txn_index.append(aborted)
@@ -160,17 +189,17 @@ class LogRecovery:
         return size - good
 
     def _continues(self, following: Segment) -> bool:
-        """Whether the log continues in segment `following`, without missing or repeated offsets."""
+        """Whether the log continues in segment `following`, without repeated offsets."""
         base, end_offset = following.base_offset, self.end_offset
-        # offsets missing below the recovery point, or below the start of the log, were removed on purpose
-        if base > end_offset >= self._recovery_point and base > self._start_offset and not self._has_gaps:
-            logger.warning("%s: offsets from %d on are missing before it", following.path, end_offset)
-        elif base < end_offset:
+        if base < end_offset:
             # left by a failed roll, after which the log continued without it
             logger.warning("%s: the segment before it goes on to offset %d", following.path, end_offset)
-        else:
-            return True
-        return False
+            return False
+        # offsets missing below the recovery point, or below the start of the log, were removed on purpose
+        if base > max(end_offset, self._start_offset, self._gaps_below) and end_offset >= self._recovery_point:
+            logger.warning("%s: offsets from %d on are missing before it", following.path, end_offset)
+            self.gap_offset = min(self.gap_offset, end_offset)
+        return True
 
     def _delete_behind(self, last: Segment, following: list[Segment]) -> None:
         """Deletes the segments after `last`, and fsyncs before anything is appended: otherwise the next crash might
@@ -180,6 +209,32 @@ class LogRecovery:
             self.lost_bytes += segment.size_bytes
             segment.delete_files()
         self._files.sync_all([last.path, self._directory])
+
+    # offsets too far apart
+
+    def _split_sealed(self, count: int) -> list[Segment]:
+        """Splits those of the first `count` segments that overflow, and are followed by another one; returns all new
+        ones. Only a segment with a far successor is looked into."""
+        made: list[Segment] = []
+        segments = self._segments
+        for segment, following in pairwise(segments[: count + 1]):
+            limit_offset = following.base_offset
+            if _overflows(segment, limit_offset) and segment.size_bytes and _overflows(segment, _end_of(segment)):
+                parts = self._split(segment, limit_offset)
+                made += parts if len(parts) > 1 else ()
+        return made
+
+    def _split(self, segment: Segment, limit_offset: int) -> list[Segment]:
+        """The segments that are in the place of `segment` now; itself, if it cannot be split."""
+        parts = find_parts(segment, limit_offset)
+        made = split(segment, parts, self._config, self._now_ms, self._files) if parts else None
+        if made is None:
+            segment.close_writer()
+            return [segment]
+        at = self._segments.index(segment)
+        self._segments[at : at + 1] = made
+        self.rewritten += [path for one in made for path in one.files()]
+        return made
 
     # indexes
 
@@ -198,7 +253,7 @@ class LogRecovery:
             return False
         finally:
             segment.close_writer()
-        return was_sealed(segment) and (end_offset == upto or (self._has_gaps and end_offset < upto))
+        return was_sealed(segment) and end_offset <= upto
 
     def _rebuild_indexes(self, segment: Segment) -> None:
         """Rebuilds the sparse indexes of a segment and fsyncs them, because the next start will not check them.
@@ -210,7 +265,9 @@ class LogRecovery:
         good = 0
         try:
             for position, header, _ in segment.iter_batches():
-                _check_offsets(segment, position, header, next_offset)
+                _check_offset(position, header, next_offset)
+                if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+                    raise Malformed(f"offset {header.last_offset} at position {position} is too far from the base")
                 rebuild.add(position, header)
                 next_offset = header.last_offset + 1
                 good = position + header.size_bytes
@@ -275,9 +332,28 @@ class LogRecovery:
             self._epochs.put_in_front(found)
 
 
-def _check_offsets(segment: Segment, position: int, header: BatchHeader, next_offset: int) -> None:
-    """Raises Malformed for a batch with offsets that cannot follow `next_offset` - 1 in this segment."""
+def _check_offset(position: int, header: BatchHeader, next_offset: int) -> None:
+    """Raises Malformed for a batch with an offset that cannot follow `next_offset` - 1."""
     if header.base_offset < next_offset:
         raise Malformed(f"offset {header.base_offset} at position {position} comes after {next_offset - 1}")
-    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-        raise Malformed(f"offset {header.last_offset} at position {position} is too far from the base")
+
+
+def _end_of(segment: Segment) -> int:
+    """The offset behind the last whole batch."""
+    try:
+        return segment.next_offset()
+    except Malformed:
+        pass  # by the index, which may be wrong
+    finally:
+        segment.close_writer()
+    last_offset = segment.base_offset - 1
+    with contextlib.suppress(Malformed):
+        for _, _, last_offset, _ in iter_headers(segment.open_file().fd, 0, segment.size_bytes):  # noqa: B007
+            pass
+    segment.close_writer()
+    return last_offset + 1
+
+
+def _overflows(segment: Segment, end_offset: int) -> bool:
+    """Whether the segment, which ends before `end_offset`, has offsets that its indexes cannot express."""
+    return end_offset - 1 - segment.base_offset > RELATIVE_OFFSET_MAX

@@ -29,6 +29,7 @@ None. Jobs run one after another in the order they came."""
 
 # a map needs no descriptor of its own, but only Python 3.13 and later can do without
 _NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+_COPY_BYTES = 1 << 20
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
@@ -166,6 +167,21 @@ class Files:
             self.write_fully(fd, data)
         finally:
             self.close(fd)
+
+    def write_range(self, path: str, source: str, start: int, end: int) -> None:
+        """Writes or replaces a file: the bytes from `start` to `end` of the file `source`. A crash may leave a part of
+        it."""
+        source_fd = self.open(source, os.O_RDONLY)
+        try:
+            fd = self.open(path, _CREATE)
+            try:
+                for position in range(start, end, _COPY_BYTES):
+                    data = self.pread(source_fd, min(_COPY_BYTES, end - position), position)
+                    self.write_fully(fd, data, position - start)
+            finally:
+                self.close(fd)
+        finally:
+            self.close(source_fd)
 
     def write_atomically(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Replaces the content of `path` so that a crash leaves the old content or the new, never a part.

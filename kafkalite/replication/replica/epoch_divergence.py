@@ -27,13 +27,15 @@ class EpochHistory(Protocol):
 
 class ReplicaLog(NamedTuple):
     """The offsets of a local log. `synced_offset`: what lies below is acknowledged by the log: the end of the log, or
-    with flush.messages the end of what is on the disk. Invariant: start <= high watermark <= end; synced <= end."""
+    with flush.messages the end of what is on the disk. From `whole_to` on records may be missing in between; None: they
+    are not. Invariant: start <= high watermark <= end; synced <= end."""
 
     start_offset: int
     end_offset: int
     synced_offset: int
     high_watermark: int
     epochs: EpochHistory
+    whole_to: int | None = None
 
     @property
     def last_epoch(self) -> int:

@@ -126,11 +126,13 @@ class FollowerReplica:
         self.phase = FETCHING if truncates_on_fetch and self.asked_epoch != NO_EPOCH else TRUNCATING
 
     def begin(self, log: ReplicaLog) -> list[FollowerEffect]:
-        """A log without epochs cannot be compared: only what is known to be committed stays."""
+        """A log without epochs cannot be compared: only what is known to be committed stays. Nor would a comparison
+        notice records that are missing in between: what lies behind them is fetched again."""
+        whole_to = log.end_offset if log.whole_to is None else log.whole_to
         if self.phase is TRUNCATING and self.asked_epoch == NO_EPOCH:
             self._enter(FETCHING)
-            return [TruncateTo(log.high_watermark)]
-        return []
+            return [TruncateTo(min(log.high_watermark, whole_to))]
+        return [TruncateTo(whole_to)] if whole_to < log.end_offset else []
 
     def next_request(self, log: ReplicaLog, now_ms: float) -> Request | None:
         """The request to be sent now; None: none yet. A fetch offset tells the leader that the records below are here

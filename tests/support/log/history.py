@@ -30,12 +30,13 @@ from tests.support.log.plain_compaction import compact
 from tests.support.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000
+FAR = 1 << 31
 Step = tuple[str, int]
 
 _STEPS = {
     "append": 32, "follow": 12, "retry": 4, "flush": 6, "work": 8, "hear": 8, "checkpoint": 6, "delete_before": 4,
     "truncate": 3, "restart_at": 1, "wait": 6, "check": 2, "fault": 4, "configure": 2, "restart": 3, "kill": 4,
-    "power_cut": 8, "end_soon": 6, "compact": 10,
+    "power_cut": 8, "end_soon": 6, "compact": 10, "overflow": 1, "fetch_again": 3,
 }  # fmt: skip
 
 
@@ -236,7 +237,15 @@ class LogHistory:
         low = 0 if random.random() < 0.1 else max(log.start_offset, log.end_offset - 8)
         offset = random.randint(low, log.end_offset)
         ends = {written.last + 1 for written in self.ledger.chain} | {log.end_offset}
-        offset = max((end for end in ends if end <= offset), default=0)
+        self._truncate_to(max((end for end in ends if end <= offset), default=0), random)
+
+    def fetch_again(self, random: Random) -> None:
+        """A follower drops what lies behind a gap: its leader has all of it."""
+        if self.log.gap_offset < self.log.end_offset:
+            self._truncate_to(self.log.gap_offset, random)
+
+    def _truncate_to(self, offset: int, random: Random) -> None:
+        log = self.log
         if offset < log.end_offset:
             self._before_truncation(min(log.start_offset, offset), offset, offset < log.segments[0].base_offset)
         promised = min(self.ledger.promised, offset)
@@ -296,8 +305,10 @@ class LogHistory:
                 return
             first = random.randrange(len(sources))
             group = sources[first : first + random.choice((1, 1, 2, 3, 5))]
+            group = [source for source in group if source.end_offset - group[0].base_offset < FAR] or group[:1]
             superseded = ledger.superseded(upto, log.producers.last_batches(upto))
-            compaction = compact(self.files, log, group, lambda header, batch: batch not in superseded)
+            batches_max = random.choice((1, 2, 1 << 30, 1 << 30))
+            compaction = compact(self.files, log, group, lambda header, batch: batch not in superseded, batches_max)
         except (OSError, StorageError):
             return  # the next one makes up for what is left of it; the last one may not be over, if the disk refused
         ledger.compactions.append(compaction)
@@ -366,6 +377,55 @@ class LogHistory:
         else:
             self.files = self.files.kill()
         self._reopen(random, everything=True)
+
+    def overflow(self, random: Random) -> None:
+        """A broker before Kafka 1.1 ran here: its last segment has offsets too far from the first."""
+        while self.background.pending:
+            self.work(random)
+            self.hear(random)
+        if self.log.failure is not None:
+            self._kill(random)
+            return
+        self._stop()
+        self.files = self.files.kill()
+        if self.write_far(random):
+            self._reopen(random, everything=True)
+        else:
+            self._kill(random)
+
+    def write_far(self, random: Random) -> bool:
+        """Appends batches to the last segment of a stopped log, far behind each other, and fsyncs them. False if it
+        does not end where it should, or nothing was written."""
+        ledger = self.ledger
+        log = self.open_on(self.files)
+        log.close()
+        self.files = self.files.kill()
+        offset = log.end_offset
+        if offset != ledger.end or log.epochs.latest < 0:
+            return False
+        fd = self.files.open(log.segments[-1].path, os.O_RDWR)
+        position = os.fstat(fd).st_size
+        is_clean = random.random() < 0.5
+        for distance in random.choices((0, 3, FAR - 20, FAR, 3 * FAR), k=random.choice((1, 2, 5))):
+            sequences = self.sequences.copy()
+            batch, times, producer = self._make(random, sequences)
+            while producer and is_clean:  # a clean stop would have left a snapshot of them
+                sequences = self.sequences.copy()
+                batch, times, producer = self._make(random, sequences)
+            self.sequences = sequences
+            offset += distance
+            written = ledger.attempt(batch, offset, log.epochs.latest, times, **producer)
+            ledger.accept(written)
+            self.files.write_fully(fd, written.data, position)
+            position += len(written.data)
+            offset = written.last + 1
+        self.files.fsync(fd)
+        self.files.close(fd)
+        ledger.promised = ledger.end
+        # a clean stop leaves whole indexes, but for what no index can express
+        is_clean = is_clean and ledger.end - log.segments[-1].base_offset > FAR
+        self.kept = LoadOptions(is_clean, self.kept.recovery_point, self.kept.start_offset)
+        return True
 
     def kill(self, random: Random) -> None:
         self._kill(random)

@@ -3,8 +3,9 @@
 The ledger remembers every batch that was ever handed to the disk, acknowledged or not, and which batch stood before it
 then. The batches that a log serves must be a path through that tree: each batch as it was written, right behind one
 that it was written behind. Of the way that the log was on when it ended it must go as far as was promised: to the last
-acknowledged batch after a kill or a stop, to the last flushed one after a power cut. Batches that compaction has
-dropped may be missing in between: of one compaction all or none, but for those in its last segments, and none comes
+acknowledged batch after a kill or a stop, to the last flushed one after a power cut. A power cut may also take the end
+of a segment and spare the next one: the log goes on behind such a gap, and says where it is. Batches that compaction
+has dropped may be missing in between: of one compaction all or none, but for those in its last segments, and none comes
 back once its end was told.
 """
 
@@ -192,11 +193,12 @@ class Ledger:
         """The log was opened again: check it, and go on from where it stands. `everything`: nothing may be missing.
         `forgets_names`: the disk may have lost the name of one file and kept that of a later one."""
         path = self._way(log)
+        whole = self.end if self.cutting_at == NEVER else min(self.end, self.end_before(self.cutting_at))
         missing = self._find_out(log, {written.data for written in path})
         self.gone.update(*missing)
         self._keep_undecided(log)
         self._forget_gone(log.end_offset)
-        promised = min(self.end, self.cutting_at) if everything else self.promised
+        promised = whole if everything else self.promised
         found = {written.data for written in path}
         start = log.start_offset
         asked = self.start_asked
@@ -208,6 +210,9 @@ class Ledger:
         for written in self.chain:
             if written.last >= start and written.last < promised and written.data not in self.gone:
                 assert written.data in found, f"{written} is lost; promised up to {self.promised}; found {path}"
+        # the end of a segment that was lost: nothing of it was promised, and it does not come back
+        lost = {w.data for w in self.chain if log.gap_offset <= w.base < log.end_offset} - found - self.gone
+        self.gone |= lost
         end = path[-1].last + 1 if path else log.segments[-1].base_offset
         if any(written.last + 1 == log.segments[-1].base_offset > end for written in self._all(self.gone)):
             end = log.segments[-1].base_offset  # nothing is left of what lay before it
@@ -217,7 +222,7 @@ class Ledger:
         assert log.end_offset >= promised, f"the log ends at {log.end_offset}, promised up to {promised}"
         assert log.flusher.recovery_point <= log.end_offset
         first = path[0].base if path else log.end_offset
-        left = [w for w in self.chain if w.last < first or (w.last < end and w.data in self.gone)]
+        left = [w for w in self.chain if w.last < first or (w.last < end and w.data in self.gone - lost)]
         self.chain = sorted([*left, *path], key=lambda written: written.base)
         self.cutting_at = NEVER
         self.start_asked = max(self.start_asked, start)
@@ -247,19 +252,20 @@ class Ledger:
             is_first = not path or path[-1].base < segment_base
             # some may be missing before a segment that begins where records were deleted
             is_after_deleted = is_first and segment_base <= log.start_offset and written in self.chain
+            is_over_gap = is_first and segment_base > log.gap_offset
             if path and not is_after_deleted:
-                assert self._may_follow(data, path[-1].data), (
+                assert self._may_follow(data, path[-1].data, over_gap=is_over_gap), (
                     f"{written} was not written behind {path}; was {self.chain}"
                 )
             path.append(written)
         return path
 
-    def _may_follow(self, data: bytes, before: bytes) -> bool:
-        """Whether nothing was written between the two but what compaction has dropped."""
-        may_be_missing = self._may_be_missing()
+    def _may_follow(self, data: bytes, before: bytes, *, over_gap: bool) -> bool:
+        """Whether nothing was written between the two but what compaction has dropped; `over_gap`: or what is lost."""
+        may_be_missing = self._known.keys() if over_gap else self._may_be_missing()
         parents = self._parents[data]
         while before not in parents:
-            parents = {more for parent in parents if parent in may_be_missing for more in self._parents[parent]}
+            parents = {more for p in parents if p and p in may_be_missing for more in self._parents[p]}
             if not parents:
                 return False
         return True

@@ -74,6 +74,8 @@ _DEEDS: dict[str, list[Step]] = {
     "compaction": [("append", 8), ("flush", 1), ("checkpoint", 1), ("compact", 20), *[("work", 3), ("hear", 1)] * 3],
     "stop": [("restart", 2)],
     "start": [("start", 1)],
+    "split": [("split", 5)],
+    "split after a clean stop": [("split", 4)],
 }
 _DEEDS_OF_TOPICS: dict[str, list[Step]] = {
     "creation": [("create", n) for n in range(4)],
@@ -110,6 +112,16 @@ class _Ending(LogHistory):
         """After a kill; the start is what does not come to its end."""
         self._stop()
         self.files = self.files.kill()
+        self._try_start(random)
+
+    def split(self, random: Random) -> None:
+        """A start that splits the last segment, which is on the disk."""
+        self._stop()
+        self.files = self.files.kill()
+        self.write_far(random)
+        self._try_start(random)
+
+    def _try_start(self, random: Random) -> None:
         self.arm(random)
         try:
             self._open_anew()

@@ -50,12 +50,12 @@ class World:
         self.epoch = 1
         self.high_watermark = 0
 
-    def log(self, name: str, **settings: object) -> PartitionLog:
+    def log(self, name: str, options: LoadOptions | None = None, **settings: object) -> PartitionLog:
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         context = LogContext(self.clock, lambda: self.disk)
         config = TopicConfig(**{"segment_bytes": 2000, **settings})
-        return PartitionLog.open("t", 0, str(directory), config, LoadOptions(clean=True), context)
+        return PartitionLog.open("t", 0, str(directory), config, options or LoadOptions(clean=True), context)
 
     def follow(self, log: PartitionLog | None = None) -> FollowerPartition:
         log = log or self.log("follower")
@@ -126,6 +126,26 @@ class Waiting:
             self.woken += 1
 
         DelayedOperation(1, wake, call_soon).watch(partition)
+
+
+def test_what_a_power_cut_took_from_the_middle_is_fetched_again(world: World) -> None:
+    """The end of a segment is gone and the next one is there. Both logs have the same end and the same epochs."""
+    world.write(*(b"value %d" % number for number in range(60)))
+    partition = world.follow()
+    world.catch_up(partition, max_bytes=700)
+    segments = partition.local_log.segments
+    assert len(segments) > 2
+    path, second_base, third_base = Path(segments[1].path), segments[1].base_offset, segments[2].base_offset
+    partition.local_log.abandon()
+    data = path.read_bytes()
+    path.write_bytes(data[: int.from_bytes(data[8:12], "big") + 12])
+    log = world.log("follower", LoadOptions(False, second_base))
+    assert (log.gap_offset, log.end_offset, log.segments[2].base_offset) == (second_base + 1, 60, third_base)
+    world.write(b"one more")
+    partition = world.follow(log)
+    world.catch_up(partition, max_bytes=700)
+    assert content(log) == content(world.leader)
+    assert partition.high_watermark == 61 and log.gap_offset == NEVER
 
 
 def test_it_becomes_equal_to_its_leader(world: World) -> None:

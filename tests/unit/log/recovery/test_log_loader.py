@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import StorageError
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
@@ -256,3 +259,56 @@ class TestInterruptedCleanUp:
         with pytest.raises(StorageError, match="should be complete"):
             disk.open()
         assert disk.file(0).exists() and disk.file(3).exists()
+
+
+class TestGapsBetweenSegments:
+    """Kafka keeps everything, whatever left them: compaction before the policy changed, or a power cut."""
+
+    @pytest.fixture
+    def gaps(self, disk: Disk) -> list[int]:
+        """The offsets that are left: of the second segment the last batch is missing, of the third one all."""
+        log = filled(disk)
+        log.log.close()
+        assert [segment.base_offset for segment in log.log.segments] == [0, 3, 6]
+        data = disk.file(3).read_bytes()
+        disk.file(3).write_bytes(data[: len(data) // 3 * 2])
+        return [0, 1, 2, 3, 4, 6, 7]
+
+    @pytest.mark.parametrize("recovery_point", [0, 3, 5, 6, 8])
+    def test_they_are_no_damage(self, disk: Disk, gaps: list[int], recovery_point: int) -> None:
+        before = {path.name: path.read_bytes() for path in disk.directory.glob("*.log")}
+        log = disk.open(clean=False, recovery_point=recovery_point)
+        assert [record.offset for record in log.records()] == gaps
+        assert (log.log.lost_bytes, log.log.end_offset) == (0, 8)
+        assert {path.name: path.read_bytes() for path in disk.directory.glob("*.log")} == before
+        assert [record.offset for record in disk.kill(log).records()] == gaps
+
+    @pytest.mark.parametrize(
+        ("recovery_point", "gaps_below", "policy", "gap_offset"),
+        [
+            (0, 0, "delete", 5),
+            (5, 0, "delete", 5),
+            (6, 0, "delete", NEVER),  # below the recovery point all was on the disk
+            (0, 6, "delete", NEVER),  # the cleaner has been there
+            (0, 5, "delete", 5),
+            (0, NEVER, "delete", NEVER),  # another broker's log
+            (0, 0, "compact", NEVER),
+        ],
+    )
+    def test_the_log_remembers_where_it_may_have_lost_records(
+        self, disk: Disk, gaps: list[int], recovery_point: int, gaps_below: int, policy: str, gap_offset: int
+    ) -> None:
+        options = LoadOptions(False, recovery_point, gaps_below=gaps_below)
+        config = TopicConfig(cleanup_policy=(policy,))
+        log = PartitionLog.open("orders", 0, str(disk.directory), config, options, disk.services)
+        assert log.gap_offset == gap_offset
+        if gap_offset < NEVER:
+            log.truncate_to(gap_offset)
+            assert (log.end_offset, log.gap_offset) == (5, NEVER)
+        log.abandon()
+
+    def test_records_deleted_before_its_end_end_the_doubt(self, disk: Disk, gaps: list[int]) -> None:
+        log = disk.open(clean=False)
+        assert log.log.gap_offset == 5
+        log.log.delete_records_before(6)
+        assert log.log.gap_offset == NEVER

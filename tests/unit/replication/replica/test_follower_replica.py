@@ -52,6 +52,14 @@ def follower(of: ReplicaLog, *, truncates_on_fetch: bool = True) -> FollowerRepl
 OLD = log(0, 20, (3, 0), (5, 12), high_watermark=10)
 
 
+def test_behind_a_gap_everything_is_fetched_again():
+    """A comparison of epochs would not notice it, and the replica would join the ISR without committed records."""
+    gap = OLD._replace(whole_to=14)
+    assert follower(gap).begin(gap) == [TruncateTo(14)]
+    unknown = log(0, 20, high_watermark=10)
+    assert follower(unknown).begin(unknown._replace(whole_to=4)) == [TruncateTo(4)]
+
+
 def test_it_fetches_from_its_end_and_names_its_last_epoch():
     replica = follower(OLD)
     assert replica.begin(OLD) == []

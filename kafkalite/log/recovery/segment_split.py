@@ -1,0 +1,132 @@
+"""Splits a segment whose offsets lie too far apart: an index entry has 31 bits for the distance from the base offset.
+
+Brokers before Kafka 1.1 left such segments of compacted topics (KAFKA-5413, KAFKA-6264). All batches stay as they are;
+each part but the first is named by its first batch. (Kafka names the first part so, too, which moves the log's start.)
+
+    written     <base>.log.cleaned of each part, with its indexes, fsynced
+    announced   .cleaned -> .swap, the last part first and each .log last, fsynced: from then on a start completes it
+    switched    the files of the source are removed; .swap -> final names, each .log first
+
+A crash leaves the source, or all parts, to the next start (`swap_recovery`).
+Source: kafka.log.LocalLog.splitOverflowedSegment, LogSegment.appendFromFile.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkalite.common.errors import Malformed
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.segment.file_batches import UNKNOWN_OFFSET, iter_headers
+from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.segment.segment_rebuild import SegmentRebuild
+from kafkalite.log.storage.file_names import CLEANED, SWAP
+from kafkalite.log.storage.files import Files, is_full
+from kafkalite.record.message_set import first_offset
+
+logger = logging.getLogger(__name__)
+
+
+class Part(NamedTuple):
+    """The batches between two positions of a segment, and the base offset of the segment that they become."""
+
+    base_offset: int
+    start: int
+    end: int
+
+
+def find_parts(segment: Segment, limit_offset: int) -> list[Part]:
+    """The parts of a segment that overflows; none of one that does not. Nor where the first far offset is implausible:
+    it is at or past `limit_offset`, where the next segment begins, or batches behind it go on from before it.
+
+    The last part has everything behind the last batch that ascends. Raises OSError.
+    """
+    starts = [(segment.base_offset, 0)]
+    latest = before_far = segment.base_offset - 1
+    try:
+        for position, base_offset, last_offset, size in iter_headers(segment.open_file().fd, 0, segment.size_bytes):
+            if last_offset <= latest or last_offset >= limit_offset:
+                if before_far < last_offset <= segment.base_offset + RELATIVE_OFFSET_MAX or len(starts) == 1:
+                    return []
+                break
+            if last_offset - starts[-1][0] > RELATIVE_OFFSET_MAX:
+                if base_offset == UNKNOWN_OFFSET:
+                    nearest = max(latest + 1, last_offset - RELATIVE_OFFSET_MAX)
+                    base_offset = _first_offset(segment, position, size, nearest)
+                if base_offset <= latest:
+                    break
+                starts.append((base_offset, position))
+            elif len(starts) == 1:
+                before_far = last_offset
+            latest = last_offset
+    except Malformed:
+        pass
+    if len(starts) == 1:
+        return []
+    ends = [*(position for _, position in starts[1:]), segment.size_bytes]
+    return [Part(base, start, end) for (base, start), end in zip(starts, ends, strict=True)]
+
+
+def _first_offset(segment: Segment, position: int, size: int, nearest: int) -> int:
+    """The first offset in a wrapper of format v0 or v1; `nearest` where it cannot be read."""
+    ((_, _, wrapper),) = segment.iter_batches(position, position + size)
+    try:
+        return first_offset(wrapper)
+    except Malformed:
+        return nearest
+
+
+def split(
+    segment: Segment, parts: Sequence[Part], config: TopicConfig, now_ms: int, files: Files
+) -> list[Segment] | None:
+    """Puts a segment for each of `parts` in the place of `segment`, and fsyncs them. None if the disk has no room for
+    them: the segment stays as it is, and is served without index entries. Raises OSError."""
+    logger.warning(
+        "%s has offsets more than %d apart; splitting it at %s",
+        segment.path, RELATIVE_OFFSET_MAX, ", ".join(str(part.base_offset) for part in parts[1:]),
+    )  # fmt: skip
+    made: list[Segment] = []
+    try:
+        for part in parts:
+            size_bytes = part.end - part.start
+            made.append(Segment(segment.directory, part.base_offset, size_bytes, config, now_ms, files, suffix=CLEANED))
+            _write(made[-1], segment, part, files)
+        files.sync(segment.directory)
+    except OSError as error:
+        for one in reversed(made):
+            one.delete_files()
+        if not is_full(error):
+            raise
+        logger.warning("%s stays as it is: %s", segment.path, error.strerror)
+        return None
+    for one in reversed(made):
+        one.rename(CLEANED, SWAP, log_last=True)
+    files.sync(segment.directory)
+    segment.delete_files()
+    files.sync(segment.directory)
+    for one in made:
+        one.rename(SWAP, "")
+    files.sync(segment.directory)
+    return made
+
+
+def _write(new: Segment, source: Segment, part: Part, files: Files) -> None:
+    files.write_range(new.path, source.path, part.start, part.end)
+    rebuild = SegmentRebuild(new)
+    last_offset = part.base_offset - 1
+    try:
+        for position, header, _ in source.iter_batches(part.start, part.end):
+            rebuild.add(position - part.start, header)
+            last_offset = header.last_offset
+    except Malformed:
+        pass  # after a clean stop: it is served as it is
+    rebuild.finish(part.end - part.start)
+    new.txn_index.size_bytes = 0
+    for txn in source.txn_index.all():
+        if part.base_offset <= txn.last_offset <= last_offset:
+            new.txn_index.append(txn)
+    files.set_modified(new.path, os.stat(source.path).st_mtime_ns)
+    files.sync_all(new.files())
