@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NAMED_MAX = 100
+
 
 class Findings(NamedTuple):
     """The exceptions among the logs: `unresolved` topics with logs here whose settings are not in the metadata yet,
@@ -97,9 +99,12 @@ def _rename_strays(
 
 
 def _report_missing(missing: Sequence[TopicPartition]) -> None:
+    names = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:_NAMED_MAX])
+    more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
     logger.warning(
-        "%d partitions, such as %s-%d, have no log in any directory of log.dirs, and begin empty. If they were "
-        "in a directory that is not named there, or on a disk that is not mounted, stop now and give it back",
+        "%d partitions have no log in any directory of log.dirs, and begin empty: %s%s. If they were in a directory "
+        "that is not named there, or on a disk that is not mounted, stop now and give it back",
         len(missing),
-        *missing[0],
+        names,
+        more,
     )

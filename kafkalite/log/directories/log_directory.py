@@ -136,6 +136,8 @@ class LogDirectory:
                 points[key] = log.end_offset
             except StorageError as error:
                 points[key] = log.flusher.kept_recovery_point
+                if fault is not None:
+                    logger.error("%s", error)
                 fault = fault or error
         try:
             _sync_together(self._files, list(paths))

@@ -44,6 +44,7 @@ from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 
 logger = logging.getLogger(__name__)
 
+_NAMED_MAX = 100  # logs in as many lines
 _WANTED_MAX = 10_000
 OnOffline = Callable[[Sequence[TopicPartition], str], None]
 
@@ -201,15 +202,22 @@ class LogManager:
         self._enter(ManagerState.LOADED)
 
     def _lacks_committed(self, stored: StoredLogs) -> bool:
-        """Whether some log ends below the high watermark that was checkpointed for it."""
+        """Whether some logs lack records below the high watermark that was checkpointed for them; names them."""
+        count = 0
         for key, log in self.logs.items():
             high_watermark = stored.checkpoints[self._directory_of[key].path].high_watermarks.get(key, 0)
             if log.end_offset < high_watermark:
-                logger.warning(
-                    "%s-%d ends at %d, though all below %d was committed", *key, log.end_offset, high_watermark
-                )
-                return True
-        return False
+                what = f"ends at {log.end_offset}"
+            elif log.gap_offset < high_watermark:
+                what = f"has a gap at {log.gap_offset}"
+            else:
+                continue
+            count += 1
+            if count <= _NAMED_MAX:
+                logger.warning("%s-%d %s, though all below %d was committed", *key, what, high_watermark)
+        if count:
+            logger.warning("%d of %d logs lack committed records", count, len(self.logs))
+        return count > 0
 
     def complete_start(self) -> None:
         """The logs agree with the metadata now: those of deleted topics are gone."""

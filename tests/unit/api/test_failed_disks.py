@@ -261,7 +261,7 @@ def test_partitions_that_begin_empty_at_a_start_are_told(
         assert await produce(asker, 1) == 0
 
     async def without(asker: Any, broker: Any) -> None:
-        assert "1 partitions, such as t-1, have no log in any directory of log.dirs" in caplog.text
+        assert "1 partitions have no log in any directory of log.dirs, and begin empty: t-1." in caplog.text
 
     async def again(asker: Any, broker: Any) -> None:
         assert await fetch(asker, 1) == (0, True), "and what they held is found when it is given back"

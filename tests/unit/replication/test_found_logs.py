@@ -129,7 +129,7 @@ def test_logs_that_are_missing_are_told_if_they_should_be_here(
 ) -> None:
     put(metadata, "orders", ORDERS, (OTHER,), (ME, OTHER), (ME,))
     findings, _ = start(metadata, tmp_path)
-    assert "2 partitions, such as orders-1, have no log in any directory" in caplog.text
+    assert "2 partitions have no log in any directory of log.dirs, and begin empty: orders-1, orders-2." in caplog.text
     assert not findings.offline
 
 

@@ -559,3 +559,43 @@ def test_a_stop_before_the_logs_were_settled_is_a_clean_one_only_after_a_clean_o
     assert not life(settled=False)
     assert life(settled=True)
     assert life(settled=False)
+
+
+@pytest.mark.parametrize("count", [1, 3, 120])
+def test_every_log_that_lacks_committed_records_is_named(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    """One loses its end and one the middle, the others their ends; beyond a hundred only their number is told."""
+    data = tmp_path / "data"
+    manager = start()
+    config = TopicConfig(segment_bytes=200)
+    for index in range(count + 1):
+        log = manager.create("orders", index, TOPIC_ID, config)
+        for value in "abcde":
+            write(log, value)
+    kill(manager)
+    for name in (".kafka_cleanshutdown", ".kafkalite_cleanshutdown"):
+        (data / name).unlink(missing_ok=True)
+    (data / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    lines = [f"orders {index} 5" for index in range(count + 1)]
+    (data / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    segments = sorted((data / "orders-0").glob("*.log"))
+    assert len(segments) > 2
+    for index in range(count):
+        path = data / f"orders-{index}" / segments[1 if index == 1 else -1].name
+        path.write_bytes(b"")
+    told: list[str] = []
+    manager = LogManager([data], ManualClock(), BrokerConfig())
+    manager.on_lost_tail = lambda: told.append("lost")
+    asyncio.run(manager.load(CLUSTER, lambda topic: config))
+    messages = [record.getMessage() for record in caplog.records]
+    named = [line for line in messages if "though all below 5 was committed" in line]
+    assert len(named) == min(count, 100)
+    assert named[0] == "orders-0 ends at 4, though all below 5 was committed"
+    if count > 1:
+        gap = int(segments[1].stem)
+        assert f"orders-1 has a gap at {gap}, though all below 5 was committed" in named
+        assert manager.logs["orders", 1].end_offset == 5
+    assert f"{count} of {count + 1} logs lack committed records" in messages
+    assert told == ["lost"]
+    manager.close()
