@@ -24,7 +24,8 @@ class Fault(NamedTuple):
     """`severity` and `restart` (what a restart does) are given where no dry run is needed to know them.
 
     `restart` without `severity`: the consequence if the restart leaves the fault. `position` is that of a byte of the
-    file, or -1. `unwritten`: the bytes were never acknowledged; they are zeros, or the begin of a batch.
+    file, or -1. `unwritten`: the bytes were never acknowledged; they are zeros, or the begin of a batch. `overflows`:
+    the segment must be split, for its offsets are too far apart.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Fault(NamedTuple):
     restart: str = ""
     position: int = -1
     unwritten: bool = False
+    overflows: bool = False
 
 
 LINK_TO_NOWHERE = "a link that leads nowhere"

@@ -60,9 +60,15 @@ class PartitionReport:
 
 
 def check_partition(
-    partition: PartitionDirectory, advance: Callable[[int], None], *, compacted_to: int = 0, deep: bool = False
+    partition: PartitionDirectory,
+    advance: Callable[[int], None],
+    *,
+    compacted_to: int = 0,
+    is_compacted: bool = False,
+    deep: bool = False,
 ) -> PartitionReport:
-    """Checks one partition. Below offset `compacted_to` offsets may be missing. Raises OSError."""
+    """Checks one partition. Below offset `compacted_to` offsets may be missing; `is_compacted`: anywhere. Raises
+    OSError."""
     bases = partition.bases
     start_offset = bases[0] if bases else 0
     report = PartitionReport(partition, start_offset=start_offset, end_offset=start_offset)
@@ -103,7 +109,7 @@ def check_partition(
     history.end(report.end_offset)
     for offset in stops:
         check_snapshot_here(offset, None)
-    if not history.was_compacted:
+    if not history.was_compacted and not is_compacted:
         faults += _check_gaps(scans, compacted_to)
     faults += _check_epochs(partition, history, report.end_offset)
     faults += _check_counts(partition, scans)

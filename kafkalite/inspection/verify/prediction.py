@@ -6,6 +6,7 @@ A pure function of the fault and of the recovery dry run.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 
 from kafkalite.inspection.files.findings import Fault, Finding, Severity
 from kafkalite.inspection.verify.partition_check import PartitionReport
@@ -47,7 +48,8 @@ def _predict_segment(fault: Fault, forecast: Forecast, report: PartitionReport, 
         if size == 0:
             return Severity.REPAIRED, "the empty segment is deleted", 0
         return Severity.LOSES, "the whole segment is deleted: it lies behind damage", size
-    left = forecast.sizes[name]
+    parts = _parts_of(name, forecast, report)
+    left = sum(parts)
     cut = size - left
     if fault.unwritten and left == fault.position:
         return Severity.REPAIRED, f"the last {cut} bytes are cut off; no whole batch is among them", 0
@@ -58,6 +60,8 @@ def _predict_segment(fault: Fault, forecast: Forecast, report: PartitionReport, 
     if left < size:
         what = f"the batch stays, and the log is cut behind it, at position {left}: what follows does not fit to it"
         return Severity.LOSES, what, cut
+    if fault.overflows and len(parts) > 1:
+        return Severity.REPAIRED, f"the segment is split: its batches go to {len(parts)} segments", 0
     if fault.restart:
         return Severity.STAYS, fault.restart, 0
     if forecast.clean:
@@ -68,6 +72,29 @@ def _predict_segment(fault: Fault, forecast: Forecast, report: PartitionReport, 
         return Severity.STAYS, "it is read again and taken as it is: a restart does not ask for that", 0
     below = f"it lies below the recovery point, {point}, so it is not read again: it stays, and is served as it is"
     return Severity.STAYS, below, 0
+
+
+def predict_unexplained(
+    findings: Sequence[Finding], forecast: Forecast | None, report: PartitionReport
+) -> Iterator[Finding]:
+    """What a restart cuts off although no finding says so."""
+    if forecast is None or forecast.refusal:
+        return
+    explained = {finding.path for finding in findings if finding.severity in (Severity.LOSES, Severity.REPAIRED)}
+    for base in report.partition.bases:
+        path = report.partition.file(base, LOG)
+        left = sum(_parts_of(os.path.basename(path), forecast, report))
+        cut = report.partition.segment_bytes(base) - left
+        if cut > 0 and path not in explained:
+            what = "recovery does not accept what is here"
+            yield Finding(path, f"position {left}", what, Severity.LOSES, f"the log is cut at position {left}", cut)
+
+
+def _parts_of(name: str, forecast: Forecast, report: PartitionReport) -> list[int]:
+    """The sizes of the segments that are in the place of that one after a restart: several, if it is split."""
+    behind = [base for base in report.partition.bases if f"{base:020d}{LOG}" > name]
+    end = f"{behind[0]:020d}{LOG}" if behind else "~"
+    return [size for other, size in forecast.sizes.items() if name <= other < end]
 
 
 def _predict_file(forecast: Forecast, name: str) -> tuple[Severity, str]:

@@ -13,18 +13,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from kafkalite.common.errors import StorageError
+from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.region import OpenFile
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import PartitionDirectory, read_written
 from kafkalite.log.recovery.log_loader import LoadOptions, load
+from kafkalite.log.segment.file_batches import iter_headers
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
 from kafkalite.log.storage.files import Files
 
+_BATCH_BYTES = 256  # more than a header and a transaction marker have
 _LOGGER = logging.getLogger("kafkalite.log")
 
 
@@ -68,6 +70,20 @@ class ShadowFiles(Files):
         if fd not in self._links:
             super().truncate(fd, size_bytes)
 
+    def write_range(self, path: str, source: str, start: int, end: int) -> None:
+        """Writes the begin of each batch, with holes in between: a split segment may be large."""
+        self.create_empty(path)
+        source_fd, fd = self.open(source, os.O_RDONLY), self.open(path, os.O_WRONLY)
+        try:
+            self.truncate(fd, end - start)
+            with suppress(Malformed):
+                for position, _, _, size in iter_headers(source_fd, start, end):
+                    begin = self.pread(source_fd, min(size, _BATCH_BYTES), position)
+                    self.write_fully(fd, begin, position - start)
+        finally:
+            self.close(source_fd)
+            self.close(fd)
+
     def fsync(self, fd: int) -> None:
         """Does nothing: a shadow need not be durable."""
 
@@ -84,7 +100,7 @@ class ShadowFiles(Files):
         self._links.add(fd) if is_link else self._links.discard(fd)
 
 
-def dry_run(partition: PartitionDirectory, options: LoadOptions, now_ms: int) -> Forecast:
+def dry_run(partition: PartitionDirectory, options: LoadOptions, config: TopicConfig, now_ms: int) -> Forecast:
     """Loads a shadow of the partition's log. Raises OSError when the shadow cannot be made."""
     forecast = Forecast(options.clean, options.recovery_point)
     root = os.path.realpath(tempfile.mkdtemp(prefix="kafkalite-dry-run-"))
@@ -95,7 +111,7 @@ def dry_run(partition: PartitionDirectory, options: LoadOptions, now_ms: int) ->
         files = ShadowFiles()
         with _muted_log():
             try:
-                loaded = load(shadow, TopicConfig(), options, now_ms, files, EXPIRATION_MS)
+                loaded = load(shadow, config, options, now_ms, files, EXPIRATION_MS)
             except (StorageError, OSError) as error:
                 forecast.refusal = str(error).replace(shadow, partition.path)
                 return forecast

@@ -20,6 +20,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.findings import Fault
 from kafkalite.inspection.files.log_file import LogFile, Window, find_bounds, is_valid
 from kafkalite.inspection.verify.log_history import History, Rows
+from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX
 from kafkalite.record.batch import (
     CONTROL,
     CRC_FROM,
@@ -37,7 +38,6 @@ from kafkalite.record.message_set import count_messages, entry_header, read_mess
 from kafkalite.record.record import RECORD_BYTES_MIN
 
 FAULTS_MAX = 50  # reported of one file; the rest is counted
-RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _ATTRIBUTES_KNOWN = 0x7F
 _SEARCH_BYTES = 1 << 20
 
@@ -108,6 +108,7 @@ class _Scanner:
         self.next_offset = segment.base_offset
         self.batches: Batches | None = None  # of this window, if all are of v2
         self.last_doubtful = -1  # the position of the last batch with a wrong checksum
+        self.overflows = False
 
     def run(self) -> SegmentScan:
         size = self.log.size_bytes
@@ -182,6 +183,16 @@ class _Scanner:
                 return None
             position += len(data) - HEADER_BYTES
         return None
+
+    def check_distance(self, rows: Rows, plausible: Flags) -> None:
+        """Reports the first offset that no index can express."""
+        far = np.flatnonzero(plausible & (rows.last_offset - self.segment.base_offset > RELATIVE_OFFSET_MAX))
+        if len(far) and not self.overflows:
+            self.overflows = True
+            what = "offsets from here on are too far from the segment's own for an index to express"
+            where = f"position {rows.position[far[0]]}, offset {rows.base_offset[far[0]]}"
+            position = int(rows.position[far[0]])
+            self.found.faults.append(Fault(self.segment.path, where, what, position=position, overflows=True))
 
     # one window
 
@@ -281,7 +292,6 @@ class _Scanner:
             (base < 0, "an offset below zero"),
             (delta < 0, "a last offset before the first one"),
             (base < self.segment.base_offset, f"an offset below the segment's own, {self.segment.base_offset}"),
-            (last - self.segment.base_offset > RELATIVE_OFFSET_MAX, "an offset too far from the segment's own"),
             (ahead, "an offset that those behind it have yet to reach"),
             (base < expected, "an offset that the log has passed already: a repeated batch, or one in the wrong place"),
             (last >= limit, f"an offset that belongs to the next segment, which begins at {limit}"),
@@ -347,6 +357,7 @@ class _Scanner:
         found.positions.append(rows.position)
         found.last_offsets.append(rows.last_offset)
         found.timestamps.append(rows.max_timestamp)
+        self.check_distance(rows, plausible)
         if not self.found.has_legacy:
             self.note_gaps(rows, plausible)
         if plausible.any():

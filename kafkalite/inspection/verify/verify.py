@@ -1,8 +1,8 @@
 """`kafkalite log verify`: checks a data directory, or one partition, against itself.
 
 Each log is read once from front to back, together with the files beside it; several logs at a time, because a read
-waits for the disk. The root of the data directory comes next. For each log with faults recovery is run on a shadow of
-its directory, so that a finding says what a restart does about it.
+waits for the disk. The root of the data directory comes next. For each log with faults, and for all of them after an
+unclean stop, recovery is run on a shadow of its directory, so that a finding says what a restart does.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from kafkalite.inspection.files.directory_listing import PartitionDirectory, checkpoint_offsets, list_directory
+from kafkalite.inspection.files.directory_listing import PartitionDirectory, list_directory
 from kafkalite.inspection.files.findings import Fault, Finding, Severity
 from kafkalite.inspection.files.progress import Progress
 from kafkalite.inspection.verify.log_dir_check import check_root
 from kafkalite.inspection.verify.partition_check import PartitionReport, check_partition
-from kafkalite.inspection.verify.prediction import predict
+from kafkalite.inspection.verify.prediction import predict, predict_unexplained
 from kafkalite.inspection.verify.recovery_dry_run import Forecast, dry_run
-from kafkalite.log.recovery.log_loader import LoadOptions
-from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN, CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
+from kafkalite.inspection.verify.start_knowledge import StartKnowledge
 
 _THREADS = 4
 
@@ -46,34 +45,41 @@ def verify(path: str, *, deep: bool = False, now_ms: int | None = None, shown: b
     listing = list_directory(path)
     log_bytes = sum(one.log_bytes for one in listing.partitions)
     progress = Progress(log_bytes, shown=shown)
-    cleaned = checkpoint_offsets(listing.root, CLEANER_OFFSETS)
+    known = StartKnowledge(listing)
 
     def check(partition: PartitionDirectory) -> PartitionReport:
-        return check_partition(partition, progress.advance, compacted_to=cleaned.get(partition.key, 0), deep=deep)
+        return check_partition(
+            partition,
+            progress.advance,
+            compacted_to=known.cleaner_offsets.get(partition.key, 0),
+            is_compacted="compact" in known.config_of(partition.topic).cleanup_policy,
+            deep=deep,
+        )
 
-    clean = listing.root is None or CLEAN_SHUTDOWN in listing.names
     try:
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="kafkalite-verify") as pool:
             reports = list(pool.map(check, listing.partitions))
-        root_faults = check_root(listing, reports, clean=clean)
+        root_faults = check_root(listing, reports, clean=known.clean)
     finally:
         progress.clear()
-    recovery_points = checkpoint_offsets(listing.root, RECOVERY_POINTS)
-    starts = checkpoint_offsets(listing.root, LOG_STARTS)
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     findings: list[Finding] = []
     forecasts: dict[str, Forecast] = {}
     for report in reports:
         partition = report.partition
-        if any(fault.severity is None for fault in report.faults) and not partition.is_kraft:
-            start_offset = starts.get(partition.key, 0)
-            known_start = start_offset if start_offset <= report.end_offset else 0
-            options = LoadOptions(clean, recovery_points.get(partition.key, 0), known_start)
-            forecasts[partition.path] = dry_run(partition, options, now_ms)
-        findings += [predict(fault, forecasts.get(partition.path), report) for fault in report.faults]
+        has_faults = any(fault.severity is None for fault in report.faults)
+        is_asked = has_faults or not (known.clean or known.drops_all(report))
+        if is_asked and not partition.is_kraft:
+            config = known.config_of(partition.topic)
+            forecasts[partition.path] = dry_run(partition, known.options_of(report), config, now_ms)
+        forecast = forecasts.get(partition.path)
+        found = [predict(fault, forecast, report) for fault in report.faults]
+        findings += [*found, *predict_unexplained(found, forecast, report)]
     findings += [predict(fault, None, None) for fault in root_faults]
     lost_bytes = sum(forecast.lost_bytes for forecast in forecasts.values()) + _bytes_of_lost(reports, root_faults)
-    return Verdict(listing.place, findings, len(reports), log_bytes, clean, listing.is_locked, lost_bytes, forecasts)
+    return Verdict(
+        listing.place, findings, len(reports), log_bytes, known.clean, listing.is_locked, lost_bytes, forecasts
+    )
 
 
 def _bytes_of_lost(reports: list[PartitionReport], root_faults: list[Fault]) -> int:
