@@ -55,6 +55,10 @@ class KafkaCleaner:
         """One pass. The plan, and `clean_end`."""
         return self._ask("clean", config, dir=directory, first_dirty=first_dirty, now=now_ms, **words)
 
+    def load(self, directory: Path, *, clean: bool, recovery_point: int) -> dict[str, Any]:
+        """What a start makes of the log: start, end, segments as [base offset, size]."""
+        return self._ask("load", {}, dir=directory, clean=int(clean), recovery_point=recovery_point)
+
     def read(self, directory: Path) -> list[dict[str, Any]]:
         """Segments, batches and records in order, as Kafka reads them; every checksum is looked at."""
         out = self._errors.with_name("read.jsonl")

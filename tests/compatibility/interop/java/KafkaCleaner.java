@@ -75,6 +75,7 @@ import scala.runtime.BoxedUnit;
  *   write dir seed steps now ...   appends what the seed says: batches of every kind, transactions, forced rolls
  *   plan dir first_dirty now       what the cleaner would look at
  *   clean dir first_dirty now ...  cleans once; the answer is the plan, and where the log is clean now
+ *   load dir clean recovery_point  opens the log as a start does, and closes it: its offsets and segments
  *   dump dir out                   every batch and record that Kafka reads there, as lines of JSON
  */
 public final class KafkaCleaner {
@@ -172,6 +173,7 @@ public final class KafkaCleaner {
             case "write": return write();
             case "plan": return clean(false);
             case "clean": return clean(true);
+            case "load": return load();
             case "dump": return dump();
             default: throw new IllegalArgumentException(verb);
         }
@@ -193,9 +195,9 @@ public final class KafkaCleaner {
             }
         });
         UnifiedLog log = UnifiedLog.apply(
-            directory(), new LogConfig(settings), 0L, Long.MAX_VALUE, SCHEDULER, new BrokerTopicStats(false), time,
+            directory(), new LogConfig(settings), 0L, number("recovery_point", Long.MAX_VALUE), SCHEDULER, new BrokerTopicStats(false), time,
             Integer.MAX_VALUE, new ProducerStateManagerConfig(Integer.MAX_VALUE, false), Integer.MAX_VALUE,
-            new LogDirFailureChannel(1), true, Option.empty(), true, new ConcurrentHashMap<>(), false,
+            new LogDirFailureChannel(1), number("clean", 1) == 1, Option.empty(), true, new ConcurrentHashMap<>(), false,
             LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
         log.updateHighWatermark(log.logEndOffset());
         return log;
@@ -402,6 +404,20 @@ public final class KafkaCleaner {
                 told.append(", \"clean_end\": ").append(((Number) done._1()).longValue());
             }
             return told.append("}").toString();
+        } finally {
+            log.close();
+        }
+    }
+
+    // load
+
+    private String load() throws Exception {
+        UnifiedLog log = open();
+        try {
+            List<String> segments = new ArrayList<>();
+            log.logSegments().forEach(one -> segments.add(String.format("[%d, %d]", one.baseOffset(), one.size())));
+            return String.format("{\"start\": %d, \"end\": %d, \"segments\": [%s]}",
+                log.logStartOffset(), log.logEndOffset(), String.join(", ", segments));
         } finally {
             log.close();
         }
