@@ -126,6 +126,8 @@ class LogRecovery:
         # epochs are rebuilt from the batches; the file is not trusted
         self._epochs.truncate_from_end(base, keeps_one=True)
         self._load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
+        if len(self._producers):  # a split leaves no snapshot at a part, and the next start would not know as much
+            self._take_snapshot(base)
         self.end_offset = base
         at = first
         while at < len(segments):
@@ -137,9 +139,7 @@ class LogRecovery:
             if self.end_offset == self._recovery_point and not was_never_written:
                 # if it is rolled now, the next start skips it, so sync it here
                 self._files.sync_all(segment.files())
-            snapshot = self._producers.take_snapshot(self.end_offset)
-            if snapshot is not None:
-                self.rewritten.append(snapshot)
+            self._take_snapshot(self.end_offset)
             self.lost_bytes += lost_bytes
             if _overflows(segment, self.end_offset):
                 at += len(self._split(segment, limit_offset)) - 1
@@ -149,6 +149,11 @@ class LogRecovery:
                 break
             at += 1
         self._producers_end = self.end_offset
+
+    def _take_snapshot(self, offset: int) -> None:
+        snapshot = self._producers.take_snapshot(offset)
+        if snapshot is not None:
+            self.rewritten.append(snapshot)
 
     def _recover_segment(self, segment: Segment, limit_offset: int) -> int:
         """Checks one segment, rebuilds its indexes and moves `end_offset`; returns the bytes that were cut off. The
