@@ -19,6 +19,7 @@ from kafkalite.record.compression import (
     Buffer,
     compress,
     decompress,
+    lz4_is_known,
     zstd_frame_end,
 )
 
@@ -65,7 +66,7 @@ class Codecs:
             found: bytes = decompressor.decompress(data, self._limit_bytes)
         except (RuntimeError, EOFError):
             return None
-        return found if decompressor.eof and not decompressor.unused_data else None
+        return found if decompressor.eof and lz4_is_known(data) else None  # bytes behind the frame are ignored
 
     def _zstd(self, data: Buffer) -> bytes | None:
         import zstandard

@@ -21,7 +21,7 @@ from zlib import crc32
 
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES, BatchHeader, Buffer
-from kafkalite.record.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress
+from kafkalite.record.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress, lz4_head_checksum
 from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, wrap
 
 V0, V1 = 0, 1
@@ -330,35 +330,4 @@ def _with_lz4_checksum(frame: bytes, *, broken: bool) -> bytes:
         return frame
     # the flags tell whether the content's size and a dictionary's id follow the two bytes of the descriptor
     end = 6 + (8 if frame[4] & 0x08 else 0) + (4 if frame[4] & 0x01 else 0)
-    checksum = _xxh32(frame[0 if broken else 4 : end]) >> 8 & 0xFF
-    return b"".join((frame[:end], bytes((checksum,)), frame[end + 1 :]))
-
-
-def _xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0. Source: the algorithm's specification, version 0.1.1."""
-    mask = 0xFFFFFFFF
-    p1, p2, p3, p4, p5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
-
-    def rotated(value: int, bits: int) -> int:
-        return (value << bits | value >> (32 - bits)) & mask
-
-    at = 0
-    if len(data) >= 16:
-        lanes = [p1 + p2 & mask, p2, 0, -p1 & mask]
-        while at + 16 <= len(data):
-            for lane in range(4):
-                word = int.from_bytes(data[at : at + 4], "little")
-                lanes[lane] = rotated(lanes[lane] + word * p2 & mask, 13) * p1 & mask
-                at += 4
-        total = sum(rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
-    else:
-        total = p5
-    total = total + len(data) & mask
-    while at + 4 <= len(data):
-        total = rotated(total + int.from_bytes(data[at : at + 4], "little") * p3 & mask, 17) * p4 & mask
-        at += 4
-    for byte in data[at:]:
-        total = rotated(total + byte * p5 & mask, 11) * p1 & mask
-    total = (total ^ total >> 15) * p2 & mask
-    total = (total ^ total >> 13) * p3 & mask
-    return total ^ total >> 16
+    return b"".join((frame[:end], lz4_head_checksum(frame[0 if broken else 4 : end]), frame[end + 1 :]))

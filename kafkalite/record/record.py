@@ -136,9 +136,7 @@ def _read_record(data: bytes, position: int, header: BatchHeader, timestamp: int
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position)
-    if size < 0:
-        if size != -1:
-            raise Malformed(f"a field of {size} bytes")
+    if size < 0:  # -1 is null, and so is less for Java
         return None, position
     end = position + size
     if end > len(data):

@@ -72,10 +72,8 @@ def _walk_alone(data: memoryview, position: int, out: HeaderColumns, slots: rang
         position += size
         out.key_end[slot] = position
         size, position = read_varint(data, position)
-        if size < -1:
-            raise Malformed("a field of negative size")
         out.value_start[slot] = position
-        out.value_end[slot] = position + size
+        out.value_end[slot] = position + max(size, -1)
         position += max(size, 0)
     return position
 

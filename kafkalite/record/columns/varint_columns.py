@@ -232,12 +232,13 @@ def _unzigzag(value: npt.NDArray[Any], signed: type[np.signedinteger[Any]]) -> S
 
 
 def read_fields(data: Bytes, at: Array) -> tuple[Array, Array, Array]:
-    """Starts and ends of the length-prefixed fields at `at`, and the positions behind them. Length -1 is null."""
+    """Starts and ends of the length-prefixed fields at `at`, and the positions behind them. Length -1 is null, and so is
+    less for Java."""
     size, start = read_varints(data, at)
-    end = start + size
     if (size < 0).any():
-        refuse(size < -1, "a field of negative size")
+        end = start + np.maximum(size, -1)
         return start, end, np.maximum(start, end)
+    end = start + size
     return start, end, end
 
 

@@ -1,15 +1,30 @@
 """Every codec packs and unpacks, keeps its limit, and says Malformed to garbage."""
 
 import gzip
+import random
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.record.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from kafkalite.record.batch import encode_records
+from kafkalite.record.codec_contexts import Codecs
+from kafkalite.record.compression import (
+    CODEC_NAMES,
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+    decompress_pieces,
+    is_for_java,
+)
+from tests.support.compressed_frames import draw_frame, draw_records
 
 PACKED = pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES[1:])
 SOME = b"".join(b'{"id": %d, "name": "somebody"}' % i for i in range(9_000))
@@ -127,3 +142,105 @@ def test_the_codecs_of_real_clients_agree(codec: int) -> None:
 def test_zlib_without_gzip_s_head_is_not_gzip() -> None:
     with pytest.raises(Malformed, match="gzip"):
         decompress(GZIP, zlib.compress(SOME), len(SOME))
+
+
+def _flipped(data: bytes, at: int) -> bytes:
+    at %= len(data)
+    return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
+
+
+def _lz4(**how: object) -> bytes:
+    import lz4.frame
+
+    packed: bytes = lz4.frame.compress(SOME, **{"block_linked": False, **how})
+    return packed
+
+
+def _xerial() -> bytes:
+    return compress(SNAPPY, SOME)
+
+
+def _zstd() -> bytes:
+    return compress(ZSTD, SOME)
+
+
+def _checked_zstd() -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(write_checksum=True).compress(SOME)
+
+
+# Each was read by Kafka 3.9.1's own classes: tests/compatibility/interop/test_read_batches_as_java.py draws more.
+READ_BY_JAVA = {
+    "gzip, zeros behind": (GZIP, lambda: gzip.compress(SOME) + bytes(300)),
+    "gzip, 18 bytes of another member": (GZIP, lambda: gzip.compress(SOME) + gzip.compress(b"more")[:18]),
+    "gzip, junk behind": (GZIP, lambda: gzip.compress(SOME) + b"junk" * 100),
+    "gzip, two members and junk": (GZIP, lambda: gzip.compress(SOME[:9]) + gzip.compress(SOME[9:]) + b"\x1f\x8b" * 40),
+    "gzip, a reserved flag": (GZIP, lambda: (member := gzip.compress(SOME))[:3] + b"\x20" + member[4:]),
+    "lz4, zeros behind": (LZ4, lambda: _lz4() + bytes(40)),
+    "lz4, another frame behind": (LZ4, lambda: _lz4() + _lz4()),
+    "lz4, a wrong checksum of the content": (LZ4, lambda: _flipped(_lz4(content_checksum=True), -1)),
+    "snappy, three bytes behind": (SNAPPY, lambda: _xerial() + b"abc"),
+    "snappy, a second head": (SNAPPY, lambda: _xerial() + compress(SNAPPY, b"")),
+    "zstd, a second frame that is cut off": (ZSTD, lambda: _zstd() + _zstd()[:7]),
+    "zstd, a skippable frame that is cut off": (ZSTD, lambda: _zstd() + b"\x50\x2a\x4d\x18\xff\0\0\0x"),
+}
+REFUSED_BY_JAVA = {
+    "gzip, a wrong checksum": (GZIP, lambda: _flipped(gzip.compress(SOME), -8)),
+    "gzip, a wrong size": (GZIP, lambda: _flipped(gzip.compress(SOME), -4)),
+    "gzip, a member behind with a wrong checksum": (
+        GZIP,
+        lambda: gzip.compress(SOME) + _flipped(gzip.compress(SOME), -8),
+    ),
+    "lz4, a wrong checksum of a block": (LZ4, lambda: _flipped(_lz4(block_checksum=True), -5)),
+    "lz4, a wrong checksum of the head": (LZ4, lambda: _flipped(_lz4(store_size=False), 6)),
+    "lz4, no end mark": (LZ4, lambda: _lz4()[:-4]),
+    "lz4, a checksum of the content that is cut off": (LZ4, lambda: _lz4(content_checksum=True)[:-1]),
+    "lz4, a skippable frame in front": (LZ4, lambda: b"\x50\x2a\x4d\x18\0\0\0\0" + _lz4()),
+    "snappy, a second head that is cut off": (SNAPPY, lambda: _xerial() + compress(SNAPPY, b"")[:-1]),
+    "snappy, an empty block": (SNAPPY, lambda: _xerial() + bytes(4)),
+    "zstd, zeros behind": (ZSTD, lambda: _zstd() + bytes(8)),
+    "zstd, a wrong checksum": (ZSTD, lambda: _flipped(_checked_zstd(), -1)),
+}
+
+
+@pytest.mark.parametrize(("codec", "form"), READ_BY_JAVA.values(), ids=READ_BY_JAVA)
+def test_forms_that_java_reads_are_read(codec: int, form: Callable[[], bytes]) -> None:
+    packed = form()
+    assert decompress(codec, packed, len(SOME)) == SOME
+    assert Codecs().decompress(codec, packed) == SOME
+
+
+@pytest.mark.parametrize(("codec", "form"), REFUSED_BY_JAVA.values(), ids=REFUSED_BY_JAVA)
+def test_forms_that_java_refuses_are_malformed(codec: int, form: Callable[[], bytes]) -> None:
+    for reader in (decompress, Codecs().decompress):
+        with pytest.raises(Malformed):
+            reader(codec, form())
+
+
+def test_lz4_with_linked_blocks_is_read_though_java_does_not() -> None:
+    linked = _lz4(block_linked=True)
+    assert decompress(LZ4, linked) == SOME
+    assert not is_for_java(LZ4, linked)
+    assert is_for_java(LZ4, _lz4()) and is_for_java(GZIP, gzip.compress(SOME))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 32), codec=st.sampled_from([GZIP, SNAPPY, LZ4, ZSTD]), piece_bytes=st.integers(1, 9_000)
+)
+def test_pieces_of_any_size_and_kept_contexts_say_the_same(seed: int, codec: int, piece_bytes: int) -> None:
+    chance = random.Random(seed)
+    records = draw_records(chance)
+    body = bytes(encode_records(records, range(len(records)), 0))
+    label, packed = draw_frame(chance, codec, body)
+
+    def verdict(read: Callable[[], bytes]) -> bytes | None:
+        try:
+            return read()
+        except Malformed:
+            return None
+
+    expected = verdict(lambda: decompress(codec, packed, 1 << 20))
+    assert verdict(lambda: Codecs().decompress(codec, packed, 1 << 20)) == expected, label
+    assert verdict(lambda: b"".join(decompress_pieces(codec, packed, 1 << 20, piece_bytes))) == expected, label
