@@ -131,9 +131,11 @@ def offsets_of(piece: BatchPiece, group: RecordGroup) -> Array:
         except Corrupt as error:
             raise corrupt(piece, group, Corrupt(int(sparse[error.row]), error.why)) from None
         batch = np.searchsorted(first, sparse, "right") - 1
-        wrong = (delta < 0) | (delta > batches.column("last_offset_delta")[rows[batch]])
+        last = batches.column("last_offset_delta")[rows[batch]]
+        wrong = (delta < 0) | (delta > np.maximum(last, count[batch] - 1))
         if wrong.any():
             row = int(sparse[np.argmax(wrong)])
             raise corrupt(piece, group, Corrupt(row, "a record whose offset is not in the batch"))
-        offset[sparse] = batches.base_offset[rows[batch]] + delta
+        # a record behind the last offset of its batch counts as the last: those of the next batch are above it
+        offset[sparse] = batches.base_offset[rows[batch]] + np.minimum(delta, last)
     return offset

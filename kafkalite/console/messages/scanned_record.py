@@ -109,7 +109,10 @@ class PartitionScan:
             state = self._state(header, aborted, is_behind_stable)
             is_hidden = self._committed_only and state in (OPEN, ENDED_ABORTED)
             if not is_hidden:
-                found += [one for one in self._records(header, batch, state) if offset <= one.offset < end]
+                # a record behind the last offset of its batch, as brokers of old took some, comes with the batch
+                last = header.last_offset
+                records = self._records(header, batch, state)
+                found += [one for one in records if offset <= one.offset and min(one.offset, last) < end]
             aborted.passed(header, batch)
         if not fetched.batches and max_wait_ms == 0:
             self.position = end  # nothing is left below it, such as after compaction at the end

@@ -99,13 +99,15 @@ class BatchChoice:
             headers="headers" in self.names,
         )
 
-    def choose(self, rows: Rows) -> Rows:
-        """Leaves out the rows that are not wanted, as far as the columns that they have tell."""
+    def choose(self, rows: Rows, at: Array | None = None) -> Rows:
+        """Leaves out the rows that are not wanted, as far as the columns that they have tell. `at`: the offsets that
+        count for the bounds, where they are not those of the rows."""
         kept: Flags | None = None
-        if rows.offset is not None and rows.count:
+        at = rows.offset if at is None else at
+        if at is not None and rows.count:
             # offsets only ascend in a log, so the wanted ones are one run
             bounds = [self.first_offset, max(self.first_offset, self.last_offset + 1)]
-            start, stop = np.searchsorted(rows.offset, bounds).tolist()
+            start, stop = np.searchsorted(at, bounds).tolist()
             if stop - start < rows.count:
                 rows = rows.part(start, stop)
         if self.bounds_time and rows.timestamp is not None:

@@ -170,19 +170,23 @@ class ChunkRows:
         """The records of the batches `rows`; in the end the row of a corrupt one, behind which nothing was read."""
         done = 0
         try:
-            for found in self._decode(data, batches, rows, 0):
+            for found, at in self._decode(data, batches, rows, 0):
                 done += len(found)
-                yield self._choice.choose(found)
+                yield self._choice.choose(found, at)
         except CorruptBatch as error:
-            for found in self._decode(data, batches, rows[rows < error.row], done):
-                yield self._choice.choose(found)
+            for found, at in self._decode(data, batches, rows[rows < error.row], done):
+                yield self._choice.choose(found, at)
             return error.row, error.why
         return None
 
-    def _decode(self, data: memoryview, batches: Batches, rows: Array, skipped: int) -> Iterator[Rows]:
-        """All records of the batches `rows` but the first `skipped`."""
+    def _decode(
+        self, data: memoryview, batches: Batches, rows: Array, skipped: int
+    ) -> Iterator[tuple[Rows, Array | None]]:
+        """All records of the batches `rows` but the first `skipped`, and the offsets by which they are chosen if these
+        are not their own: records behind the last offset of their batch come with it."""
         self._report.batches_read += len(rows) if not skipped else 0
         fields = self._choice.fields(batches, rows)
+        is_overfull = bool(batches.is_overfull[rows].any())
         for columns in decode_rows(
             data,
             batches,
@@ -195,9 +199,12 @@ class ChunkRows:
             codecs=self._codecs,
         ):
             found = rows_of(columns, self._chunk.topic, self._chunk.partition, self._choice.names)
+            at: Array | None = None
+            if len(columns.offset) and is_overfull:
+                at = np.minimum(columns.offset, batches.last_offset.take(columns.batch))[skipped:]
             del columns
             if skipped < len(found):
-                yield found.part(skipped, len(found)) if skipped else found
+                yield (found.part(skipped, len(found)) if skipped else found), at
             skipped = max(0, skipped - len(found))
 
     def _old_messages(self, position: int, data: memoryview) -> Steps:

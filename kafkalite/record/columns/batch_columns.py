@@ -93,6 +93,13 @@ class Batches:
         return self.base_offset + self.column("last_offset_delta")
 
     @property
+    def is_overfull(self) -> Flags:
+        """With more records than offsets: brokers of old took them so from clients that left the last offset
+        delta at 0. Consumers read all of them."""
+        overfull: Flags = self.record_count > self.column("last_offset_delta") + 1
+        return overfull
+
+    @property
     def record_count(self) -> Array:
         return self.column("record_count")
 

@@ -232,8 +232,8 @@ def _unzigzag(value: npt.NDArray[Any], signed: type[np.signedinteger[Any]]) -> S
 
 
 def read_fields(data: Bytes, at: Array) -> tuple[Array, Array, Array]:
-    """Starts and ends of the length-prefixed fields at `at`, and the positions behind them. Length -1 is null, and so is
-    less for Java."""
+    """Starts and ends of the length-prefixed fields at `at`, and the positions behind them. Length -1 is null, and
+    so is less for Java."""
     size, start = read_varints(data, at)
     if (size < 0).any():
         end = start + np.maximum(size, -1)

@@ -13,8 +13,9 @@ import pytest
 
 import kafkalite
 from kafkalite.common.errors import ConfigError, Malformed
+from kafkalite.inspection.count_records import count
 from kafkalite.reader.topic_reader import as_options, parse_moment
-from kafkalite.record.batch import NewRecord
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.local_zone import local_zone
 from tests.support.places import ROOT
 from tests.support.segment_writer import Topics
@@ -193,3 +194,25 @@ def test_without_pyarrow_the_error_says_what_to_install() -> None:
     script = "import sys; sys.modules['pyarrow'] = None; import kafkalite; kafkalite.read('d', 't')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
     assert "ImportError: kafkalite.read needs pyarrow: pip install 'kafkalite[arrow]'" in done.stderr
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("columns", [["offset"], ["value", "offset"], ["offset", "timestamp", "key"]])
+def test_records_behind_the_last_offset_of_their_batch_are_read(topics: Any, codec: int, columns: list[str]) -> None:
+    """As brokers of old took them from clients that left the last offset delta at 0; Java reads all six."""
+    write_overfull(topics, codec)
+    found = kafkalite.read(topics.path, "orders", columns=columns).read_all()
+    assert found["offset"].to_pylist() == [2, 3, 4, 5, 6, 7]
+    whole = kafkalite.read(topics.path, "orders", columns=["value"]).read_all()
+    assert whole["value"].to_pylist() == [b"value %d" % n for n in (0, 1, 2, 0, 1, 2)]
+    assert count(str(topics.path)).total().live_records == 6
+    ending = kafkalite.read(topics.path, "orders", columns=columns, ending_offsets={0: 5}).read_all()
+    assert ending["offset"].to_pylist() == [2, 3, 4]
+    starting = kafkalite.read(topics.path, "orders", columns=columns, starting_offsets={0: 3}).read_all()
+    assert starting["offset"].to_pylist() == [5, 6, 7]
+
+
+def write_overfull(topics: Topics, codec: int) -> None:
+    """Two batches of three records each that say they have one offset each, 2 and 5."""
+    batches = [build_batch(records(0, 3), base_offset=base, codec=codec, last_offset_delta=0) for base in (2, 5)]
+    topics.segment(2).write_bytes(b"".join(batches))

@@ -387,3 +387,20 @@ def test_records_makes_what_it_says() -> None:
     assert [(r.key, r.value) for r in records("a=1", "a=", "a", "=1")] == [
         (b"a", b"1"), (b"a", b""), (b"a", None), (None, b"1"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dirty", [0, 5])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_records_behind_the_last_offset_of_their_batch(log: Log, codec: int, dirty: int) -> None:
+    """Brokers of old took batches whose last offset delta was left at 0; no record that is the last of its key is
+    dropped, and the next batch's are not taken for them."""
+    how: dict[str, int | bool] = {"codec": codec, "last_offset_delta": 0}
+    log.end_offset = 2
+    first = log.batch("a=1", "b=1", "c=1", **how)
+    second = log.batch("a=2", "d=1", "b=2", **how)
+    log.segment(first, second, base=0)
+    log.segment(log.batch("e=1", "c=2"))
+    log.compact(dirty=dirty)
+    assert {(one.key, one.value) for one in log.records()} >= {
+        (b"a", b"2"), (b"b", b"2"), (b"c", b"2"), (b"d", b"1"), (b"e", b"1")
+    }  # fmt: skip
