@@ -335,6 +335,8 @@ class LogCleaner:
         if outcome.result is not None:
             self._totals = self._totals.after(outcome.result.stats)
             logger.info("%s-%d %s", *key, _summary(outcome.result))
+            if unread := outcome.result.stats.unread:
+                logger.warning("%s-%d: %s", *key, unread)
             if is_partial and entry.requests:
                 self._queue.put_back(entry)
             else:

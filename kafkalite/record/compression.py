@@ -143,7 +143,7 @@ def _gunzip(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
 
 def _gzip_head(view: memoryview, start: int) -> int:
     """The end of the head of a member that begins at `start`; 0 if none does. Source: RFC 1952, 2.3."""
-    if view[start : start + 3] != b"\x1f\x8b\x08" or len(view) - start < _GZIP_HEAD_BYTES:
+    if bytes(view[start : start + 3]) != b"\x1f\x8b\x08" or len(view) - start < _GZIP_HEAD_BYTES:
         return 0
     flags = view[start + 3]
     end = start + _GZIP_HEAD_BYTES
@@ -284,7 +284,7 @@ def _lz4_blocks(view: memoryview) -> tuple[int, int, int]:
     while len(view) - end >= 4:
         size = _LZ4_BLOCK.unpack_from(view, end)[0] & 0x7FFFFFFF
         # a block that makes nothing ends Kafka's stream, too
-        if not size or (size == 1 and view[end : end + 5] == b"\1\0\0\0\0"):
+        if not size or (size == 1 and bytes(view[end : end + 5]) == b"\1\0\0\0\0"):
             if not size and flags & _LZ4_CONTENT_CHECKSUM and len(view) - end < 8:
                 break
             return flags, start, end

@@ -9,13 +9,13 @@ import numpy as np
 
 from kafkalite.cleaner.columns.record_keys import read_offset_deltas
 from kafkalite.cleaner.columns.segment_reader import BatchPiece
-from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import HEADER_BYTES
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.record_starts import find_records_of
 from kafkalite.record.columns.varint_columns import Bytes, Corrupt
+from kafkalite.record.compression import UnpackedTooLarge
 from kafkalite.record.record import RECORD_BYTES_MIN
 
 GROUP_BYTES = 8 << 20
@@ -48,7 +48,7 @@ def decompress_batches(
     """The records of the batches `rows` of a piece, in groups. Each batch must have records.
 
     The data of a group are valid until the next group is requested: all are decompressed into the same memory.
-    Raises CleaningFailed for a batch whose records do not match its header.
+    Raises UnreadBatch behind the groups of the batches before it, CleaningFailed for a batch that is too large.
     """
     batches = piece.batches
     if not len(rows):
@@ -57,7 +57,7 @@ def decompress_batches(
     end = batches.position[rows] + batches.size_bytes[rows]
     codec = batches.codec[rows]
     if not codec.any():
-        yield _group(piece, rows, np.frombuffer(piece.data, np.uint8), start, end)
+        yield from _groups(piece, rows, np.frombuffer(piece.data, np.uint8), start, end)
         return
     room = codecs.room(group_bytes)
     data = np.frombuffer(room, np.uint8)
@@ -66,21 +66,25 @@ def decompress_batches(
     for i, (kind, a, b) in enumerate(zip(codec.tolist(), start.tolist(), end.tolist(), strict=True)):
         try:
             found = codecs.decompress(kind, piece.data[a:b]) if kind else piece.data[a:b]
-        except Malformed as error:
+        except UnpackedTooLarge as error:
             raise piece.refuse(a - HEADER_BYTES, str(error)) from None
+        except Malformed as error:
+            if ends:
+                yield from _groups(piece, rows[first:i], data[:filled], *_between(ends))
+            raise UnreadBatch(int(rows[i]), str(error)) from None
         if filled + len(found) > len(room):
             if ends:
-                yield _group(piece, rows[first:i], data[:filled], *_between(ends))
+                yield from _groups(piece, rows[first:i], data[:filled], *_between(ends))
                 filled, ends, first = 0, [], i
             if len(found) > len(room):
-                yield _group(piece, rows[i : i + 1], np.frombuffer(found, np.uint8), *_between([len(found)]))
+                yield from _groups(piece, rows[i : i + 1], np.frombuffer(found, np.uint8), *_between([len(found)]))
                 first = i + 1
                 continue
         room[filled : filled + len(found)] = found
         filled += len(found)
         ends.append(filled)
     if ends:
-        yield _group(piece, rows[first:], data[:filled], *_between(ends))
+        yield from _groups(piece, rows[first:], data[:filled], *_between(ends))
 
 
 def _between(ends: list[int]) -> tuple[Array, Array]:
@@ -89,14 +93,24 @@ def _between(ends: list[int]) -> tuple[Array, Array]:
     return end - np.diff(end, prepend=0), end
 
 
+def _groups(piece: BatchPiece, rows: Array, data: Bytes, start: Array, end: Array) -> Iterator[RecordGroup]:
+    """The group of the batches `rows`; if one of them cannot be read, that of those before it."""
+    try:
+        yield _group(piece, rows, data, start, end)
+    except UnreadBatch as error:
+        before = np.flatnonzero(rows < error.row)
+        if len(before):
+            yield _group(piece, rows[before], data, start[before], end[before])
+        raise
+
+
 def _group(piece: BatchPiece, rows: Array, data: Bytes, start: Array, end: Array) -> RecordGroup:
     batches = piece.batches
     count = batches.record_count[rows]
     wrong = (count < 0) | (count * RECORD_BYTES_MIN > end - start)
     if wrong.any():
         row = int(np.argmax(wrong))
-        at = int(batches.position[rows[row]])
-        raise piece.refuse(at, f"{end[row] - start[row]} bytes cannot hold {count[row]} records")
+        raise UnreadBatch(int(rows[row]), f"{end[row] - start[row]} bytes cannot hold {count[row]} records")
     many = count > RECORDS_MAX
     if many.any():
         at = int(batches.position[rows[np.argmax(many)]])
@@ -105,20 +119,29 @@ def _group(piece: BatchPiece, rows: Array, data: Bytes, start: Array, end: Array
     try:
         return RecordGroup(data, rows, count, *find_records_of(data, start, end, count, is_dense))
     except Corrupt as error:
-        raise piece.refuse(int(batches.position[rows[error.row]]), error.why) from None
+        raise UnreadBatch(int(rows[error.row]), error.why) from None
 
 
-def corrupt(piece: BatchPiece, group: RecordGroup, error: Corrupt) -> CleaningFailed:
+class UnreadBatch(Exception):
+    """The records of the batch in `row` of the piece, whose checksum is right, are not what its header says."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)
+        self.row = row
+        self.why = why
+
+
+def corrupt(group: RecordGroup, error: Corrupt) -> UnreadBatch:
     """The exception to raise about the record `error.row` of a group."""
     row = int(np.searchsorted(group.first, error.row, "right")) - 1
-    return piece.refuse(int(piece.batches.position[group.rows[row]]), error.why)
+    return UnreadBatch(int(group.rows[row]), error.why)
 
 
 def offsets_of(piece: BatchPiece, group: RecordGroup) -> Array:
     """The offset of each record.
 
     A batch that never lost a record has as many records as offsets, so its records need not be read. Raises
-    CleaningFailed.
+    UnreadBatch.
     """
     batches = piece.batches
     rows, count = group.rows, group.record_count
@@ -129,13 +152,13 @@ def offsets_of(piece: BatchPiece, group: RecordGroup) -> Array:
         try:
             delta = read_offset_deltas(group.data, group.begin[sparse])
         except Corrupt as error:
-            raise corrupt(piece, group, Corrupt(int(sparse[error.row]), error.why)) from None
+            raise corrupt(group, Corrupt(int(sparse[error.row]), error.why)) from None
         batch = np.searchsorted(first, sparse, "right") - 1
         last = batches.column("last_offset_delta")[rows[batch]]
         wrong = (delta < 0) | (delta > np.maximum(last, count[batch] - 1))
         if wrong.any():
             row = int(sparse[np.argmax(wrong)])
-            raise corrupt(piece, group, Corrupt(row, "a record whose offset is not in the batch"))
+            raise corrupt(group, Corrupt(row, "a record whose offset is not in the batch"))
         # a record behind the last offset of its batch counts as the last: those of the next batch are above it
         offset[sparse] = batches.base_offset[rows[batch]] + np.minimum(delta, last)
     return offset

@@ -10,8 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkalite.cleaner.columns.decompressed_batches import RecordGroup, corrupt, decompress_batches, offsets_of
-from kafkalite.cleaner.columns.record_keys import read_keys
+from kafkalite.cleaner.columns.decompressed_batches import (
+    RecordGroup,
+    UnreadBatch,
+    corrupt,
+    decompress_batches,
+    offsets_of,
+)
+from kafkalite.cleaner.columns.record_keys import RecordKeys, read_keys
 from kafkalite.cleaner.columns.segment_reader import BatchPiece, LegacyPiece, read_pieces
 from kafkalite.cleaner.compaction.clean_context import CleanContext
 from kafkalite.cleaner.compaction.legacy_messages import keys_of, last_offset, read_entry
@@ -24,6 +30,13 @@ from kafkalite.record.record import Record
 _BLOCK_ROWS = 16384  # a block's columns stay in the second-level cache
 _LEGACY_RECORDS_MAX = 16384
 _LEGACY_BYTES_MAX = 8 << 20  # of values that are held with them
+
+
+def _keys(group: RecordGroup, block: slice) -> RecordKeys:
+    try:
+        return read_keys(group.data, group.begin[block], group.end[block])
+    except Corrupt as error:
+        raise corrupt(group, Corrupt(block.start + error.row, error.why)) from None
 
 
 class OffsetMapBuilder:
@@ -70,22 +83,26 @@ class OffsetMapBuilder:
         count = batches.record_count
         self._context.stats.map_records_read += int(count[dirty].sum())
         rows = np.flatnonzero(dirty & ~aborted & ~batches.is_control & (count > 0))
-        for group in decompress_batches(piece, rows, self._context.codecs):
-            self._put_group(piece, group)
-            del group
-            if self.is_full:
-                return
+        while len(rows):
+            try:
+                for group in decompress_batches(piece, rows, self._context.codecs):
+                    self._put_group(piece, group)
+                    rows = rows[rows > group.rows[-1]]
+                    del group
+                    if self.is_full:
+                        return
+            except UnreadBatch as error:
+                at, offset = int(batches.position[error.row]), int(batches.base_offset[error.row])
+                self._context.keep_unread(piece, at, offset, error.why)
+                rows = rows[rows != error.row]
         if dirty.any():
             self.latest_offset = max(self.latest_offset, int(last[dirty][-1]))
 
     def _put_group(self, piece: BatchPiece, group: RecordGroup) -> None:
+        """Raises UnreadBatch before anything of the group is in the map."""
         offset = offsets_of(piece, group)
-        for first in range(0, len(offset), _BLOCK_ROWS):
-            rows = slice(first, first + _BLOCK_ROWS)
-            try:
-                keys = read_keys(group.data, group.begin[rows], group.end[rows])
-            except Corrupt as error:
-                raise corrupt(piece, group, Corrupt(first + error.row, error.why)) from None
+        blocks = [slice(first, first + _BLOCK_ROWS) for first in range(0, len(offset), _BLOCK_ROWS)]
+        for rows, keys in zip(blocks, [_keys(group, block) for block in blocks], strict=True):
             start, end, tombstone, at = keys.start, keys.end, keys.is_tombstone, offset[rows]
             keyless, counts = at[:0], keys.is_present
             if at[0] < self._from:
@@ -120,7 +137,8 @@ class OffsetMapBuilder:
             last = last_offset(piece, start)
             if last < self._from:
                 continue
-            found = read_entry(piece, start, end).records
+            entry = read_entry(self._context, piece, start, end)
+            found = [] if entry is None else entry.records
             self._context.stats.map_records_read += len(found)
             records += [record for record in found if record.offset >= self._from]
             ends.append(last)

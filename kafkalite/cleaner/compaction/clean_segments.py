@@ -17,7 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkalite.cleaner.columns.batch_assembly import Rebuilt, assemble, rebuild
-from kafkalite.cleaner.columns.decompressed_batches import RecordGroup, corrupt, decompress_batches, offsets_of
+from kafkalite.cleaner.columns.decompressed_batches import (
+    RecordGroup,
+    UnreadBatch,
+    corrupt,
+    decompress_batches,
+    offsets_of,
+)
 from kafkalite.cleaner.columns.record_keys import RecordKeys, read_keys
 from kafkalite.cleaner.columns.segment_reader import BatchPiece, LegacyPiece, read_pieces
 from kafkalite.cleaner.compaction.clean_context import CleanContext
@@ -87,12 +93,18 @@ class SegmentCleaner:
         # batches before the dirty range were not checked yet, and a header alone may decide that a batch is dropped
         piece.check(np.flatnonzero(is_read | (batches.last_offset < self._context.job.first_dirty_offset)))
         rebuilt: list[Rebuilt] = []
-        for group in decompress_batches(piece, np.flatnonzero(is_read), self._context.codecs):
+        rows = np.flatnonzero(is_read)
+        while len(rows):
             try:
-                rebuilt.append(self._rebuild(piece, group, retention))
-            except Corrupt as error:
-                raise corrupt(piece, group, error) from None
-            del group
+                for group in decompress_batches(piece, rows, self._context.codecs):
+                    rebuilt.append(self._rebuild(piece, group, retention))
+                    rows = rows[rows > group.rows[-1]]
+                    del group
+            except UnreadBatch as error:
+                at, offset = int(batches.position[error.row]), int(batches.base_offset[error.row])
+                self._context.keep_unread(piece, at, offset, error.why)
+                rows = rows[rows != error.row]
+                kept[error.row], retention.is_new[error.row] = max(1, count[error.row]), False
         stays_empty = (kept == 0) & self._are_last_of_producers(batches)
         data, size, last, latest = assemble(piece, kept, stays_empty, rebuilt)
         stats, kept_count = self._context.stats, int(kept.sum())
@@ -117,6 +129,9 @@ class SegmentCleaner:
         kept[is_control] = count[is_control]
         dropped = discarded & (~is_control | is_expired)
         kept[dropped | (count == 0)] = 0
+        if self._context.unread:
+            unread = (kept == _UNKNOWN) & np.isin(batches.base_offset, list(self._context.unread))
+            kept[unread] = np.maximum(count[unread], 1)
         stats = self._context.stats
         stats.aborted_dropped += int(count[dropped & ~is_control].sum())
         stats.markers_dropped += int(count[dropped & is_control].sum())
@@ -135,9 +150,14 @@ class SegmentCleaner:
         return _Retention(kept, is_covered, is_expired, horizon, is_new)
 
     def _rebuild(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Rebuilt:
-        """Decide about the records of a group, and rebuild batches of it as needed. Raises Corrupt."""
+        """Decide about the records of a group, and rebuild batches of it as needed. Raises UnreadBatch."""
+        try:
+            return self._rebuild_kept(piece, group, self._keep(piece, group, retention), retention)
+        except Corrupt as error:
+            raise corrupt(group, error) from None
+
+    def _rebuild_kept(self, piece: BatchPiece, group: RecordGroup, keep: Flags, retention: _Retention) -> Rebuilt:
         rows = group.rows
-        keep = self._keep(piece, group, retention)
         kept = np.add.reduceat(keep, group.first, dtype=np.int64)
         retention.kept[rows] = kept
         is_rebuilt = (kept > 0) & ((kept < group.record_count) | retention.is_new[rows])
@@ -149,7 +169,7 @@ class SegmentCleaner:
         )
 
     def _keep(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Flags:
-        """A flag for each record of a group: whether it is retained. Raises CleaningFailed, Corrupt."""
+        """A flag for each record of a group: whether it is retained. Raises CleaningFailed, UnreadBatch, Corrupt."""
         batches, rows, first = piece.batches, group.rows, group.first
         is_control, is_covered = batches.is_control[rows], retention.is_covered[rows]
         keep = np.repeat(is_control, group.record_count)
@@ -215,7 +235,7 @@ class SegmentCleaner:
     def _clean_legacy(self, piece: LegacyPiece, keeps_tombstones: bool, writer: CleanedSegmentWriter) -> None:
         stats = self._context.stats
         kept_before = stats.records_kept
-        data, size, last, latest = clean_legacy(piece, self._retained, keeps_tombstones, stats)
+        data, size, last, latest = clean_legacy(self._context, piece, self._retained, keeps_tombstones)
         writer.record_count += stats.records_kept - kept_before
         self._write(writer, data, size, last, latest)
 

@@ -13,14 +13,23 @@ import numpy as np
 
 from kafkalite.cleaner.columns.record_keys import RecordKeys
 from kafkalite.cleaner.columns.segment_reader import LegacyPiece
+from kafkalite.cleaner.compaction.clean_context import CleanContext
 from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.job.job import CleanStats
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.columns.batch_columns import Array, Flags
 from kafkalite.record.columns.varint_columns import Bytes
-from kafkalite.record.compression import UNPACKED_BYTES_MAX
-from kafkalite.record.message_set import V1, build_set, compute_crc, entry_header, read_inner, resolve
+from kafkalite.record.compression import UNPACKED_BYTES_MAX, UnpackedTooLarge
+from kafkalite.record.message_set import (
+    V1,
+    TooManyMessages,
+    build_set,
+    compute_crc,
+    entry_header,
+    read_inner,
+    resolve,
+)
 from kafkalite.record.record import Record
 
 _RECORDS_MAX = 1 << 21  # of one wrapper: each is some hundred bytes of objects
@@ -34,17 +43,24 @@ class Entry(NamedTuple):
     is_mixed: bool
 
 
-def read_entry(piece: LegacyPiece, start: int, end: int) -> Entry:
-    """The entry from `start` to `end` of a piece. Raises CleaningFailed."""
+def read_entry(context: CleanContext, piece: LegacyPiece, start: int, end: int) -> Entry | None:
+    """The entry from `start` to `end` of a piece; None if its checksum is right and it cannot be read. Raises
+    CleaningFailed."""
     view = piece.data[start:end]
     try:
         header = entry_header(view)
-        if compute_crc(view) != header.crc:
-            raise Malformed("its checksum is wrong")
-        found = read_inner(view, UNPACKED_BYTES_MAX, _RECORDS_MAX, check_crc=True)
-        records = resolve(header, found)
     except Malformed as error:
         raise piece.refuse(start, str(error)) from None
+    if compute_crc(view) != header.crc:
+        raise piece.refuse(start, "its checksum is wrong")
+    try:
+        found = read_inner(view, UNPACKED_BYTES_MAX, _RECORDS_MAX, check_crc=True)
+        records = resolve(header, found)
+    except (TooManyMessages, UnpackedTooLarge) as error:
+        raise piece.refuse(start, str(error)) from None
+    except Malformed as error:
+        context.keep_unread(piece, start, header.base_offset, str(error))
+        return None
     return Entry(header, records, any(message.magic != header.magic for message in found))
 
 
@@ -82,14 +98,19 @@ def rewrite(entry: Entry, kept: list[Record]) -> bytes:
 
 
 def clean_legacy(
-    piece: LegacyPiece, retained: RetainedRecords, keeps_tombstones: bool, stats: CleanStats
+    context: CleanContext, piece: LegacyPiece, retained: RetainedRecords, keeps_tombstones: bool
 ) -> tuple[memoryview, Array, Array, Array]:
     """The cleaned messages of a piece; size, last offset and largest timestamp of each entry in them.
     `keeps_tombstones`: tombstones of its segment are retained for now. Raises CleaningFailed."""
+    stats = context.stats
     parts: list[bytes | memoryview] = []
     headers: list[BatchHeader] = []
     for start, end in piece.entries:
-        entry = read_entry(piece, start, end)
+        entry = read_entry(context, piece, start, end)
+        if entry is None:
+            parts.append(piece.data[start:end])
+            headers.append(entry_header(parts[-1]))
+            continue
         kept = _keep(entry.records, retained, keeps_tombstones, stats)
         stats.records_read += len(entry.records)
         stats.records_kept += len(kept)

@@ -48,7 +48,8 @@ class CleanJob(NamedTuple):
 
 @dataclass(slots=True)
 class CleanStats:
-    """Statistics of one cleaning. `seconds` includes `map_seconds`, the time to build the offset map."""
+    """Statistics of one cleaning. `seconds` includes `map_seconds`, the time to build the offset map. `unread_batches`
+    could not be read, and were kept as they are."""
 
     bytes_read: int = 0
     bytes_kept: int = 0
@@ -65,6 +66,16 @@ class CleanStats:
     map_seconds: float = 0.0
     seconds: float = 0.0
     throttled_seconds: float = 0.0
+    unread_batches: int = 0
+    first_unread: str = ""  # file, position and reason
+
+    @property
+    def unread(self) -> str | None:
+        """What the operator is told of batches that cannot be read."""
+        if not self.unread_batches:
+            return None
+        what = "1 batch is" if self.unread_batches == 1 else f"{self.unread_batches:,} batches are"
+        return f"{what} kept unread, the first: {self.first_unread}"
 
 
 @dataclass(slots=True)

@@ -170,7 +170,7 @@ class CleanerState:
             uncleanable_bytes=found.uncleanable_bytes,
             first_dirty_offset=found.first_dirty_offset,
             first_uncleanable_offset=found.first_uncleanable_offset,
-            why_not=why_not,
+            why_not="; ".join(filter(None, (why_not, self.last.unread if self.last else None))) or None,
             last_run_ms=self.last_run_ms,
             last=self.last,
             runs=self.runs,
