@@ -44,7 +44,7 @@ from kafkalite.config.settings import (
     string,
     words,
 )
-from kafkalite.config.topic_config import TopicConfig, topic_conflict
+from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig, topic_conflict
 from kafkalite.config.value_parsers import (
     parse_authorizer,
     parse_directories,
@@ -231,6 +231,7 @@ class BrokerConfig(QuotaSettings):
     offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
 
     _producers = section("Producers")
+    kafkalite_record_validation: str = string("records", "What is checked inside a producer's batch: 'records' its frame and the structure of its records, 'frames' only that it can be decompressed, 'none' nothing (kafkalite's own setting; Kafka checks records).", one_of=RECORD_VALIDATIONS)
     producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1, dynamic=True)
     producer_id_expiration_check_interval_ms: int = integer(600_000, "How often to look for such producers.", at_least=1)
 

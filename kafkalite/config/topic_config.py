@@ -37,6 +37,7 @@ _MIB = 1 << 20
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+RECORD_VALIDATIONS = ("none", "frames", "records")
 
 
 def _idle(type: ConfigType, default: Any, broker: str = "") -> Setting:

@@ -134,6 +134,32 @@ def _read_record(data: bytes, position: int, header: BatchHeader, timestamp: int
     return Record(wrap(header.base_offset + offset_delta), timestamp, key, value, tuple(headers)), position
 
 
+def check_record(data: bytes, position: int, end: int) -> int:
+    """The position behind the record at `position`, by the rules of `read_records`; nothing is copied. Raises
+    Malformed, IndexError."""
+    size, position = read_varint(data, position)
+    if not 0 <= size <= end - position:
+        raise Malformed(f"a record of {size} bytes where {end - position} are left")
+    end = position + size
+    _, position = read_varint(data, position + 1, 64)
+    _, position = read_varint(data, position)
+    for _ in range(2):
+        field_bytes, position = read_varint(data, position)
+        position += max(field_bytes, 0)
+    count, position = read_varint(data, position)
+    if not 0 <= count <= end - position:
+        raise Malformed(f"a record with {count} headers")
+    for _ in range(count):
+        field_bytes, position = read_varint(data, position)
+        if field_bytes < 0:
+            raise Malformed("a header without a key")
+        field_bytes, position = read_varint(data, position + field_bytes)
+        position += max(field_bytes, 0)
+    if position != end:
+        raise Malformed(f"a record of {size} bytes ends {position - end:+} bytes off")
+    return end
+
+
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position)
     if size < 0:  # -1 is null, and so is less for Java

@@ -111,6 +111,7 @@ class LogManager:
             config.producer_id_expiration_ms,
             self.run_completions,
             verification=self.verification,
+            record_validation=config.kafkalite_record_validation,
         )
         self._context.before_truncation = self._before_truncation
         self._context.on_failure = self._on_failed_log

@@ -84,8 +84,9 @@ class LogMoves:
         self._directory_of = directory_of
         # a copy has no checkpoints, and its failure is not that of the log
         self._context = LogContext(
-            clock, context.serial_queue, context.files, context.producer_expiration_ms, context.run_completions
-        )
+            clock, context.serial_queue, context.files, context.producer_expiration_ms, context.run_completions,
+            record_validation=context.record_validation,
+        )  # fmt: skip
         self._own_context = context
         self._clock = clock
         self._timers = TimerGroup(clock)

@@ -316,7 +316,7 @@ class PartitionLog:
     def config(self, config: TopicConfig) -> None:
         """Takes effect with the next append; the index settings with the next segment."""
         self._config = config
-        self._rules = Rules(config)
+        self._rules = Rules(config, self._context.record_validation)
         self._segment_bytes = config.segment_bytes
         self.segment_list.configure(config)
         self.flusher.configure(config)

@@ -1,10 +1,10 @@
 """A leader's checks of a producer's batch before it is appended, and the changes that the topic's settings ask for.
 
-For most topics only the header and the checksum are checked: one v2 batch, its own length, offsets that count from 0,
-no bits that only the broker may set. Apache Kafka also reads every record, and decompresses batches for that; here
-records are read only where the topic needs it: compacted topics (a null key), a bound on how old a record may be,
-another codec than the producer's. Otherwise two fields are trusted: the record count and the largest timestamp of the
-header; readers check both when they decompress.
+The header and the checksum are checked: one v2 batch, its own length, offsets that count from 0, no bits that only the
+broker may set. Then, as kafkalite.record.validation says, that the content can be read: consumers in C ask for a batch
+that they cannot read again and again. The values inside records are looked at only where the topic needs it: compacted
+topics (a null key), a bound on how old a record may be, another codec than the producer's. Otherwise the largest
+timestamp of the header is trusted.
 Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.common.requests.ProduceRequest
 (validateRecords), kafka.log.UnifiedLog.analyzeAndValidateRecords: same conditions, order and codes.
 """
@@ -29,7 +29,7 @@ from kafkalite.record.batch import (
     stamp_log_append_time,
 )
 from kafkalite.record.compression import CODEC_NAMES, CODECS
-from kafkalite.record.validation.record_validation import find_faults, repack
+from kafkalite.record.validation.record_validation import check_content, find_faults, repack
 
 _BROKERS_BITS = LOG_APPEND_TIME | CONTROL
 _UNUSUAL_BITS = _BROKERS_BITS | TRANSACTIONAL
@@ -53,14 +53,17 @@ class InvalidRecords(KafkaError):
 
 
 class Rules:
-    """A topic's settings in the form that `validate` needs. `rewrites`: batches may have to change."""
+    """The settings of a topic, and kafkalite.record.validation, in the form that `validate` needs. `rewrites`: batches
+    may have to change."""
 
     __slots__ = (
-        "after_max_ms", "batch_bytes_max", "before_max_ms", "codec", "codec_level", "compacted", "log_append_time",
-        "max_message_bytes", "reads_records", "rewrites", "segment_bytes",
+        "after_max_ms", "batch_bytes_max", "before_max_ms", "checks_frames", "checks_records", "codec", "codec_level",
+        "compacted", "log_append_time", "max_message_bytes", "reads_records", "rewrites", "segment_bytes",
     )  # fmt: skip
 
-    def __init__(self, config: TopicConfig) -> None:
+    def __init__(self, config: TopicConfig, record_validation: str = "records") -> None:
+        self.checks_records = record_validation == "records"
+        self.checks_frames = record_validation != "none"
         self.max_message_bytes = config.max_message_bytes
         self.segment_bytes = config.segment_bytes
         self.batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -108,6 +111,11 @@ def validate(
         raise _refusal(records, header, rules, now_ms, produce_version, transactional)
     if rules.reads_records:
         _check_records(records, rules, now_ms)
+    elif rules.checks_records or (rules.checks_frames and attributes & 7):
+        try:
+            check_content(records, attributes & 7, count, reads_records=rules.checks_records)
+        except Malformed as error:
+            raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error), []) from None
     return header
 
 

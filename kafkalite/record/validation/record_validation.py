@@ -1,5 +1,5 @@
-"""Checks of every record of a producer's batch, where the topic needs that (missing keys, timestamps too long ago), and
-recompression with another codec.
+"""Checks of every record of a producer's batch: that it can be read, and what is in it where the topic needs that
+(missing keys, timestamps too long ago); and recompression with another codec.
 
 A few hundred bytes can unpack to a quarter of a million records. One object each would hold the loop for a second and
 more, so batches of more than `COLUMNS_MIN` records are decoded as columns, whose memory and time are bounded by
@@ -10,6 +10,9 @@ Source: org.apache.kafka.storage.internals.log.LogValidator.
 
 from __future__ import annotations
 
+import struct
+import threading
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed
@@ -17,15 +20,22 @@ from kafkalite.record.batch import (
     CODEC_MASK,
     HEADER_BYTES,
     BatchHeader,
+    Buffer,
     assemble,
     build_batch,
     parse_header,
 )
-from kafkalite.record.compression import NONE, compress
-from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, read_records
+from kafkalite.record.codec_contexts import Codecs
+from kafkalite.record.compression import NONE, compress, decompress_pieces, is_for_java
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, check_record, read_records, read_varint
 
 if TYPE_CHECKING:
     from kafkalite.record.columns.record_columns import Columns
+
+_PIECE_BYTES = 1 << 20
+_RECORD_HEAD = struct.Struct("7B")
+_PADDING = bytes(_RECORD_HEAD.size)  # behind the last record
+_THREAD = threading.local()  # the brokers of a test have a loop, and a thread, each
 
 COLUMNS_MIN = 1000
 MISNUMBERED_MAX = 20_000
@@ -43,12 +53,92 @@ class Faults(NamedTuple):
     too_old: list[tuple[int, int]]
 
 
+def check_content(records: memoryview, codec: int, count: int, *, reads_records: bool) -> None:
+    """Check that the batch can be decompressed, within the limits, and with `reads_records` that it has `count` whole
+    records and nothing else. Raises Malformed."""
+    body: Buffer = records[HEADER_BYTES:]
+    if codec != NONE:
+        _check_for_java(codec, body)
+        if not reads_records:
+            for _ in decompress_pieces(codec, body, RECORDS_BYTES_MAX, _PIECE_BYTES):
+                pass
+            return
+        if count > RECORDS_MAX:
+            raise Malformed(f"the batch unpacks to {count} records, more than {RECORDS_MAX}")
+        body = _codecs_of_thread().decompress(codec, body, RECORDS_BYTES_MAX)
+    _check_structure(body, count)
+
+
+def _check_for_java(codec: int, body: Buffer) -> None:
+    if not is_for_java(codec, body):
+        raise Malformed("its lz4 frame has linked blocks, which Java's clients do not read")
+
+
+def _codecs_of_thread() -> Codecs:
+    try:
+        found: Codecs = _THREAD.codecs
+    except AttributeError:
+        found = _THREAD.codecs = Codecs()
+    return found
+
+
+def _check_structure(body: Buffer, count: int) -> None:
+    """Check that `body` is `count` whole records. Raises Malformed.
+
+    The common record is checked here, others by `check_record`: a length of two bytes, a time within 64 ms of the
+    first, up to 8,192 records, a key of up to 63 bytes or none, a value of up to 8,191 bytes, no headers.
+    """
+    # one struct call for the first bytes: 0.34 us a record instead of 0.50 with an index for each
+    last = len(body)
+    data = b"".join((body, _PADDING))
+    unpack = _RECORD_HEAD.unpack_from
+    end = 0
+    try:
+        for _ in repeat(None, count):
+            start = end
+            size, high, _, delta, at, key, behind = unpack(data, start)
+            if size > 0x7F >= high and delta < 0x80:
+                if at < 0x80:  # the offset delta has one byte
+                    at = start + 6
+                elif key < 0x80:
+                    at = start + 7
+                    key = behind
+                else:
+                    key = 0x80
+                if key < 0x80:
+                    if not key & 1:
+                        at += key >> 1
+                    value = data[at]
+                    at += 1
+                    if value > 0x7F:
+                        behind = data[at]
+                        at += 1
+                        if behind > 0x7F:
+                            value, at = read_varint(data, at - 2)
+                            value = value << 1 if value >= 0 else 1
+                        else:
+                            value += (behind << 7) - 0x80
+                    if not value & 1:
+                        at += value >> 1
+                    size += (high << 7) - 0x80
+                    end = start + 2 + (size >> 1)
+                    if at + 1 == end and not data[at] and not size & 1:
+                        continue
+            end = check_record(data, start, last)
+    except (IndexError, struct.error):
+        end = last + 1
+    if end != last:
+        where = "its records end inside it" if end < last else "it ends inside a record"
+        raise Malformed(f"{where}, which has {last} bytes for {count} records")
+
+
 def find_faults(records: memoryview, *, keys_required: bool, earliest_ms: int) -> Faults:
     """The faulty records of one whole batch. A record without a timestamp (-1) is not too old.
 
     Raises Malformed when the records contradict the header, or are too many.
     """
     header = parse_header(records)
+    _check_for_java(header.codec, records[HEADER_BYTES:])
     if header.record_count > COLUMNS_MIN:
         return _faults_in_columns(_columns(records, header), keys_required, earliest_ms)
     without_key: list[int] = []
