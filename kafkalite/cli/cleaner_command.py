@@ -331,6 +331,7 @@ def _json_of_run(topic: str, one: RunCleanerPartition, *, waited: bool) -> str:
 _PASS_NUMBERS = (
     "bytes_read", "bytes_kept", "records_read", "records_kept", "tombstones_dropped", "keyless_dropped",
     "aborted_dropped", "markers_dropped", "map_keys", "map_bytes_read", "map_records_read",
+    "unread_batches",
 )  # fmt: skip
 
 
@@ -341,6 +342,7 @@ def _pass(done: CleanerPass) -> dict[str, Any]:
         "map_seconds": done.map_ms / 1000,
         "seconds": done.total_ms / 1000,
         "throttled_seconds": done.throttled_ms / 1000,
+        "first_unread": done.first_unread or None,
     }
 
 

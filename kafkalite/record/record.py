@@ -135,17 +135,15 @@ def _read_record(data: bytes, position: int, header: BatchHeader, timestamp: int
 
 
 def check_record(data: bytes, position: int, end: int) -> int:
-    """The position behind the record at `position`, by the rules of `read_records`; nothing is copied. Raises
-    Malformed, IndexError."""
+    """The position behind the record at `position`, by the rules of `read_records`, and without lengths below -1, which
+    only Java reads; nothing is copied. Raises Malformed, IndexError."""
     size, position = read_varint(data, position)
     if not 0 <= size <= end - position:
         raise Malformed(f"a record of {size} bytes where {end - position} are left")
     end = position + size
     _, position = read_varint(data, position + 1, 64)
     _, position = read_varint(data, position)
-    for _ in range(2):
-        field_bytes, position = read_varint(data, position)
-        position += max(field_bytes, 0)
+    position = _skip_bytes(data, _skip_bytes(data, position))
     count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
         raise Malformed(f"a record with {count} headers")
@@ -153,11 +151,17 @@ def check_record(data: bytes, position: int, end: int) -> int:
         field_bytes, position = read_varint(data, position)
         if field_bytes < 0:
             raise Malformed("a header without a key")
-        field_bytes, position = read_varint(data, position + field_bytes)
-        position += max(field_bytes, 0)
+        position = _skip_bytes(data, position + field_bytes)
     if position != end:
         raise Malformed(f"a record of {size} bytes ends {position - end:+} bytes off")
     return end
+
+
+def _skip_bytes(data: bytes, position: int) -> int:
+    size, position = read_varint(data, position)
+    if size < -1:
+        raise Malformed(f"a field of {size} bytes")
+    return position + max(size, 0)
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:

@@ -191,4 +191,6 @@ def cleaner_pass(stats: CleanStats) -> CleanerPass:
         map_ms=round(stats.map_seconds * 1000),
         total_ms=round(stats.seconds * 1000),
         throttled_ms=round(stats.throttled_seconds * 1000),
+        unread_batches=stats.unread_batches,
+        first_unread=stats.first_unread,
     )

@@ -41,6 +41,8 @@ class CleanerPass(Message):
     map_ms: int = int64("0+")
     total_ms: int = int64("0+")
     throttled_ms: int = int64("0+")
+    unread_batches: int = int64("0+", tag=0)
+    first_unread: str = string("0+", tag=1)
 
 
 class RunCleanerPartition(Message):

@@ -105,8 +105,8 @@ def _check_structure(body: Buffer, count: int) -> None:
                     key = behind
                 else:
                     key = 0x80
-                if key < 0x80:
-                    if not key & 1:
+                if key < 0x80 and (key == 1 or not key & 1):
+                    if key != 1:
                         at += key >> 1
                     value = data[at]
                     at += 1
@@ -115,14 +115,14 @@ def _check_structure(body: Buffer, count: int) -> None:
                         at += 1
                         if behind > 0x7F:
                             value, at = read_varint(data, at - 2)
-                            value = value << 1 if value >= 0 else 1
+                            value = value << 1 if value >= 0 else 1 << 62  # no fast way for an overlong null
                         else:
                             value += (behind << 7) - 0x80
-                    if not value & 1:
+                    if value != 1:
                         at += value >> 1
                     size += (high << 7) - 0x80
                     end = start + 2 + (size >> 1)
-                    if at + 1 == end and not data[at] and not size & 1:
+                    if at + 1 == end and not data[at] and not size & 1 and (value == 1 or not value & 1):
                         continue
             end = check_record(data, start, last)
     except (IndexError, struct.error):

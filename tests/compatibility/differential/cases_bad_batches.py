@@ -5,13 +5,34 @@ from __future__ import annotations
 import struct
 
 from kafkalite.record.batch import HEADER_BYTES
-from kafkalite.record.compression import CODECS
+from kafkalite.record.compression import CODEC_NAMES, CODECS, compress, lz4_head_checksum
 from tests.compatibility.differential.asking import bad, batch, fetch, message_set, produce
 from tests.compatibility.differential.engine import Explained, Teller, in_versions
 
-UNREAD = Explained(
-    "records inside a batch are not read, and are taken as the header tells of them",
-    "no record is looked at on the way of a produce; readers check what they unpack",
+TRUSTED_TIME = Explained(
+    "the largest time of a batch is taken as its header tells it",
+    "times of records are not read on the way of a produce; Kafka writes the right one, which means a new checksum",
+    "responses.**",
+)
+TORN_FRAME = Explained(
+    "compressed data that cannot be unpacked are refused with INVALID_RECORD",
+    "Kafka fails on them with UNKNOWN_SERVER_ERROR",
+    "responses.*.partition_responses.*.error_code",
+    "responses.*.partition_responses.*.log_start_offset",
+)
+NO_VARINTS = Explained(
+    "records whose numbers have too many bytes, or whose keys have lengths below -1, are refused with INVALID_RECORD",
+    "Kafka fails on them with UNKNOWN_SERVER_ERROR, on the first where the batch is not compressed, else on the second",
+    "responses.*.partition_responses.*.error_code",
+)
+OTHER_NULL = Explained(
+    "a key of a length below -1 is refused with INVALID_RECORD also where the batch is not compressed",
+    "Kafka takes it for null; consumers in C do not, and ask for the batch again and again",
+    "responses.**",
+)
+OTHER_LENGTH = Explained(
+    "a compressed record of another length than it says is refused with INVALID_RECORD",
+    "Kafka's broker goes by the fields and takes it; its consumers fail on it at every poll",
     "responses.**",
 )
 OVERFLOW = Explained(
@@ -140,26 +161,68 @@ def records_that_lie(t: Teller) -> None:
     t.topic()
     good = batch(b"one", b"two")
     body = bytes(good[HEADER_BYTES:])
+    record = body[: len(body) // 2]
 
-    def of(records: bytes, **fields: int) -> bytearray:
-        header = bytearray(good[:HEADER_BYTES]) + records
-        return bad(header, length=len(header) - 12, **fields)
+    def told(label: str, records: bytes, plain: Explained | None = None, packed: Explained | None = None) -> None:
+        for name in CODEC_NAMES:
+            header = bytearray(good[:HEADER_BYTES]) + compress(CODECS[name], records)
+            whole = bad(header, length=len(header) - 12, attributes=CODECS[name])
+            but = plain if name == "none" else packed
+            refused(t, f"{label}, {name}", whole, *((but,) if but is not None else ()))
 
-    refused(t, "one record for two", of(body[: len(body) // 2]), UNREAD)
-    refused(t, "three records for two", of(body + body[len(body) // 2 :]), UNREAD)
-    refused(t, "a record longer than the batch", of(b"\x7e" + body[1:]), UNREAD)
-    refused(t, "a record of length -1", of(b"\x01" + body[1:]), UNREAD)
-    refused(t, "bytes that are no records", of(b"\xff" * len(body)), UNREAD)
-    refused(t, "a compressed batch that is not", bad(good, attributes=CODECS["gzip"]), UNREAD)
-    refused(t, "another largest time", bad(good, max_timestamp=5), UNREAD)
-    t.ask("what was taken", fetch(t.name()), 11, but=UNTOUCHED)
+    told("two records", body)
+    told("one record for two", record)
+    told("three records for two", body + record)
+    told("a byte behind the records", body + b"x")
+    told("half a record behind", body[: len(body) * 3 // 4])
+    told("no records", b"")
+    told("a header without a key", bytes.fromhex("10 00 00 00 01 01 02 01 00") + record)
+    told("a count of headers that is negative", bytes.fromhex("0c 00 00 00 01 01 01") + record)
+    told("bytes that are no records", b"\xff" * len(body), plain=NO_VARINTS)
+    told("a key of length -2", b"\x16\0\0\0\3\2x\2\2h\2x" + record, plain=OTHER_NULL, packed=NO_VARINTS)
+    told("a record longer than the batch", b"\x7e" + body[1:], packed=OTHER_LENGTH)
+    told("a record of length -1", b"\x01" + body[1:], packed=OTHER_LENGTH)
+    refused(t, "another largest time", bad(good, max_timestamp=5), TRUSTED_TIME)
+    t.ask("what was taken", fetch(t.name()), 11, but=OTHER_LENGTH)
 
 
-UNTOUCHED = Explained(
-    "records that a batch tells wrongly of are there to be fetched",
-    "they were not read when they came; readers check what they unpack",
-    "responses.**",
-)
+@in_versions(8)
+def frames_that_are_torn(t: Teller) -> None:
+    t.topic()
+    good = batch(b"one", b"two")
+    body = bytes(good[HEADER_BYTES:])
+
+    def told(label: str, codec: str, packed: bytes, *but: Explained) -> None:
+        header = bytearray(good[:HEADER_BYTES]) + packed
+        whole = bad(header, length=len(header) - 12, attributes=CODECS[codec])
+        refused(t, f"{label}, {codec}", whole, *but)
+
+    for name in CODEC_NAMES[1:]:
+        packed = compress(CODECS[name], body)
+        told("no frame", name, body, TORN_FRAME)
+        told("nothing", name, b"", *([TORN_FRAME] if name != "zstd" else []))
+        told("half of it", name, packed[: len(packed) // 2], TORN_FRAME)
+        told("the last byte missing", name, packed[:-1], TORN_FRAME)
+    told("bytes behind", "gzip", compress(CODECS["gzip"], body) + b"bytes behind it")
+    told("bytes behind", "lz4", compress(CODECS["lz4"], body) + b"bytes behind it")
+    told("bytes behind", "zstd", compress(CODECS["zstd"], body) + b"bytes behind it", TORN_FRAME)
+    told("three bytes behind", "snappy", compress(CODECS["snappy"], body) + b"abc")
+    told("linked blocks", "lz4", linked_lz4(body), TORN_FRAME)
+    told("raw", "snappy", raw_snappy(body))
+    t.ask("what was taken", fetch(t.name()), 11)
+
+
+def linked_lz4(body: bytes) -> bytes:
+    """One block in a frame that says that its blocks are linked."""
+    frame = bytearray(compress(CODECS["lz4"], body))
+    frame[4] &= ~0x20
+    frame[6:7] = lz4_head_checksum(frame[4:6])
+    return bytes(frame)
+
+
+def raw_snappy(body: bytes) -> bytes:
+    """Without xerial's framing: `compress` makes one block."""
+    return compress(CODECS["snappy"], body)[20:]
 
 
 @in_versions(3, 9)

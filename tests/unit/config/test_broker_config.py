@@ -114,7 +114,7 @@ def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
     (warning,) = BrokerConfig.load({"bad\nname" + "x" * 500: "1"}).warnings
     assert "\n" not in warning and len(warning) < 250
     own = {s.name for s in BrokerConfig.settings} - {"metrics.listener", "zookeeper.digest"}
-    own -= {"console.listener", "console.write", "console.command.config"}
+    own -= {"kafkalite.record.validation", "console.listener", "console.write", "console.command.config"}
     own -= {"java.security.auth.login.config"}  # a property of Java
     own -= {"sasl.oauthbearer.header.urlencode"}  # of Kafka's clients, whose brokers take it for their own logins
     own -= {"super.users", "allow.everyone.if.no.acl.found"}  # of Kafka's authorizer

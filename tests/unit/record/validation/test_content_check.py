@@ -35,12 +35,21 @@ def is_read(batch: bytes) -> bool:
 
 
 def is_taken(batch: bytes, *, reads_records: bool = True) -> bool:
+    return refusal(batch, reads_records=reads_records) is None
+
+
+def refusal(batch: bytes, *, reads_records: bool = True) -> str | None:
     header = parse_header(batch)
     try:
         check_content(memoryview(batch), header.codec, header.record_count, reads_records=reads_records)
-    except Malformed:
-        return False
-    return True
+    except Malformed as error:
+        return str(error)
+    return None
+
+
+def is_only_for_java(batch: bytes, fault: str | None) -> bool:
+    """Lengths below -1 are null for Java, and consumers in C ask for such a batch again and again."""
+    return fault is not None and "a field of -" in fault and is_read(batch)
 
 
 @settings(max_examples=300, deadline=None)
@@ -65,7 +74,8 @@ def test_a_spoiled_batch_is_taken_if_it_can_be_read(rows: list[NewRecord], chanc
                 at = chance.randrange(HEADER_BYTES, len(batch))
                 batch[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, batch[at] ^ 1, batch[at] ^ 2])
     batch[8:12] = (len(batch) - 12).to_bytes(4)
-    assert is_taken(bytes(batch)) == is_read(bytes(batch))
+    fault = refusal(bytes(batch))
+    assert (fault is None) == is_read(bytes(batch)) or is_only_for_java(bytes(batch), fault)
 
 
 @settings(max_examples=500, deadline=None)
@@ -78,7 +88,8 @@ def test_a_spoiled_frame_is_taken_if_it_can_be_read(seed: int) -> None:
     if not is_for_java(header.codec, batch[HEADER_BYTES:]):
         assert not is_taken(batch)
         return
-    assert is_taken(batch) == is_read(batch), label
+    fault = refusal(batch)
+    assert (fault is None) == is_read(batch) or is_only_for_java(batch, fault), label
     if is_read(batch):
         assert is_taken(batch, reads_records=False), label
 
