@@ -1,0 +1,117 @@
+"""The broker's CPU for the check of a batch's content: `python -m bench.validation [--rounds N] [--markdown]`.
+
+Each setting of kafkalite.record.validation appends the same batches to a log on the disk, by turns; a figure is the
+median of the rounds, in microseconds of this process for one batch (all of `PartitionLog.append`: checks, checksum,
+write, indexes). What a request costs besides, on its socket and on the loop, is not in it: see the rows `replay-*` of
+`python -m bench`. Run it on a machine with nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkalite.common.clock import SystemClock
+from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.recovery.log_loader import LoadOptions
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.compression import CODEC_NAMES
+
+_T0 = 1_700_000_000_000
+_SAMPLE_S = 0.04
+_WORDS = [b"%x" % (n * 7919 % 65521) for n in range(300)]
+
+
+class Work(NamedTuple):
+    """Batches of `records` records with values of `size` bytes; `varied`: of any size up to twice that, with keys."""
+
+    name: str
+    records: int
+    size: int
+    codec: int
+    varied: bool = False
+
+
+WORKS = [
+    *(Work(f"1 x 100 B, {name}", 1, 100, codec) for codec, name in enumerate(CODEC_NAMES)),
+    *(Work(f"150 x 100 B, {name}", 150, 100, codec) for codec, name in enumerate(CODEC_NAMES)),
+    *(Work(f"16 x 1 KB, {name}", 16, 1000, codec) for codec, name in enumerate(CODEC_NAMES)),
+    Work("150 x 1 to 200 B with keys, none", 150, 100, 0, varied=True),
+    Work("5,000 x 100 B, none", 5000, 100, 0),
+    Work("5,000 x 100 B, lz4", 5000, 100, 3),
+]
+
+
+def batch_of(work: Work) -> bytearray:
+    chance = random.Random(work.name)
+
+    def value() -> bytes:
+        size = chance.randrange(1, 2 * work.size) if work.varied else work.size
+        return b" ".join(chance.choices(_WORDS, k=size // 4 + 1)).ljust(size)[:size]
+
+    key = b"customer-7" if work.varied else None
+    rows = [NewRecord(key, value(), (), _T0 + number // 10) for number in range(work.records)]
+    return build_batch(rows, codec=work.codec)
+
+
+def measure(logs: dict[str, PartitionLog], batch: bytearray, rounds: int) -> dict[str, float]:
+    """Microseconds of CPU for one append, for each setting."""
+    taken: dict[str, list[float]] = {setting: [] for setting in logs}
+    count = 20
+    for number in range(rounds + 1):
+        order = list(logs) if number % 2 else list(reversed(logs))
+        for setting in order:
+            append = logs[setting].append
+            copies = [memoryview(bytearray(batch)) for _ in range(count)]
+            began = time.process_time()
+            for copy in copies:
+                append(copy, 0, _T0)
+            took = time.process_time() - began
+            if number:
+                taken[setting].append(took / count * 1e6)
+        if not number:  # warms up, and finds how many appends a sample takes
+            count = max(20, min(2000, int(_SAMPLE_S / max(took / count, 1e-6))))
+    return {setting: statistics.median(values) for setting, values in taken.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15, help="samples of each setting for each row (default: 15)")
+    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--markdown", action="store_true", help="write the table of docs/performance.md")
+    options = parser.parse_args()
+    loop = asyncio.new_event_loop()
+    bar = "|" if options.markdown else " "
+    titles = f" {bar} ".join(f"{one:>8}" for one in RECORD_VALIDATIONS)
+    print(f"{bar} {'us of CPU for a batch':34} {bar} KB {bar} {titles} {bar}", flush=True)
+    if options.markdown:
+        print("|---|---:|---:|---:|---:|")
+    for work in WORKS:
+        if options.only not in work.name:
+            continue
+        with tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as directory:
+            logs = {}
+            for setting in RECORD_VALIDATIONS:
+                path = Path(directory) / f"{setting}-0"
+                path.mkdir()
+                context = LogContext(SystemClock(loop), record_validation=setting)
+                config = TopicConfig(max_message_bytes=16 << 20)
+                logs[setting] = PartitionLog.open(setting, 0, str(path), config, LoadOptions(clean=True), context)
+            batch = batch_of(work)
+            found = measure(logs, batch, options.rounds)
+            for log in logs.values():
+                log.close()
+        cells = f" {bar} ".join(f"{found[setting]:8.1f}" for setting in RECORD_VALIDATIONS)
+        print(f"{bar} {work.name:34} {bar} {len(batch) / 1000:.1f} {bar} {cells} {bar}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
