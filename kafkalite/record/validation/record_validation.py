@@ -78,8 +78,8 @@ def _codecs_of_thread() -> Codecs:
 def _check_structure(body: Buffer, count: int) -> None:
     """Check that `body` is `count` whole records. Raises Malformed.
 
-    Common records are checked here: lengths below 8,192, times within 17 minutes of the first, short headers. Others are
-    left to `check_record`.
+    Common records are checked here: lengths below 8,192, times within 17 minutes of the first, short headers. Others
+    are left to `check_record`.
     """
     # inline: 0.5 us a record instead of 2 (python -m bench.validation)
     last = len(body)

@@ -69,6 +69,14 @@ ELSEWHERE = """
 * A request other than Produce may have 16 MiB, within `socket.request.max.bytes`.
 * A message set of Produce 0-2 may hold 50,000 messages, or as many of the smallest as `max.message.bytes` has room for
   (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
+* A batch may unpack to 32 MiB and, if it is compressed, to 250,000 records; a larger one is refused with
+  INVALID_RECORD, unless kafkalite.record.validation is none. A few kilobytes could unpack to any number.
+* lz4 frames with linked blocks are refused by a produce, as in Kafka, and read where they are in a log already: earlier
+  versions took them, and clients in C read them. Kafka's consumers and its cleaner fail on them.
+* Snappy whose second stream does not begin with xerial's magic is read on behind those 16 bytes; where Kafka ends it
+  depends on the sizes of its buffers.
+* A batch that cannot be read, and is in the log of a compacted topic, is kept as it is, and the rest is compacted;
+  Kafka's cleaner gives up the partition.
 * A move to another directory of log.dirs that a stop or a crash has ended is begun anew by the next start; Kafka goes
   on with the copy that is there.
 * Where nothing is said, `broker.id` is 0, and `__consumer_offsets` and `__transaction_state` are created with no more
