@@ -21,7 +21,7 @@ from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.storage.file_names import FAILED_SYNC
 from kafkalite.log.storage.files import Done, Files, Job, SyncFailed
-from kafkalite.record.batch import NewRecord, build_batch, compute_crc
+from kafkalite.record.batch import HEADER_BYTES, NewRecord, assemble, build_batch, compute_crc, parse_header
 from kafkalite.record.compression import CODECS
 from tests.support.descriptors import open_below
 from tests.support.log.faulty_files import FaultyFiles
@@ -754,3 +754,14 @@ def test_an_fsync_that_fails_at_the_end_is_known_to_the_next_start(disk: Disk, m
         with pytest.raises(StorageError):
             log.log.close()
     assert FAILED_SYNC in disk.names()
+
+
+@pytest.mark.parametrize("behind", [b"", bytes(300), b"junk" * 30])
+def test_times_are_found_in_a_gzip_batch_with_bytes_behind_its_member(disk: Disk, behind: bytes) -> None:
+    """As other brokers took it: Java reads what stands before those bytes."""
+    log = disk.open()
+    rows = [NewRecord(b"k", b"v", (), T0 + ms) for ms in (0, 5, 10)]
+    batch = build_batch(rows, codec=CODECS["gzip"])
+    log.append(assemble(parse_header(batch), bytes(batch[HEADER_BYTES:]) + behind))
+    assert log.log.lookup_of_timestamp(T0 + 5, 3).answer() == (T0 + 5, 1, 0)
+    assert log.log.lookup_of_timestamp(T0 + 6, 3).answer() == (T0 + 10, 2, 0)

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.record.batch import LOG_APPEND_TIME, NewRecord, build_batch, compute_crc, parse_header, stamp
+from kafkalite.record.batch import (
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NewRecord,
+    assemble,
+    build_batch,
+    compute_crc,
+    parse_header,
+    stamp,
+)
 from kafkalite.record.columns import message_columns
 from kafkalite.record.columns.batch_columns import scan
 from kafkalite.record.columns.message_columns import write_set
@@ -367,3 +376,13 @@ def test_a_set_by_columns_is_the_set_message_by_message(
     with mock.patch.object(message_columns, "_BLOCK_RECORDS", block):
         written = write_set(found, first, magic, attributes, 0)
     assert written == build_set(want, magic, timestamp_type=int(stamped))
+
+
+@pytest.mark.parametrize("magic", [V0, V1])
+@pytest.mark.parametrize("codec", [GZIP, LZ4])
+def test_bytes_behind_a_frame_are_left_out_on_the_way_down(codec: int, magic: int) -> None:
+    """Java's brokers read the batch, and an old reader gets its records."""
+    good = build_batch([NewRecord(b"k", b"v" * 30, (), NOW_MS)] * 3, codec=codec)
+    batch = memoryview(assemble(parse_header(good), bytes(good[HEADER_BYTES:]) + b"bytes behind" * 9))
+    found = read_messages(to_old_format(parse_header(batch), batch, magic, 0))
+    assert [record[2:4] for record in found] == [(b"k", b"v" * 30)] * 3
