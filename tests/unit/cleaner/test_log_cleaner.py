@@ -204,6 +204,16 @@ class TestALogThatCannotBeCompacted:
         assert scene.run_now("bad") == [RunOutcome("bad", 0, stats=CleanStats(seconds=2))]
         assert scene.row("bad").state is CleaningState.IDLE and scene.cleaner.totals().uncleanable_partitions == 0
 
+    def test_a_batch_that_is_kept_unread_is_named(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+        stats = CleanStats(unread_batches=2, first_unread="bad-0/00.log: the batch at position 7: no gzip")
+        scene.staff.clean = lambda job, *rest: CleanResult(job.first_uncleanable_offset, True, stats)
+        scene.run_now("bad")
+        told = "2 batches are kept unread, the first: bad-0/00.log: the batch at position 7: no gzip"
+        row = scene.row("bad")
+        assert (row.state, row.error) == (CleaningState.IDLE, None)
+        assert str(row.why_not).endswith(f"; {told}")
+        assert f"bad-0: {told}" in caplog.text
+
     def test_a_fault_of_the_program_is_told_with_its_trace(
         self, scene: Scene, caplog: pytest.LogCaptureFixture
     ) -> None:
