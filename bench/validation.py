@@ -1,7 +1,7 @@
 """The broker's CPU for the check of a batch's content: `python -m bench.validation [--rounds N] [--markdown]`.
 
-Each setting of kafkalite.record.validation appends the same batches to a log on the disk, by turns; a figure is the
-median of the rounds, in microseconds of this process for one batch (all of `PartitionLog.append`: checks, checksum,
+A broker in this process for each setting of kafkalite.record.validation appends the same batches, by turns; a figure is
+the median of the rounds, in microseconds of this process for one batch (all of `Partition.append`: checks, checksum,
 write, indexes). What a request costs besides, on its socket and on the loop, is not in it: see the rows `replay-*` of
 `python -m bench`. Run it on a machine with nothing else to do.
 """
@@ -9,22 +9,20 @@ write, indexes). What a request costs besides, on its socket and on the loop, is
 from __future__ import annotations
 
 import argparse
-import asyncio
+import contextlib
 import random
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kafkalite.common.clock import SystemClock
-from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig
-from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.compression import CODEC_NAMES
+from kafkalite.testing import Broker
 
+SETTINGS = ("none", "frames", "records")
 _T0 = 1_700_000_000_000
 _SAMPLE_S = 0.04
 _WORDS = [b"%x" % (n * 7919 % 65521) for n in range(300)]
@@ -62,24 +60,30 @@ def batch_of(work: Work) -> bytearray:
     return build_batch(rows, codec=work.codec)
 
 
-def measure(logs: dict[str, PartitionLog], batch: bytearray, rounds: int) -> dict[str, float]:
+def measure(brokers: dict[str, Broker], batch: bytearray, rounds: int) -> dict[str, float]:
     """Microseconds of CPU for one append, for each setting."""
-    taken: dict[str, list[float]] = {setting: [] for setting in logs}
+    taken: dict[str, list[float]] = {setting: [] for setting in brokers}
     count = 20
     for number in range(rounds + 1):
-        order = list(logs) if number % 2 else list(reversed(logs))
-        for setting in order:
-            append = logs[setting].append
-            copies = [memoryview(bytearray(batch)) for _ in range(count)]
-            began = time.process_time()
-            for copy in copies:
-                append(copy, 0, _T0)
-            took = time.process_time() - began
+        took = 0.0
+        for setting in list(brokers) if number % 2 else list(reversed(brokers)):
+            broker = brokers[setting]
+            took = broker.call(partial(append, broker, batch, count))
             if number:
-                taken[setting].append(took / count * 1e6)
+                taken[setting].append(took * 1e6)
         if not number:  # warms up, and finds how many appends a sample takes
-            count = max(20, min(2000, int(_SAMPLE_S / max(took / count, 1e-6))))
+            count = max(20, min(2000, int(_SAMPLE_S / max(took, 1e-6))))
     return {setting: statistics.median(values) for setting, values in taken.items()}
+
+
+def append(broker: Broker, batch: bytearray, count: int) -> float:
+    """Seconds of CPU for one append, on the broker's loop."""
+    partition = broker.server.replica_manager.by_name["bench"].partitions[0]
+    copies = [memoryview(bytearray(batch)) for _ in range(count)]
+    began = time.process_time()
+    for copy in copies:
+        partition.append(copy, _T0, 9)
+    return (time.process_time() - began) / count
 
 
 def main() -> None:
@@ -88,28 +92,25 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--markdown", action="store_true", help="write the table of docs/performance.md")
     options = parser.parse_args()
-    loop = asyncio.new_event_loop()
     bar = "|" if options.markdown else " "
-    titles = f" {bar} ".join(f"{one:>8}" for one in RECORD_VALIDATIONS)
+    titles = f" {bar} ".join(f"{one:>8}" for one in SETTINGS)
     print(f"{bar} {'us of CPU for a batch':34} {bar} KB {bar} {titles} {bar}", flush=True)
     if options.markdown:
         print("|---|---:|---:|---:|---:|")
     for work in WORKS:
         if options.only not in work.name:
             continue
-        with tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as directory:
-            logs = {}
-            for setting in RECORD_VALIDATIONS:
-                path = Path(directory) / f"{setting}-0"
-                path.mkdir()
-                context = LogContext(SystemClock(loop), record_validation=setting)
-                config = TopicConfig(max_message_bytes=16 << 20)
-                logs[setting] = PartitionLog.open(setting, 0, str(path), config, LoadOptions(clean=True), context)
-            batch = batch_of(work)
-            found = measure(logs, batch, options.rounds)
-            for log in logs.values():
-                log.close()
-        cells = f" {bar} ".join(f"{found[setting]:8.1f}" for setting in RECORD_VALIDATIONS)
+        batch = batch_of(work)
+        with contextlib.ExitStack() as stack:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalite-bench-")))
+            brokers = {}
+            for setting in SETTINGS:
+                settings: dict[str, Any] = {"kafkalite_record_validation": setting, "message_max_bytes": 16 << 20}
+                broker = stack.enter_context(Broker(data_dir=home / setting, **settings))
+                broker.create_topic("bench")
+                brokers[setting] = broker
+            found = measure(brokers, batch, options.rounds)
+        cells = f" {bar} ".join(f"{found[setting]:8.1f}" for setting in SETTINGS)
         print(f"{bar} {work.name:34} {bar} {len(batch) / 1000:.1f} {bar} {cells} {bar}", flush=True)
 
 
