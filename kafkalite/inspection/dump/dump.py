@@ -33,7 +33,7 @@ class DumpOptions(NamedTuple):
 
 
 def dump(paths: Sequence[str], options: DumpOptions, printer: Printer) -> int:
-    """Prints the files, and those in the directories. Returns the exit code: 1 when there are complaints.
+    """Prints the files, and those in the directories. Returns the exit code: 1 when there are faults.
 
     Raises ConfigError for a path that is not there.
     """
@@ -51,7 +51,7 @@ def dump(paths: Sequence[str], options: DumpOptions, printer: Printer) -> int:
     finally:
         progress.clear()
     printer.finish()
-    return 1 if failed or printer.complaints else 0
+    return 1 if failed or printer.faults else 0
 
 
 def _dump_file(path: str, options: DumpOptions, printer: Printer, progress: Progress) -> None:

@@ -46,7 +46,8 @@ def dump_offset_index(path: str, options: IndexDumpOptions, printer: Printer) ->
         if options.sanity_only:
             _print_check(path, _offset_index_fault(path, base, entries, len(data)), printer)
             return
-        mismatches = []
+        mismatches: list[str] = []
+        is_fault = False
         for i, (offset, position) in enumerate(entries):
             if offset == base and i:
                 break
@@ -55,9 +56,12 @@ def dump_offset_index(path: str, options: IndexDumpOptions, printer: Printer) ->
                 printer.complain(f"{path}: no batch begins at position {position}, where offset {offset} should end")
             elif (there := _last_offset(found[1])) != offset:
                 mismatches.append(f"  Index offset: {offset}, log offset: {there}")
+                is_fault |= (
+                    there > offset
+                )  # an entry of several batches that were appended at once has their last offset
             if not options.verify_only:
                 printer.show("index", f"offset: {offset} position: {position}", offset=offset, position=position)
-    printer.complain_of(f"Mismatches in :{os.path.abspath(path)}", mismatches[::-1], OFFSET_MISMATCH)
+    printer.complain_of(f"Mismatches in :{os.path.abspath(path)}", mismatches[::-1], OFFSET_MISMATCH, is_fault=is_fault)
 
 
 def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> None:
@@ -74,6 +78,7 @@ def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> N
     wrong_times: list[str] = []
     out_of_order: list[str] = []
     not_found: list[str] = []
+    is_lost = False
     previous = -1
     with LogFile(_sibling(path, ".log")) as log:
         for i, (timestamp, offset) in enumerate(entries):
@@ -83,6 +88,7 @@ def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> N
             there = -1 if found is None else _last_offset(found[1])
             if found is None or there != offset:
                 not_found.append(f"Indexed offset: {offset}, found log offset: {there}")
+                is_lost |= found is None or found[1].base_offset > offset  # brokers before 3.6 name a record in a batch
             else:
                 latest = _latest(log, *found)
                 if latest != timestamp:
@@ -96,7 +102,8 @@ def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> N
     whole_path = os.path.abspath(path)
     printer.complain_of(f"Found timestamp mismatch in :{whole_path}", wrong_times, TIME_MISMATCH)
     printer.complain_of(f"Found out of order timestamp in :{whole_path}", out_of_order, TIME_DISORDER)
-    printer.complain_of("The following indexed offsets are not found in the log.", not_found, OFFSET_NOT_FOUND)
+    title = "The following indexed offsets are not found in the log."
+    printer.complain_of(title, not_found, OFFSET_NOT_FOUND, is_fault=is_lost)
 
 
 def dump_txn_index(path: str, printer: Printer) -> None:

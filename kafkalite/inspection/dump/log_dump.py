@@ -68,7 +68,8 @@ def dump_log(path: str, options: LogDumpOptions, printer: Printer, advance: Call
             text = f"Found {trailing_bytes} invalid bytes at the end of {name}"
             printer.show("trailing", text, position=valid_bytes, bytes=trailing_bytes)
     gaps = [f"  {a} is followed by {b}" for a, b in reversed(log_printer.gaps)]
-    printer.complain_of(f"Non-consecutive offsets in {os.path.abspath(path)}", gaps, GAPS)
+    # compaction leaves gaps, and a replica has those of its leader
+    printer.complain_of(f"Non-consecutive offsets in {os.path.abspath(path)}", gaps, GAPS, is_fault=False)
 
 
 def _print_in_parallel(

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
+from kafkalite.common.printable import printable
+
 _LINES_MAX = 4096
 
 # the order in which Kafka's tool prints the complaints that it gathered; rank 0 ends it at once, so it comes first
@@ -20,14 +22,15 @@ Complaint = tuple[int, tuple[str, ...]]  # its rank and its lines
 
 
 class Printer:
-    """`complaints` is how many there were, `at_end` has those that are printed at the end. With `as_json` the lines are
-    JSON objects."""
+    """`faults` is how many complaints there were about damage; Kafka's tool complains of healthy files, too. `at_end`
+    has the complaints that are printed at the end. With `as_json` the lines are JSON objects."""
 
     def __init__(self, out: BinaryIO | None = None, *, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.complaints = 0
+        self.faults = 0
         self.at_end: list[Complaint] = []
         self._out = sys.stdout.buffer if out is None else out
+        self._is_terminal = self._out.isatty()
         self._lines: list[str] = []
 
     def line(self, text: str) -> None:
@@ -50,35 +53,41 @@ class Printer:
         else:
             self.line(text)
 
-    def complain(self, *texts: str, rank: int = 0) -> None:
+    def complain(self, *texts: str, rank: int = 0, is_fault: bool = True) -> None:
         """A complaint about the file: a line, and lines that belong to it. Lower ranks are printed first."""
-        self.complaints += 1
+        self.faults += is_fault
         if self.as_json:
             self.object("complaint", text="\n".join(texts))
         else:
             self.at_end.append((rank, texts))
 
-    def complain_of(self, title: str, details: Sequence[str], rank: int) -> None:
+    def complain_of(self, title: str, details: Sequence[str], rank: int, *, is_fault: bool = True) -> None:
         """A complaint with a line for each of `details`; none without any."""
         if details:
-            self.complain(title, *details, rank=rank)
+            self.complain(title, *details, rank=rank, is_fault=is_fault)
 
     def add(self, text: bytes, complaints: list[Complaint]) -> None:
         """Appends the output of another printer."""
         self.flush()
-        self._out.write(text)
+        self._write(text)
         self.at_end += complaints
-        self.complaints += len(complaints)
+        self.faults += len(complaints)
 
     def flush(self) -> None:
         """Raises BrokenPipeError when the reader has closed the pipe."""
         if self._lines:
             self._lines.append("")
-            self._out.write("\n".join(self._lines).encode("utf-8", "surrogateescape"))
+            self._write("\n".join(self._lines).encode("utf-8", "surrogateescape"))
             self._lines.clear()
             self._out.flush()
+
+    def _write(self, text: bytes) -> None:
+        """Into a pipe or a file the bytes as they are; nothing that a record contains steers a terminal."""
+        if self._is_terminal:
+            text = printable(text.decode("utf-8", "surrogateescape"), keep="\n\t").encode()
+        self._out.write(text)
 
     def finish(self) -> None:
         self.flush()
         for _, texts in sorted(self.at_end, key=lambda complaint: complaint[0]):
-            print(*texts, sep="\n", file=sys.stderr)
+            print(*map(printable, texts), sep="\n", file=sys.stderr)

@@ -7,10 +7,13 @@ import io
 import json
 import os
 import shutil
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kafkalite.cli.log_command import add_dump_options, dump_options_of
 from kafkalite.inspection.dump.dump import dump
@@ -57,6 +60,7 @@ def test_the_same_words_as_kafka_s_tool(stored: str, capsys: pytest.CaptureFixtu
         assert by_file(ours.printed).get(file) == words
     assert ours.printed == theirs
     assert sorted(ours.complained.splitlines()) == sorted((GOLDEN / f"{stored}.err").read_text().splitlines())
+    assert ours.code == 0  # all of them are healthy, whatever the tool says
 
 
 @pytest.mark.timeout(600)
@@ -193,3 +197,35 @@ def test_json_says_the_same_one_object_a_line(name: str, capsys: pytest.CaptureF
     assert kinds.count("batch") == text.count(" isvalid: true") + text.count(" isvalid: false")
     assert kinds.count("record") == text.count("\n| offset: ")
     assert all(one["isvalid"] for one in objects if one["type"] == "batch")
+
+
+def dumped(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: bytes, index: bytes, times: bytes) -> Said:
+    for suffix, data in (("log", log), ("index", index), ("timeindex", times)):
+        (tmp_path / f"{0:020d}.{suffix}").write_bytes(data)
+    return our_dump(tmp_path, ["--deep-iteration"], ["."], capsys)
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=2, max_size=6), st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_healthy_log_with_gaps_ends_with_0_and_a_harmed_one_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gaps: list[list[int]], data: st.DataObject
+) -> None:
+    """As compaction, followers and old brokers leave it: offsets are missing, an index entry stands for several batches
+    that came at once, one of a time index for a record within its batch."""
+    log, base = b"", 0
+    places: list[tuple[int, int, int]] = []  # position, first and last offset
+    for number, batch in enumerate(gaps):
+        deltas = [sum(batch[:at]) + at for at in range(len(batch))]
+        records = [NewRecord(b"k", b"v", (), 1_000 * number + at) for at in range(len(batch))]
+        places.append((len(log), base, base + deltas[-1]))
+        log += build_batch(records, base_offset=base, offset_deltas=deltas)
+        base += deltas[-1] + 1 + batch[0]
+    first, second = sorted(data.draw(st.lists(st.integers(1, len(places) - 1), min_size=2, max_size=2)))
+    entry = struct.pack(">ii", places[second][2], places[first][0])
+    latest = 1_000 * first + len(gaps[first]) - 1
+    times = struct.pack(">qi", latest, places[first][data.draw(st.integers(1, 2))])
+    assert dumped(tmp_path, capsys, log, entry, times).code == 0
+    lost = struct.pack(">ii", places[first][1] - 1, places[first][0])
+    assert dumped(tmp_path, capsys, log, lost, times).code == 1
+    assert dumped(tmp_path, capsys, log, entry, struct.pack(">qi", latest, base + 7)).code == 1
+    assert dumped(tmp_path, capsys, log, entry, struct.pack(">qi", latest + 1, places[first][2])).code == 1
