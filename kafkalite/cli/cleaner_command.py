@@ -13,8 +13,9 @@ from datetime import UTC
 from typing import Any
 
 from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.cli.argument_types import seconds, whole
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
-from kafkalite.cli.output import aligned, complain, json_line, print_all
+from kafkalite.cli.output import aligned, complain, json_line, print_all, say
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
 from kafkalite.client.log_dirs import describe, list_partitions
@@ -26,7 +27,6 @@ from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_TOLD, 
 
 _RUN_VERSION = 0
 _ANSWER_S = 10.0
-_TIMEOUT_S_MAX = 86_400.0
 Statuses = dict[TopicPartition, LogCleaning]
 
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--partition",
         action="append",
-        type=_partition,
+        type=whole(),
         metavar="N",
         help="only this one; may be given again (default: all)",
     )
@@ -59,28 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command.add_argument("--wait", action="store_true", help="come back when it is done, and show what it did")
     command.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=3600.0,
         metavar="S",
         help="how long to wait, at most a day (default: 3600); the runs go on all the same",
     )
     _add_common(command)
-
-
-def _partition(text: str) -> int:
-    """A number that fits the request. Raises ValueError."""
-    number = int(text)
-    if not 0 <= number < 1 << 31:
-        raise ValueError
-    return number
-
-
-def _seconds(text: str) -> float:
-    """Raises ValueError."""
-    number = float(text)
-    if not 0 <= number <= _TIMEOUT_S_MAX:
-        raise ValueError
-    return number
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
@@ -111,7 +95,7 @@ def _status(cluster: ClusterClient, options: argparse.Namespace) -> int:
     elif found:
         print_all(aligned(_status_rows(found), left=(0, 2, 9)))
     else:
-        print("no topic is compacted (cleanup.policy=compact)")
+        say("no topic is compacted (cleanup.policy=compact)")
     complain(*complaints)
     return 1 if complaints or any(one.error for one in found.values()) else 0
 

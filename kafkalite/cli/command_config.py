@@ -1,10 +1,12 @@
-"""Options of the commands that ask brokers: their addresses, and --command-config, client properties for TLS and SASL
-as Kafka's tools take them."""
+"""Options of the commands that ask brokers: their addresses, how long to wait, and --command-config, client properties
+for TLS and SASL as Kafka's tools take them."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
+
+from kafkalite.cli.argument_types import seconds
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity
@@ -30,6 +32,12 @@ def add_command_config(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="client properties: security.protocol=SASL_SSL, sasl.mechanism, sasl.jaas.config, ssl.truststore..., ...",
     )
+
+
+def add_timeout(command: argparse.ArgumentParser, default_s: float) -> None:
+    """The option, `timeout` in seconds."""
+    help_text = f"how long to wait (default: {default_s:g})"
+    command.add_argument("--timeout", type=seconds, default=default_s, metavar="S", help=help_text)
 
 
 def security_of(options: argparse.Namespace) -> ClientSecurity | None:

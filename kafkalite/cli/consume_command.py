@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import complain
-from kafkalite.cli.record_format import Render, Shown, json_of, renderer, safe
+from kafkalite.cli.record_format import Render, renderer, safe
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.log_offsets import LogOffsets
@@ -29,6 +29,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.timestamps import format_timestamp, parse_timestamp
 from kafkalite.console.messages.scanned_record import PartitionScan, ScannedRecord
+from kafkalite.record.json_lines import Shown, json_of
 
 _TAIL_MAX = 100_000
 _WAIT_MS = 500
@@ -63,15 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="one JSON object a line")
     add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
     add_command_config(parser)
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
+    add_timeout(parser, 10.0)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns the exit code. Raises ConfigError."""
+    """Returns the exit code: 1 if records were left out that cannot be read. Raises ConfigError."""
     write = _writer(options)
+    unreadable: set[tuple[TopicPartition, int]] = set()
     try:
         with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
-            consumption = _Consumption(cluster, options)
+            consumption = _Consumption(cluster, options, unreadable)
             for number, one in enumerate(consumption.records(), start=1):
                 write(one)
                 if number == options.count:
@@ -79,10 +81,10 @@ def run(options: argparse.Namespace) -> int:
     except Unanswered as error:
         return complain(str(error))
     except KeyboardInterrupt:
-        return 0
+        pass
     finally:
         sys.stdout.flush()
-    return 0
+    return 1 if unreadable else 0
 
 
 def _writer(options: argparse.Namespace) -> Callable[[Shown], object]:
@@ -109,16 +111,22 @@ def _for_people(one: Shown, *, has_topics: bool) -> str:
     place = f"{one.topic}/{one.partition}" if has_topics else str(one.partition)
     key = "-" if one.key is None else safe(one.key)
     value = "(none)" if one.value is None else safe(one.value)
-    headers = "".join(f"  {safe(name.encode())}={safe(value or b'')}" for name, value in one.headers)
+    headers = "".join(
+        f"  {safe(name.encode())}" + ("" if value is None else f"={safe(value)}") for name, value in one.headers
+    )
     return f"{place}:{one.offset}  {format_timestamp(one.timestamp)}  {key}  {value}{headers}"
 
 
 class _Consumption:
-    """The wanted records, from the arguments. Raises ConfigError."""
+    """The wanted records, from the arguments. Into `unreadable` come the places of batches that are left out. Raises
+    ConfigError."""
 
-    def __init__(self, cluster: ClusterClient, options: argparse.Namespace) -> None:
+    def __init__(
+        self, cluster: ClusterClient, options: argparse.Namespace, unreadable: set[tuple[TopicPartition, int]]
+    ) -> None:
         self._cluster = cluster
         self._options = options
+        self._unreadable = unreadable
         self._partitions = self._chosen()
         self._scans = {
             key: PartitionScan(cluster, *key, committed_only=not options.uncommitted) for key in self._partitions
@@ -233,12 +241,16 @@ class _Consumption:
                 with suppress(Unanswered):
                     self._cluster.refresh()
             else:
-                return [one for one in found if one.marker is None and self._is_whole(one)]
+                return [one for one in found if one.marker is None and self._is_whole(key, one)]
         return ()
 
-    def _is_whole(self, one: ScannedRecord) -> bool:
-        if one.fault is not None:
-            complain(f"a batch at offset {one.offset} of partition {one.partition} cannot be read: {one.fault}")
+    def _is_whole(self, key: TopicPartition, one: ScannedRecord) -> bool:
+        """Of a batch that cannot be read the user is told once."""
+        if one.fault is not None and (key, one.offset) not in self._unreadable:
+            self._unreadable.add((key, one.offset))
+            complain(
+                f"{key[0]}-{key[1]}: the batch at offset {one.offset} cannot be read, and is left out: {one.fault}"
+            )
         return one.fault is None
 
 

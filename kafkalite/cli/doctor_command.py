@@ -12,8 +12,8 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkalite.cli.command_config import add_command_config, security_of
-from kafkalite.cli.output import complain, print_all
+from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
+from kafkalite.cli.output import complain, say
 from kafkalite.cli.own_settings import own_config
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
@@ -42,7 +42,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--client", choices=CLIENTS, help="print only the settings of this client")
     command.add_argument("--user", default="alice", metavar="NAME", help="who logs in with them (default: alice)")
     command.add_argument("--ca", metavar="FILE", help="the authorities that clients trust (default: the broker's)")
-    command.add_argument("--timeout", type=float, default=5.0, metavar="S", help="how long to wait (default: 5)")
+    add_timeout(command, 5.0)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> int:
         print(client_properties(options.client, chosen, mechanism_for(chosen, options.mechanism), options.user), end="")
         return 0
     for one in endpoints:
-        print_all(_shown(one, options))
-    print_all(_told(findings))
+        say(*_shown(one, options))
+    say(*_told(findings))
     return 1 if findings else 0
 
 
@@ -132,4 +132,7 @@ def _told(findings: Sequence[Finding]) -> Iterable[str]:
     if not findings:
         return ["No warnings."]
     count = f"{len(findings)} warnings" if len(findings) > 1 else "1 warning"
-    return [f"{count}:", *(f"! {each.fault}\n  {each.remedy}" for each in dict.fromkeys(findings))]
+    return [
+        f"{count}:",
+        *(line for each in dict.fromkeys(findings) for line in (f"! {each.fault}", f"  {each.remedy}")),
+    ]

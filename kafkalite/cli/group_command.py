@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
-from kafkalite.cli.output import aligned, complain, json_line, print_all
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
+from kafkalite.cli.output import aligned, complain, json_line, print_all, say
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.group_admin import Group, GroupAdmin, Member, lag_of
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
         add_command_config(command)
         command.add_argument("--json", action="store_true", help="one JSON object a line")
-        command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
+        add_timeout(command, 10.0)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,7 +93,7 @@ def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Names
         faults |= unknown
         if not options.json:
             protocol = f", {group.protocol}" if group.protocol else ""
-            print(f"{name}: {group.state}, members: {len(group.members)}{protocol}, coordinator {group.coordinator}")
+            say(f"{name}: {group.state}, members: {len(group.members)}{protocol}, coordinator {group.coordinator}")
     _print(_COLUMNS, rows, options)
     complaints = [f"the end of {topic}-{index} is not known: {why}" for (topic, index), why in sorted(faults.items())]
     return complain(*complaints) if complaints else 0

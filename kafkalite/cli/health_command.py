@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.command_config import add_command_config, security_of
-from kafkalite.cli.output import complain
+from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
+from kafkalite.cli.output import complain, say
 from kafkalite.cli.own_settings import own_config
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
@@ -38,7 +38,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="the broker to ask (default: the first listener of the settings and of KAFKA_LISTENERS)",
     )
     add_command_config(command)
-    command.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="(default: 5)")
+    add_timeout(command, 5.0)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         return complain(str(error))
     if len(answer.brokers) <= 1 and answer.controller_id < 0:
         return complain(f"{address} answers, and knows no controller and no other broker: it is not registered")
-    print(f"{address} serves, one of {len(answer.brokers)} in cluster {answer.cluster_id}")
+    say(f"{address} serves, one of {len(answer.brokers)} in cluster {answer.cluster_id}")
     return 0
 
 
@@ -86,7 +86,7 @@ def _is_let_in_by_nobody(address: str, timeout_s: float, security: ClientSecurit
             client.ask(ApiVersionsRequest(), 0)
     except Unanswered as error:
         return complain(str(error))
-    print(f"{address} serves those who log in; --command-config with a login tells more")
+    say(f"{address} serves those who log in; --command-config with a login tells more")
     return 0
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.printable import printable
 from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.progress import size_text
 from kafkalite.inspection.files.record_decoders import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
@@ -85,10 +85,10 @@ def _verify(options: argparse.Namespace) -> int:
         harmless = all(finding.severity is Severity.HARMLESS for finding in verdict.findings)
         code = max(code, 0 if harmless else 1)
         if verdict.is_running:
-            print(f"{verdict.root}: a broker is running here; what it is writing may look unfinished", file=sys.stderr)
+            complain(f"{verdict.root}: a broker is running here; what it is writing may look unfinished")
         for finding in verdict.findings:
             print(json.dumps(finding.as_json()) if options.json else finding.as_text())
-        print(_summary_object(verdict) if options.json else _summary(verdict, harmless=harmless))
+        print_all([_summary_object(verdict) if options.json else _summary(verdict, harmless=harmless)])
     return code
 
 
@@ -105,7 +105,7 @@ def _summary(verdict: Verdict, *, harmless: bool) -> str:
     found = f"{count} finding{'' if count == 1 else 's'}" if count else "nothing wrong"
     found += ", harmless" if count and harmless else ""
     sizes = f"{verdict.partition_count} partitions, {size_text(verdict.log_bytes)}"
-    return f"{verdict.root}: {sizes}, {stop}: {found}{cost}"
+    return printable(f"{verdict.root}: {sizes}, {stop}: {found}{cost}")
 
 
 def _count(options: argparse.Namespace) -> int:
@@ -121,7 +121,7 @@ def _count(options: argparse.Namespace) -> int:
             if all(one.partition.topic != topic for one in counted.partitions):
                 raise ConfigError(f"there is no topic {topic} in {path}")
         if counted.is_running:
-            print(f"{counted.root}: a broker is running here, and may go on writing", file=sys.stderr)
+            complain(f"{counted.root}: a broker is running here, and may go on writing")
         if options.json:
             print_all(map(json_line, _count_objects(counted)))
         else:
@@ -146,7 +146,8 @@ def _count_table(counted: Counted, *, segments: bool) -> Iterator[str]:
     yield from aligned(rows)
     for one in counted.partitions:
         if one.total.unread_bytes:
-            yield f"{one.partition.name}: {one.total.unread_bytes} bytes are no whole batches; see kafkalite log verify"
+            name = printable(one.partition.name)
+            yield f"{name}: {one.total.unread_bytes} bytes are no whole batches; see kafkalite log verify"
 
 
 def _count_row(name: str, count: Count) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ is imported: a broker is to be ready a quarter of a second after the process beg
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -38,9 +40,14 @@ _COMMANDS = {
 }
 
 
+_CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
+_SHOWN_CHARS = 80
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    _open_missing_streams()
     if "_ARGCOMPLETE" in os.environ:
         return _complete()
     parser = _parser(arguments)
@@ -53,12 +60,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help(sys.stderr)
             return 2
         code: int = _module(options.command).run(options)
+        sys.stdout.flush()
         return code
     except (ConfigError, StorageError) as error:
         return complain(str(error))
+    except UnicodeEncodeError as error:  # of an argument, which goes into a request
+        return complain(f"{error.object[:_SHOWN_CHARS]} is not UTF-8")
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:  # of `kafkalite config | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE or error.filename is not None:
+            raise
+        _drop_output()
+        return complain(f"the output cannot be written: {error.strerror}")
+
+
+def _open_missing_streams() -> None:
+    """A stream that is closed (`<&-`, `>&-`) is empty, as /dev/null. Text that the encoding of the terminal does not
+    have is escaped."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (as long as the process)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """What could not be written is not written again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complete() -> int:

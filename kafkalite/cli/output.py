@@ -1,26 +1,38 @@
-"""Output in the form that all commands share: complaints on stderr, tables, lines of JSON."""
+"""Output in the form that all commands share: complaints on stderr, sentences, tables, lines of JSON.
+
+Names come from clients and brokers, so nothing that people read steers a terminal. JSON escapes by itself.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from kafkalite.common.printable import printable
+
 
 def complain(*messages: str) -> int:
     """Print each message on stderr. Returns the exit code for a command that failed."""
     for message in messages:
-        print(f"kafkalite: {message}", file=sys.stderr)
+        print(f"kafkalite: {printable(message)}", file=sys.stderr)
     return 1
 
 
+def say(*sentences: str) -> None:
+    """Print each sentence, one line whatever the names in it are."""
+    for sentence in sentences:
+        print(printable(sentence))
+
+
 def print_all(lines: Iterable[str]) -> None:
+    """Print lines of JSON, and others that are printable as they are."""
     for line in lines:
         print(line)
 
 
 def aligned(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> Iterator[str]:
     """Lines of a table; the columns in `left` are aligned to the left, the others to the right."""
-    lines = list(rows)
+    lines = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [

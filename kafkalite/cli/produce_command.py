@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
+from kafkalite.cli.argument_types import whole
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import complain
-from kafkalite.cli.record_format import Line, line_parser, parse_json
+from kafkalite.cli.record_format import line_parser
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError
 from kafkalite.producer.cluster import Cluster
@@ -28,6 +29,7 @@ from kafkalite.producer.record_writer import RecordWriter
 from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
+from kafkalite.record.json_lines import Line, parse_json
 
 _LINE_BYTES_MAX = 64 << 20
 _LINGER_S = 0.02
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--json", action="store_true", help="each line is a JSON object: value, key, headers, partition, timestamp"
     )
-    parser.add_argument("--partition", "-p", type=int, metavar="N", help="write here (default: by the key)")
+    parser.add_argument("--partition", "-p", type=whole(), metavar="N", help="write here (default: by the key)")
     parser.add_argument(
         "--header", "-H", action="append", default=[], metavar="NAME=VALUE", help="of every record; may be repeated"
     )
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", "-q", action="store_true", help="do not say how many there were")
     add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
     add_command_config(parser)
-    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="how long to try (default: 30)")
+    add_timeout(parser, 30.0)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -103,23 +105,26 @@ def _write(
     headers: tuple[tuple[str, bytes], ...],
     options: argparse.Namespace,
 ) -> None:
-    for number, line in enumerate(_lines(source, writer), start=1):
-        if options.json and not line.strip():
-            continue
-        try:
-            record, partition = parse(line)
-        except ValueError as fault:
-            writer.flush()
-            raise WriteFailed(f"line {number} {fault}") from None
-        value = None if options.tombstone and not record.value else record.value
-        timestamp = int(time.time() * 1000) if record.timestamp < 0 else record.timestamp
-        whole = NewRecord(record.key, value, (*record.headers, *headers), timestamp)
-        writer.add(whole, options.partition if partition is None else partition)
+    """Lines before one that is no record are written, too."""
+    number = 1
+    try:
+        for line in _lines(source, writer):
+            if line.strip() or not options.json:
+                record, partition = parse(line)
+                value = None if options.tombstone and not record.value else record.value
+                timestamp = int(time.time() * 1000) if record.timestamp < 0 else record.timestamp
+                one = NewRecord(record.key, value, (*record.headers, *headers), timestamp)
+                writer.add(one, options.partition if partition is None else partition)
+            number += 1
+    except ValueError as fault:
+        writer.flush()
+        raise WriteFailed(f"line {number} {fault}") from None
     writer.flush()
 
 
 def _lines(source: BinaryIO, writer: RecordWriter) -> Iterator[bytes]:
-    """Lines without their ends. What was read is sent whenever nothing more comes for a moment."""
+    """Lines without their ends. What was read is sent whenever nothing more comes for a moment. Raises ValueError for a
+    line that is too long."""
     pieces: list[bytes] = []  # of a line whose end has not come
     size = 0
     while True:
@@ -131,7 +136,7 @@ def _lines(source: BinaryIO, writer: RecordWriter) -> Iterator[bytes]:
         first, *lines = data.split(b"\n")
         size += len(first)
         if size > _LINE_BYTES_MAX:
-            raise WriteFailed(f"a line is longer than {_LINE_BYTES_MAX} bytes")
+            raise ValueError(f"is longer than {_LINE_BYTES_MAX} bytes")
         pieces.append(first)
         if lines:
             for line in (b"".join(pieces), *lines[:-1]):
@@ -178,5 +183,6 @@ def _headers(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
         name, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"--header {text} is not NAME=VALUE")
+        name.encode()  # raises UnicodeEncodeError
         found.append((name, value.encode("utf-8", "surrogateescape")))
     return tuple(found)

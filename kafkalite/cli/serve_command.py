@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.output import complain
+from kafkalite.cli.output import complain, say
 from kafkalite.cli.ready_file import ReadyFile
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
@@ -290,7 +290,8 @@ def _start_console(broker: Broker, config: BrokerConfig) -> ConsoleProcess:
     from kafkalite.cli.console_process import ConsoleProcess
 
     def told(line: str) -> None:
-        print(line, flush=True)
+        say(line)
+        sys.stdout.flush()
 
     console = ConsoleProcess.of(config, broker.server.server.ports, told)
     console.start()
@@ -331,13 +332,14 @@ def _announce(broker: Broker, config: BrokerConfig) -> None:
 
     if broker.adopted is not None:
         for line in broker.adopted.lines():
-            print(f"taken over: {line}")
+            say(f"taken over: {line}")
     paths = map(Path, config.data_dirs)
     place = " and ".join(str(path) if path.is_absolute() else f"./{path}" for path in paths)
     address = broker.bootstrap_servers
     if config.listeners[0].host in _EVERY_ADDRESS:
         address += " and every other address of this machine"
-    print(f"kafkalite is ready on {address}, data in {place}, cluster {broker.cluster_id}", flush=True)
+    say(f"kafkalite is ready on {address}, data in {place}, cluster {broker.cluster_id}")
+    sys.stdout.flush()
 
 
 def _raise_file_limit() -> None:

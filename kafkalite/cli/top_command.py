@@ -6,7 +6,8 @@ import argparse
 import sys
 import time
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
+from kafkalite.cli.argument_types import seconds
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.cli.top_samples import COLUMNS, TOPICS, VIEWS, Sample, Sampler, cell, in_order, title
 from kafkalite.client.blocking_client import Unanswered
@@ -18,14 +19,14 @@ _LEFT = 0, 1  # columns that are names
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("view", nargs="?", choices=VIEWS, default=TOPICS, help="(default: topics)")
-    parser.add_argument("--interval", type=float, default=2.0, metavar="S", help="between two looks (default: 2)")
+    parser.add_argument("--interval", type=seconds, default=2.0, metavar="S", help="between two looks (default: 2)")
     parser.add_argument("--once", action="store_true", help="print the numbers of one interval, and end")
     parser.add_argument("--json", action="store_true", help="the same, as one JSON object a line")
     parser.add_argument("--sort", metavar="COLUMN", help="of --once (default: the name)")
     parser.add_argument("--internal", action="store_true", help="topics of the broker, such as __consumer_offsets, too")
     add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
     add_command_config(parser)
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
+    add_timeout(parser, 10.0)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,10 +14,10 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 
-from kafkalite.cli.record_format import safe
 from kafkalite.cli.top_samples import BROKERS, COLUMNS, GROUPS, TOPICS, Sample, cell, in_order, title
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.printable import printable
 
 ROWS_MAX = 500
 """More are not drawn; sorting and the filter bring others up."""
@@ -167,7 +167,7 @@ class TopScreen(App[None]):
 
     def _status(self, shown: int, total: int) -> str:
         if self._fault:
-            return f"{self._where}: {self._fault}"
+            return printable(f"{self._where}: {self._fault}")
         if self._sample is None:
             return f"{self._where}: looking ..."
         count = f"{total:,}" if shown == total else f"{shown:,} of {total:,}"
@@ -180,7 +180,7 @@ class TopScreen(App[None]):
 def _cell(column: str, value: object, longest: int) -> Text:
     """Numbers to the right; nothing that a name contains is a command for the terminal. Of a name that would push the
     numbers out of sight both ends are left, as names differ there."""
-    text = safe(cell(column, value).encode())
+    text = printable(cell(column, value))
     if isinstance(value, str) and len(text) > longest:
         text = f"{text[: (longest - 1) // 2]}\u2026{text[-(longest // 2) :]}"
     return Text(text, justify="left" if isinstance(value, str) else "right", no_wrap=True)

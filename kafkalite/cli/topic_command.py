@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.cli.topic_description import add_describe_options, run_describe
 from kafkalite.client import topic_changes
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_options(command)
         add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
         add_command_config(command)
-        command.add_argument("--timeout", type=float, default=30.0, metavar="S", help="how long to wait (default: 30)")
+        add_timeout(command, 30.0)
     described = commands.add_parser(
         "describe", help="how many records topics hold, exactly", description=_DESCRIBE_TEXT
     )

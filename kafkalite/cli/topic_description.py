@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
@@ -88,7 +88,7 @@ def add_describe_options(command: argparse.ArgumentParser) -> None:
     add_command_config(command)
     command.add_argument("--segments", action="store_true", help="a row for each segment too")
     command.add_argument("--json", action="store_true", help="one JSON object a line")
-    command.add_argument("--timeout", type=float, default=60.0, metavar="S", help="how long to wait (default: 60)")
+    add_timeout(command, 60.0)
 
 
 def run_describe(options: argparse.Namespace) -> int:

@@ -12,7 +12,8 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, security_of
+from kafkalite.cli.argument_types import INT16_MAX, INT64_MAX, whole
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
         add_command_config(command)
         command.add_argument("--json", action="store_true", help="one JSON object a line")
-        command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
+        add_timeout(command, 10.0)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 def _add_list_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--duration-filter",
-        type=int,
+        type=whole(ANY_DURATION, INT64_MAX),
         default=ANY_DURATION,
         metavar="MS",
         help="only transactions that have been open for longer than this",
@@ -108,7 +109,9 @@ def _describe(admin: TransactionAdmin, options: argparse.Namespace) -> None:
 
 def _add_producers_options(command: argparse.ArgumentParser) -> None:
     _add_partition_options(command, is_required=True)
-    command.add_argument("--broker-id", type=int, metavar="N", help="ask the replica on this broker, not the leader")
+    command.add_argument(
+        "--broker-id", type=whole(), metavar="N", help="ask the replica on this broker, not the leader"
+    )
 
 
 _PRODUCERS_COLUMNS = (
@@ -131,11 +134,13 @@ def _describe_producers(admin: TransactionAdmin, options: argparse.Namespace) ->
 
 def _add_abort_options(command: argparse.ArgumentParser) -> None:
     _add_partition_options(command, is_required=True)
-    command.add_argument("--start-offset", type=int, metavar="N", help="the offset at which the transaction begins")
+    command.add_argument(
+        "--start-offset", type=whole(0, INT64_MAX), metavar="N", help="the offset at which the transaction begins"
+    )
     group = command.add_argument_group("without --start-offset", "all of them, as find-hanging shows them")
-    group.add_argument("--producer-id", type=int, metavar="N")
-    group.add_argument("--producer-epoch", type=int, metavar="N")
-    group.add_argument("--coordinator-epoch", type=int, metavar="N")
+    group.add_argument("--producer-id", type=whole(0, INT64_MAX), metavar="N")
+    group.add_argument("--producer-epoch", type=whole(-1, INT16_MAX), metavar="N")
+    group.add_argument("--coordinator-epoch", type=whole(-1), metavar="N")
 
 
 def _abort(admin: TransactionAdmin, options: argparse.Namespace) -> None:
@@ -160,10 +165,10 @@ def _abort(admin: TransactionAdmin, options: argparse.Namespace) -> None:
 
 def _add_hanging_options(command: argparse.ArgumentParser) -> None:
     _add_partition_options(command, is_required=False)
-    command.add_argument("--broker-id", type=int, metavar="N", help="only partitions with a replica on this broker")
+    command.add_argument("--broker-id", type=whole(), metavar="N", help="only partitions with a replica on this broker")
     command.add_argument(
         "--max-transaction-timeout",
-        type=int,
+        type=whole(-1),
         default=15,
         metavar="MINUTES",
         help="a transaction whose last record is younger does not hang (default: 15)",
@@ -196,7 +201,7 @@ def _find_hanging(admin: TransactionAdmin, options: argparse.Namespace) -> None:
 
 def _add_partition_options(command: argparse.ArgumentParser, *, is_required: bool) -> None:
     command.add_argument("--topic", required=is_required, metavar="NAME")
-    command.add_argument("--partition", required=is_required, type=int, metavar="N")
+    command.add_argument("--partition", required=is_required, type=whole(), metavar="N")
 
 
 def _print(columns: Sequence[str], rows: Rows, options: argparse.Namespace) -> None:

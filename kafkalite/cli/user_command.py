@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from kafkalite.cli.command_config import add_command_config, security_of
+from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.cli.own_settings import own_config
 from kafkalite.client import scram_admin
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="ask a broker that runs")
         add_command_config(command)
         command.add_argument("--json", action="store_true", help="one JSON object a line")
-        command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
+        add_timeout(command, 10.0)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -152,7 +152,7 @@ def read_password(options: argparse.Namespace) -> str:
     if len(password) > _PASSWORD_CHARS_MAX:
         raise ConfigError(f"the password has more than {_PASSWORD_CHARS_MAX} characters")
     if weak := weakness(options.name, password):
-        print(f"kafkalite: warning: the password {weak}", file=sys.stderr)
+        complain(f"warning: the password {weak}")
     return password
 
 

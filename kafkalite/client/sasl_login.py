@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, Malformed
+from kafkalite.common.printable import printable
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -50,23 +51,18 @@ def conversation(login: Login, host: str) -> Conversation:
         raise NoCredential(f"the login of {login.name} by {login.mechanism} does not begin: {fault}") from None
     answer = yield SaslHandshakeRequest(mechanism=login.mechanism), _HANDSHAKE_VERSION
     if answer.error_code:
-        enabled = _shown(", ".join(answer.mechanisms[:8])) or "none"
+        enabled = printable(", ".join(answer.mechanisms[:8])[:_SHOWN_CHARS]) or "none"
         raise LoginRefused(f"it does not take the SASL mechanism {login.mechanism}; enabled there: {enabled}")
     while token is not None:
         answer = yield SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION
         if answer.error_code:
-            why = answer.error_message or ErrorCode.SASL_AUTHENTICATION_FAILED.name
-            raise LoginRefused(f"it refuses the login of {login.name} by {login.mechanism}: {_shown(why)}")
+            why = printable((answer.error_message or ErrorCode.SASL_AUTHENTICATION_FAILED.name)[:_SHOWN_CHARS])
+            raise LoginRefused(f"it refuses the login of {login.name} by {login.mechanism}: {why}")
         try:
             token = exchange.answer(bytes(answer.auth_bytes))
         except (ValueError, OSError) as fault:
             raise LoginRefused(f"the login of {login.name} by {login.mechanism} ends: {fault}") from None
     return int(answer.session_lifetime_ms)
-
-
-def _shown(text: str) -> str:
-    """Words of the other side, for one line of a log."""
-    return "".join(each if each.isprintable() else "?" for each in text[:_SHOWN_CHARS])
 
 
 def due_ms(lifetime_ms: int, began_ms: float, ended_ms: float) -> float:

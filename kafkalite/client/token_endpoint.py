@@ -22,6 +22,7 @@ from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.json_text import read_json
+from kafkalite.common.printable import printable
 
 DEFAULT_TIMEOUT_MS = 10_000
 _BYTES_MAX = 512 << 10
@@ -166,7 +167,7 @@ class TokenEndpoint:
         if self.client_secret:
             for secret in (self.client_secret, quote_plus(self.client_secret)):
                 text = text.replace(secret, "(hidden)")
-        return "".join(each if each.isprintable() else "?" for each in text[:_SHOWN_CHARS])
+        return printable(text[:_SHOWN_CHARS])
 
 
 class _TimedSocket:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.printable import printable
 from kafkalite.local_cluster.broker_plan import BrokerPlan
 from kafkalite.local_cluster.child_process import ChildProcess, describe_exit
 
@@ -84,7 +85,7 @@ class BrokerProcess(ChildProcess):
 
     async def _print_output(self, stream: asyncio.StreamReader) -> None:
         async for line in stream:
-            print(f"{self.name}: {line.decode(errors='replace')}", end="", flush=True)
+            print(f"{self.name}: {printable(line.decode(errors='replace').rstrip())}", flush=True)
 
 
 def _properties_text(plan: BrokerPlan) -> str:

@@ -8,7 +8,7 @@ Source: org.apache.kafka.clients.producer.KafkaProducer, KIP-98, KIP-480.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.common.errors import RETRIABLE, ErrorCode
@@ -46,11 +46,13 @@ class RecordWriter:
         self._producer_id, self._epoch = retries.persist("no producer id was given", self._identify)
 
     def add(self, record: NewRecord, partition: int | None = None) -> None:
-        """Takes a record, and sends those that wait if it is one too many."""
+        """Takes a record, and sends those that wait if it is one too many. Raises ValueError for a partition that there
+        is not."""
         if partition is None:
             partition = self._sticky if record.key is None else partition_for_key(record.key, self._partitions)
         elif not 0 <= partition < self._partitions:
-            raise WriteFailed(f"topic {self._topic} has the partitions 0 to {self._partitions - 1}, and no {partition}")
+            last = self._partitions - 1
+            raise ValueError(f"is for partition {partition}, and topic {self._topic} has the partitions 0 to {last}")
         size = _size(record)
         if self._waiting_bytes and self._waiting_bytes + size > self._batch_bytes:
             self.flush()
@@ -123,13 +125,6 @@ class RecordWriter:
         if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return -1, -1  # not even that may be asked for: what is sent twice is written twice
         return code or (producer_id, epoch)
-
-
-def write_all(writer: RecordWriter, records: Iterable[tuple[NewRecord, int | None]]) -> None:
-    """All records, with the partition of each, if it is to have one."""
-    for record, partition in records:
-        writer.add(record, partition)
-    writer.flush()
 
 
 def _size(record: NewRecord) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import io
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from kafkalite.console.messages.scanned_record import ScannedRecord
 from kafkalite.console.messages.schemas import available
 from kafkalite.console.request.errors import ApiError
+from kafkalite.record.json_lines import Shown, json_of
 
 EXPORTED_MAX = 1_000_000
 NEWEST_MAX = 10_000  # the newest ones come first, so they are all held before the first is written
@@ -21,36 +20,14 @@ _ROWS_PER_GROUP = 20_000
 
 
 def json_lines(topic: str, records: Iterator[ScannedRecord]) -> Iterator[bytes]:
-    """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. Bytes that
-    are no UTF-8 stand as {"base64": ...}."""
-    lines: list[str] = []
+    """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it."""
+    lines: list[bytes] = []
     for one in records:
-        lines.append(json.dumps(_as_json(topic, one), ensure_ascii=False) + "\n")
+        lines.append(json_of(Shown(topic, one.partition, one.offset, one.timestamp, one.key, one.value, one.headers)))
         if len(lines) >= _LINES_PER_PIECE:
-            yield "".join(lines).encode()
+            yield b"".join(lines)
             lines.clear()
-    yield "".join(lines).encode()
-
-
-def _as_json(topic: str, one: ScannedRecord) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "partition": one.partition,
-        "offset": one.offset,
-        "timestamp": one.timestamp,
-        "key": _text_or_base64(one.key),
-        "value": _text_or_base64(one.value),
-        "headers": [{"name": name, "value": _text_or_base64(value)} for name, value in one.headers],
-    }
-
-
-def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+    yield b"".join(lines)
 
 
 def parquet(records: Iterator[ScannedRecord]) -> bytes:

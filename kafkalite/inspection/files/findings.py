@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from kafkalite.common.printable import printable
+
 
 class Severity(StrEnum):
     """The severity of a finding, ascending."""
@@ -69,6 +71,6 @@ class Finding(NamedTuple):
         }
 
     def as_text(self) -> str:
-        place = f"{self.path} ({self.where})" if self.where else self.path
+        place = printable(f"{self.path} ({self.where})" if self.where else self.path)
         lost = f", {self.lost_bytes} bytes" if self.lost_bytes else ""
-        return f"{place}: {self.what}\n    {self.severity.value}{lost}: {self.restart}"
+        return f"{place}: {printable(self.what)}\n    {self.severity.value}{lost}: {printable(self.restart)}"

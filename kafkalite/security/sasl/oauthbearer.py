@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from kafkalite.common.printable import printable
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
 from kafkalite.security.sasl.jwt import BearerToken, TokenRefused
 
@@ -59,7 +60,7 @@ class OAuthBearerExchange:
 
 def _shown(name: str) -> str:
     """For an answer, which has room for 32,767 bytes, and a line in the log."""
-    return "".join(each if each.isprintable() else "?" for each in name[:_SHOWN_CHARS])
+    return printable(name[:_SHOWN_CHARS])
 
 
 def _first_message(data: bytes) -> tuple[str, str]:

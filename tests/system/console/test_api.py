@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkalite.cli.record_format import parse_json
+from kafkalite.record.json_lines import parse_json
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
 from tests.support.wait import until

@@ -161,7 +161,7 @@ def test_only_committed_records_unless_others_are_asked_for(say: Say, broker: Br
         (("consume", "t", "--format", "%x"), "has %x"),
         (("consume", "t", "--tail", "0"), "from 1 to"),
         (("consume", "t", "--tail", "1", "--from", "2"), "give only one"),
-        (("produce", "t", "--partition", "7"), "has the partitions 0 to 0, and no 7"),
+        (("produce", "t", "--partition", "7"), "line 1 is for partition 7, and topic t has the partitions 0 to 0"),
         (("produce", "t", "--json"), "line 1 "),
         (("produce", "t", "-K", ":"), "line 1 does not look like"),
         (("produce", "a b"), "INVALID_TOPIC_EXCEPTION"),

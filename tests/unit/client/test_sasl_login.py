@@ -52,12 +52,12 @@ def test_a_session_is_renewed_before_its_end_and_not_within_a_second() -> None:
     [
         (
             [SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI", "SCRAM\n256"])],
-            r"it does not take the SASL mechanism PLAIN; enabled there: GSSAPI, SCRAM\?256",
+            r"it does not take the SASL mechanism PLAIN; enabled there: GSSAPI, SCRAM\\n256",
         ),
         ([SaslHandshakeResponse(error_code=33)], "enabled there: none"),
         (
             [SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58, error_message="no\r\nERROR forged" * 99)],
-            r"it refuses the login of broker by PLAIN: no\?\?ERROR forged.{0,300}\Z",
+            r"it refuses the login of broker by PLAIN: no\\r\\nERROR forged.{0,400}\Z",
         ),
         ([SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58)], "SASL_AUTHENTICATION_FAILED"),
         ([SaslHandshakeResponse(), SaslAuthenticateResponse(auth_bytes=b"more")], "ends: it asks on after PLAIN"),

@@ -39,7 +39,7 @@ def test_a_good_token(message: bytes) -> None:
 
 def test_a_wrong_authorization_id_fits_into_an_answer_and_a_line() -> None:
     wanted = b"bob\r\nfake line \x1b[0m" + b"y" * 40_000
-    with pytest.raises(AuthenticationFailed, match=r"id \(bob\?\?fake line ") as failure:
+    with pytest.raises(AuthenticationFailed, match=r"id \(bob\\r\\nfake line ") as failure:
         Judge().exchange().evaluate(b"n,a=" + wanted + b",\x01auth=Bearer good.token\x01\x01")
     assert len(str(failure.value)) < 500 and str(failure.value).isprintable()
 

@@ -1,0 +1,208 @@
+"""Records as lines of JSON, to write and to read: one object a line.
+
+    {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000, "key": "k", "value": "v",
+     "headers": [{"name": "h", "value": null}]}
+
+A key, a value or that of a header that is no UTF-8 stands as {"base64": ...}. To be read it may be any other JSON: the
+record then gets its text exactly as it is written, since numbers and doubled names do not survive a parser.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kafkalite.common.printable import printable, safe_json
+from kafkalite.record.batch import NewRecord
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_TIMESTAMP_MAX, _PARTITION_MAX = (1 << 63) - 1, (1 << 31) - 1
+_NO_TIMESTAMP = -1
+_SHOWN_CHARS = 80
+
+
+class Shown(NamedTuple):
+    """A record that is to be shown."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Line(NamedTuple):
+    """A record that was read from a line, and the partition that it is for, if the line says one."""
+
+    record: NewRecord
+    partition: int | None
+
+
+def json_of(one: Shown) -> bytes:
+    """A line with an object, its end included."""
+    told = {
+        "topic": one.topic,
+        "partition": one.partition,
+        "offset": one.offset,
+        "timestamp": one.timestamp,
+        "key": _text_or_base64(one.key),
+        "value": _text_or_base64(one.value),
+        "headers": [{"name": name, "value": _text_or_base64(value)} for name, value in one.headers],
+    }
+    return safe_json(json.dumps(told, separators=(",", ":"), ensure_ascii=False)).encode() + b"\n"
+
+
+def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def parse_json(line: bytes) -> Line:
+    """The record of a line as `json_of` writes it; all but the value may be left out, topic and offset have no effect.
+
+    Raises ValueError with a clause for the user, also for other names: a slip of the pen would lose what it stands for.
+    """
+    try:
+        text = line.decode("utf-8-sig")
+        return _line(text, _decode(text))
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"is not UTF-8 from byte {fault.start + 1} on") from None
+    except json.JSONDecodeError as fault:
+        raise ValueError(f"is no JSON: {fault.msg}, at character {fault.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+class _Number(str):
+    """A number is its text."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"has {name}, which is no JSON")
+
+
+# objects become tuples of pairs, so that a doubled name is seen, and arrays lists
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=tuple, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
+)
+_decode, _decode_at = _DECODER.decode, _DECODER.raw_decode
+_NAMES = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
+_HEADER_NAMES = ("name", "value")
+
+
+def _line(text: str, told: Any) -> Line:
+    members = _members(told, _NAMES)
+    if "value" not in members:
+        raise ValueError('has no "value"; null is a tombstone')
+
+    def data(name: str) -> bytes | None:
+        at, value = members.get(name, _ABSENT)
+        return _bytes(value, name, text, (at,))
+
+    timestamp = _number(members.get("timestamp", _ABSENT)[1], "timestamp", _NO_TIMESTAMP, _TIMESTAMP_MAX)
+    record = NewRecord(
+        data("key"),
+        data("value"),
+        tuple(_headers(*members.get("headers", _ABSENT), text)),
+        _NO_TIMESTAMP if timestamp is None else timestamp,
+    )
+    return Line(record, _number(members.get("partition", _ABSENT)[1], "partition", 0, _PARTITION_MAX))
+
+
+_Member = tuple[int, Any]  # its place among the members, and its value
+_ABSENT: _Member = (-1, None)
+
+
+def _members(told: Any, names: Sequence[str]) -> dict[str, _Member]:
+    """The members of an object, each of `names` at most once. Raises ValueError."""
+    if not isinstance(told, tuple):
+        raise ValueError("is no JSON object")
+    found: dict[str, _Member] = {}
+    for at, (name, value) in enumerate(told):
+        if name in found:
+            raise ValueError(f"has {_quoted(name)} twice")
+        if name not in names:
+            raise ValueError(f"has {_quoted(name)}, and there are {', '.join(names)}")
+        found[name] = at, value
+    return found
+
+
+def _number(told: Any, name: str, smallest: int, largest: int) -> int | None:
+    if told is None:
+        return None
+    if not isinstance(told, _Number) or not _NUMBER.fullmatch(told) or not smallest <= int(told) <= largest:
+        raise ValueError(f"has a {name} that is no number from {smallest} to {largest}")
+    return int(told)
+
+
+def _headers(place: int, told: Any, text: str) -> Iterator[tuple[str, bytes | None]]:
+    """Of an array of {"name": TEXT, "value": VALUE}, or of an object with a name for each."""
+    if isinstance(told, tuple):
+        for at, (name, value) in enumerate(told):
+            yield _whole(name, "header"), _bytes(value, "header", text, (place, at))
+    elif isinstance(told, list):
+        for at, one in enumerate(told):
+            header = _members(one, _HEADER_NAMES) if isinstance(one, tuple) else {}
+            name = header.get("name", _ABSENT)[1]
+            if not isinstance(name, str) or isinstance(name, _Number):
+                raise ValueError('has a header that is not {"name": TEXT, "value": TEXT}')
+            inner, value = header.get("value", _ABSENT)
+            yield _whole(name, "header"), _bytes(value, "header", text, (place, at, inner))
+    elif told is not None:
+        raise ValueError('has headers that are neither [{"name": TEXT, "value": TEXT}] nor {NAME: TEXT}')
+
+
+def _bytes(told: Any, name: str, text: str, path: Sequence[int]) -> bytes | None:
+    if told is None:
+        return None
+    if isinstance(told, str):
+        return _whole(told, name).encode()
+    if isinstance(told, tuple) and len(told) == 1 and told[0][0] == "base64":
+        data = told[0][1]
+        try:
+            return base64.b64decode(
+                "?" if not isinstance(data, str) or isinstance(data, _Number) else data, validate=True
+            )
+        except ValueError:
+            raise ValueError(f"has a {name} that is no base64") from None
+    return _written(text, path).encode()
+
+
+def _whole(text: str, name: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"has half a character (a lone surrogate) in its {name}, which no UTF-8 can hold") from None
+    return text
+
+
+def _written(text: str, path: Sequence[int]) -> str:
+    """The text of the value to which `path` leads: the place of a member or an element, and so on inwards."""
+    at = _after_space(text, 0)
+    for place in path:
+        is_object = text[at] == "{"
+        for before in range(place + 1):
+            at = _after_space(text, at + 1)  # behind the bracket or a comma
+            if is_object:
+                at = _after_space(text, _after_space(text, _decode_at(text, at)[1]) + 1)
+            if before < place:
+                at = _after_space(text, _decode_at(text, at)[1])
+    return text[at : _decode_at(text, at)[1]]
+
+
+def _after_space(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
+
+
+def _quoted(name: str) -> str:
+    return f'"{printable(name[:_SHOWN_CHARS])}"'
