@@ -17,6 +17,8 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 STRING_BYTES_MAX = 32_767  # of a string with a 16-bit length
 TOPIC_NAME_LENGTH_MAX = 249  # so that "<name>-<partition>" and its suffixes fit a file name of 255 bytes
 _TRIMMED = "".join(map(chr, range(0x21)))
+_ID = re.compile(r"[A-Za-z0-9_-]{22}(==)?\Z")  # Source: org.apache.kafka.common.Uuid.fromString
+_SHOWN_CHARS = 40
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 ZERO_UUID = uuid.UUID(int=0)
 
@@ -84,10 +86,9 @@ def format_uuid(value: uuid.UUID) -> str:
 
 def parse_uuid(text: str) -> uuid.UUID:
     """The inverse of `format_uuid`. Raises ValueError if `text` is not such an id."""
-    data = base64.urlsafe_b64decode(text + "==")
-    if len(data) != 16:
-        raise ValueError(f"not a 22-character Kafka id: {text!r}")
-    return uuid.UUID(bytes=data)
+    if not _ID.match(text):
+        raise ValueError(f"not a 22-character Kafka id: {text[:_SHOWN_CHARS]!r}")
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text[:22] + "=="))
 
 
 def random_uuid() -> uuid.UUID:

@@ -272,7 +272,7 @@ class ReplicaManager:
         if self._is_loaded:
             found_logs.rename_foreign(self._logs, self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
-        if self._metadata.is_shared and log.topic_id is None:  # from before topic ids
+        if (self._metadata.is_shared or log.metadata.is_corrupt) and log.topic_id is None:  # or from before topic ids
             log.metadata.set_topic_id(topic.topic_id)
         return log
 

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kafkalite.common.names import ZERO_UUID
 from kafkalite.inspection.files.directory_listing import PartitionDirectory
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
 from kafkalite.inspection.files.regular_file import kind_of, read_file
@@ -22,7 +21,7 @@ from kafkalite.inspection.verify.segment_scan import Segment, SegmentScan, scan_
 from kafkalite.log.segment.record_count_file import ENTRY_BYTES, identity_of
 from kafkalite.log.segment.record_count_file import decode_entries as decode_counts
 from kafkalite.log.segment.record_counting import Tally
-from kafkalite.log.storage.checkpoint_file import decode_entries, decode_topic_id
+from kafkalite.log.storage.checkpoint_file import LaterVersion, decode_entries, decode_topic_id, number_of
 from kafkalite.log.storage.file_names import (
     CLEANED,
     DELETED,
@@ -203,13 +202,12 @@ def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.
         return None
     path = f"{partition.path}/{PARTITION_METADATA}"
     try:
-        topic_id = decode_topic_id(read_file(path))
-        if topic_id == ZERO_UUID:
-            raise ValueError("an id of zeros")
-        return topic_id
-    except (ValueError, KeyError) as error:
-        passed = "it is passed over: the id comes from what the cluster knows of the topic"
-        faults.append(Fault(path, "", f"it does not tell the topic's id: {error}", Severity.STAYS, passed))
+        return decode_topic_id(read_file(path))
+    except ValueError as error:
+        severity, restart = Severity.REPAIRED, "it is written again, with the id that the metadata have for the topic"
+        if isinstance(error, LaterVersion):
+            severity, restart = Severity.STAYS, "it is passed over: the metadata have an id for the topic"
+        faults.append(Fault(path, "", f"it does not tell the topic's id: {error}", severity, restart))
         return None
 
 
@@ -221,7 +219,7 @@ def _check_epochs(partition: PartitionDirectory, history: History, end_offset: i
             yield Fault(path, "", f"it is missing, and batches have epochs up to {written[-1][0]}")
         return
     try:
-        entries = [(int(epoch), int(start)) for epoch, start in decode_entries(read_file(path), 2)]
+        entries = [(number_of(epoch), number_of(start)) for epoch, start in decode_entries(read_file(path), 2)]
     except ValueError as error:
         yield Fault(path, "", f"it cannot be read: {error}")
         return

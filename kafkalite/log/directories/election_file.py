@@ -24,7 +24,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries
+from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries, number_of
 from kafkalite.log.storage.file_names import ELECTIONS
 from kafkalite.log.storage.files import Files, Job
 
@@ -62,7 +62,8 @@ class ElectionFile:
         try:
             for topic, partition, topic_id, epoch, start_offset in decode_entries(self._files.read(self._path), 5):
                 known = None if topic_id == _NO_ID else parse_uuid(topic_id)
-                self._add((topic, int(partition)), Election(known, int(epoch), int(start_offset)))
+                numbers = number_of(epoch), number_of(start_offset)
+                self._add((topic, number_of(partition)), Election(known, *numbers))
         except FileNotFoundError:
             return
         except ValueError as error:

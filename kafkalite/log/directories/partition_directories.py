@@ -70,8 +70,12 @@ class PartitionDirectories:
         return contents
 
     def topic_id(self, name: str) -> uuid.UUID | None:
-        """The topic id in the partition.metadata of the directory of that name; None without one."""
-        return read_topic_id(self._files, f"{self._log_dir}/{name}/{PARTITION_METADATA}")
+        """The topic id in the partition.metadata of the directory of that name; None without one. Of a file that cannot
+        be read its log tells."""
+        try:
+            return read_topic_id(self._files, f"{self._log_dir}/{name}/{PARTITION_METADATA}")
+        except (ValueError, OSError):
+            return None
 
     def topic_id_of(self, key: TopicPartition) -> uuid.UUID | None:
         """The topic id in the log's partition.metadata; None without one."""

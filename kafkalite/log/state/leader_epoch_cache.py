@@ -14,7 +14,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries
+from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries, number_of
 from kafkalite.log.storage.files import Files
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class LeaderEpochCache:
             text = self._files.read(self.path)
             self.was_begun = True
             entries = decode_entries(text, 2)
-            pairs = [(int(epoch), int(start)) for epoch, start in entries]
+            pairs = [(number_of(epoch), number_of(start)) for epoch, start in entries]
         except FileNotFoundError:
             return
         except ValueError as error:

@@ -18,6 +18,7 @@ Source: kafka.cluster.Partition.maybeIncrementLeaderHW, kafka.server.checkpoints
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -170,8 +171,16 @@ def _bounds(of: TopicPartition, replica: Replica, directories: DataDirectories) 
     return Bounds(replica.directory, segments, log_start, log_end, log_end, position, file_id)
 
 
+def _topic_id(replica: Replica) -> uuid.UUID | None:
+    """None where the directory does not say."""
+    try:
+        return read_topic_id(_FILES, os.path.join(replica.directory, PARTITION_METADATA))
+    except (ValueError, OSError):
+        return None
+
+
 def _best(of: TopicPartition, replicas: Sequence[Replica], directories: DataDirectories) -> Bounds:
-    ids = {read_topic_id(_FILES, os.path.join(each.directory, PARTITION_METADATA)) for each in replicas} - {None}
+    ids = {_topic_id(each) for each in replicas} - {None}
     if len(ids) > 1:
         raise ConfigError(
             f"{of[0]}-{of[1]} is of different topics of the same name (by their ids) in "

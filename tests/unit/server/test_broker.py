@@ -102,3 +102,33 @@ def test_the_cluster_id_outlives_a_restart(tmp_path: Path) -> None:
     assert len(cluster_id) == 22
     with Broker(data_dir=tmp_path, port=0) as broker:
         assert broker.cluster_id == cluster_id
+
+
+@pytest.mark.parametrize("content", [b"garbage\n", b"version: 0\ntopic_id: 12", b"\xff" * 60, b""])
+def test_a_file_that_tells_no_id_is_told_of_once_and_written_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("t")
+        broker.produce("t", value=b"v")
+    path = tmp_path / "t-0" / "partition.metadata"
+    sound = path.read_bytes()
+    path.write_bytes(content)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for warnings in (1, 0):
+        caplog.clear()
+        with Broker(data_dir=tmp_path) as broker:
+            assert [record.value for record in broker.records("t")] == [b"v"]
+        told = [record.getMessage() for record in caplog.records if "partition.metadata" in record.getMessage()]
+        assert len(told) == warnings and path.read_bytes() == sound
+
+
+def test_a_file_of_a_version_to_come_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("t")
+    path = tmp_path / "t-0" / "partition.metadata"
+    path.write_text(later := "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAASZw\nmore: 1")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with Broker(data_dir=tmp_path):
+        pass
+    assert path.read_text() == later and caplog.text.count("unknown version 1") == 1

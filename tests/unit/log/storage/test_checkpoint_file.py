@@ -4,9 +4,18 @@ import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalite.common.names import parse_uuid
-from kafkalite.log.storage.checkpoint_file import encode_offsets, encode_topic_id, read_offsets, read_topic_id
+from kafkalite.log.storage.checkpoint_file import (
+    LaterVersion,
+    decode_offsets,
+    encode_offsets,
+    encode_topic_id,
+    read_offsets,
+    read_topic_id,
+)
 from kafkalite.log.storage.files import Files
 
 
@@ -43,7 +52,34 @@ def test_the_topic_id_stands_in_partition_metadata(tmp_path: Path) -> None:
     path.write_bytes(encode_topic_id(topic_id))
     assert path.read_bytes() == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
     assert read_topic_id(Files(), str(path)) == topic_id == uuid.UUID(int=1)
-    path.write_bytes(b"version: 9\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
-    assert read_topic_id(Files(), str(path)) is None
-    path.write_bytes(b"")
-    assert read_topic_id(Files(), str(path)) is None
+    assert read_topic_id(Files(), str(tmp_path / "nowhere")) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"version: 9\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "unknown version 9"),
+        (b"", "it has no version"),
+        (b"garbage\n", "it has no version"),
+        (b"version: x\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "it has no version"),
+        (b"version: 0\n", "it has no line 'topic_id: ...'"),
+        (b"version: 0\ntopic_id: 12", "not a 22-character Kafka id: '12'"),
+        (b"version: 0\ntopic_id: AAAAAAAAAAAA!!AAAAAAAAAAAQ", "not a 22-character Kafka id"),
+        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "an id of zeros"),
+        (b"version: 0\ntopic_id: \xff", "byte 21 is no text in UTF-8"),
+    ],
+)
+def test_a_topic_id_that_cannot_be_read_is_explained(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "partition.metadata"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=words) as refusal:
+        read_topic_id(Files(), str(path))
+    assert isinstance(refusal.value, LaterVersion) == ("9" in words)
+
+
+@given(st.binary() | st.lists(st.sampled_from(["0", "1", "a b", "x 0 1", "a 1 2", "", "0x1", "\u00b2"])).map("\n".join))
+def test_a_checkpoint_is_read_or_refused_in_our_words(content: bytes | str) -> None:
+    try:
+        decode_offsets(content if isinstance(content, bytes) else content.encode())
+    except ValueError as fault:
+        assert not any(word in str(fault) for word in ("int()", "codec", "unpack", "sequence", "invalid literal"))
