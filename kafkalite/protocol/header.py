@@ -18,7 +18,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.common.region import FileRegion, Part
 from kafkalite.protocol.apis import API_OF_REQUEST, SERVED, Api
 from kafkalite.protocol.codec.codec import decode, encoder
-from kafkalite.protocol.codec.primitives import RECORDS, read_uvarint, skip_tags
+from kafkalite.protocol.codec.primitives import RECORDS, malformed, read_uvarint, skip_tags
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 
@@ -65,7 +65,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
                 count, position = read_uvarint(frame, position)
                 position = skip_tags(frame, position, count)
     except (struct_error, IndexError) as error:
-        raise Malformed(f"request header: {error}") from None
+        raise malformed("request header", frame, error) from None
     # Half the time of RequestHeader(...), whose __new__ is a Python function.
     return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
@@ -113,7 +113,7 @@ def decode_response(request: Api | type[Message], version: int, frame: memoryvie
             count, position = read_uvarint(frame, position)
             position = skip_tags(frame, position, count)
     except (struct_error, IndexError) as error:
-        raise Malformed(f"response header: {error}") from None
+        raise malformed("response header", frame, error) from None
     response, position = decode(api.response, version, frame, position)
     if position != len(frame):
         raise Malformed(f"{len(frame) - position} bytes behind the answer")

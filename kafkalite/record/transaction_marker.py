@@ -65,6 +65,7 @@ def read_marker(batch: Buffer) -> TransactionMarker | None:
         if kind not in (ABORT, COMMIT):
             return None
         _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
-    except struct.error as error:
-        raise Malformed(f"the control record at offset {record.offset} is cut off: {error}") from None
+    except struct.error:
+        sizes = f"a key of {len(record.key or b'')} bytes and a value of {len(record.value or b'')}"
+        raise Malformed(f"the control record at offset {record.offset} is cut off: it has {sizes}") from None
     return TransactionMarker(kind == COMMIT, coordinator_epoch, record.timestamp)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
 from kafkalite.common.errors import Malformed
-from kafkalite.protocol.codec.primitives import Kind, read_uvarint, skip_tags
+from kafkalite.protocol.codec.primitives import Kind, malformed, read_uvarint, skip_tags
 from kafkalite.protocol.codec.schema import Field, Message
 from kafkalite.protocol.codec.source_writer import Source, length_code, size_min, travelling
 
@@ -83,6 +83,7 @@ class DecoderSource:
         self.source = Source()
         self.source.constants |= {
             "Malformed": Malformed,
+            "malformed": malformed,
             "UUID": UUID,
             "new": object.__new__,
             "read_uvarint": read_uvarint,
@@ -108,7 +109,7 @@ class DecoderSource:
             target = self._struct(self.message_type)
             source.line(f"return {target}, p")
         with source.block("except not_there as error:"):
-            source.line(f'raise Malformed(f"{title}: {{error}}") from None')
+            source.line(f'raise malformed("{title}", data, error) from None')
         return source
 
     def _struct(self, cls: type[Message]) -> str:

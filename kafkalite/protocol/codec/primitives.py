@@ -42,6 +42,13 @@ ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 """The varints of one byte: a look-up costs a quarter of a struct call."""
 
 
+def malformed(name: str, data: memoryview, error: Exception) -> Malformed:
+    """The fault of bytes in which a field is not there, or a text is none."""
+    if isinstance(error, UnicodeDecodeError):
+        return Malformed(f"{name}: a text that is not UTF-8")
+    return Malformed(f"{name}: its {len(data)} bytes end inside a field")
+
+
 def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits and the position behind it. IndexError where the bytes end."""
     value = data[position]

@@ -52,7 +52,7 @@ def test_other_control_records_and_empty_batches_are_no_markers() -> None:
 
 @pytest.mark.parametrize(("key", "value"), [(b"?", b""), (None, None), (b"\0\0\0\0", b"\0\0\0")])
 def test_a_marker_that_is_cut_off_is_malformed(key: bytes | None, value: bytes | None) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(Malformed, match=r"cut off: it has a key of \d+ bytes and a value of \d+$"):
         read_marker(control_batch(key, value))
 
 

@@ -172,12 +172,13 @@ def test_a_message_survives_the_wire_and_nothing_else_does(messages: Any, api: A
 
 
 def check_damage(kind: type[Message], version: int, data: bytes, dice: random.Random) -> None:
-    """Every truncation is Malformed; a few flipped bits give Malformed or a message that can be said again."""
+    """Every truncation is Malformed, in words for operators; a few flipped bits give Malformed or a message that can be said again."""
     whole = frame(data)
     for end in range(len(data)):
         try:
             decode(kind, version, whole[:end])
-        except Malformed:
+        except Malformed as fault:
+            assert in_our_words(fault)
             continue
         raise AssertionError(f"{end} of {len(data)} bytes were taken for a message")
     for _ in range(min(len(data), 50)):
@@ -197,8 +198,15 @@ def check_damage(kind: type[Message], version: int, data: bytes, dice: random.Ra
 @given(st.sampled_from([case.values for case in CASES]), st.booleans(), st.binary(max_size=120))
 def test_noise_ends_in_a_message_or_malformed(case: Any, is_request: bool, noise: bytes) -> None:
     api, version = case
-    with suppress(Malformed):
+    try:
         decode(api.request if is_request else api.response, version, frame(noise))
+    except Malformed as fault:
+        assert in_our_words(fault)
+
+
+def in_our_words(fault: Malformed) -> bool:
+    """None of Python's: they mean nothing to those who read a log."""
+    return not any(word in str(fault) for word in ("unpack", "buffer", "codec can", "out of range", "out of bounds"))
 
 
 @pytest.mark.parametrize("version", range(2, 5))
@@ -332,7 +340,7 @@ def test_a_frame_that_is_large_for_its_records_is_decoded_like_any_other() -> No
 
 
 def test_text_that_is_not_utf8_is_malformed() -> None:
-    with pytest.raises(Malformed, match="utf-8"):
+    with pytest.raises(Malformed, match="HeartbeatRequest v0: a text that is not UTF-8"):
         decode(HeartbeatRequest, 0, frame(b"\0\1\xff" + bytes(6)))
 
 
