@@ -81,7 +81,7 @@ def _completer(names: Callable[[ClusterClient], Sequence[str]]) -> Callable[...,
             return ()
         try:
             with ClusterClient(parsed_args.bootstrap_server, _TIMEOUT_S, security_of(parsed_args)) as cluster:
-                return [name for name in names(cluster) if name.startswith(prefix)]
+                return [name for name in names(cluster) if name.startswith(prefix) and name.isprintable()]
         except (Unanswered, ConfigError):
             return ()
 

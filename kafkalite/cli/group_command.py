@@ -13,14 +13,14 @@ from kafkalite.cli.command_config import add_bootstrap_server, add_command_confi
 from kafkalite.cli.output import aligned, complain, json_line, print_all, say
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
-from kafkalite.client.group_admin import Group, GroupAdmin, Member, lag_of
+from kafkalite.client.group_admin import CLASSIC, Group, GroupAdmin, Member, lag_of
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.offset_reset import EARLIEST, LATEST, OFFSET, SHIFT, TIME, Target, new_offsets, reset
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.timestamps import parse_timestamp
 
-_UNKNOWN = "-"
+_UNKNOWN, _EMPTY = "-", '""'  # a group may have an empty name
 _LEFT = 0, 1  # columns of the tables that are aligned to the left
 
 Row = Sequence[object]
@@ -54,7 +54,7 @@ def _print(columns: Sequence[str], rows: Iterable[Row], options: argparse.Namesp
         names = [column.replace(" ", "_") for column in columns]
         print_all(json_line(dict(zip(names, row, strict=True))) for row in rows)
     else:
-        cells = [[_UNKNOWN if cell is None else str(cell) for cell in row] for row in rows]
+        cells = [[_UNKNOWN if cell is None else str(cell) or _EMPTY for cell in row] for row in rows]
         print_all(aligned([columns, *cells], _LEFT))
 
 
@@ -68,7 +68,7 @@ def _add_list_options(command: argparse.ArgumentParser) -> None:
 def _list(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
     wanted = {state.lower() for state in options.state}
     groups = [group for group in admin.list_groups() if not wanted or group.state.lower() in wanted]
-    _print(("group", "state", "type", "coordinator"), groups, options)
+    _print(("group", "state", "type", "protocol", "coordinator"), groups, options)
     return 0
 
 
@@ -83,17 +83,24 @@ _COLUMNS = ("group", "topic", "partition", "offset", "end", "lag", "member", "cl
 
 
 def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
-    names = options.groups or [group.group_id for group in admin.list_groups()]
+    listed = admin.list_groups()
+    named = dict.fromkeys(options.groups or [group.group_id for group in listed])
+    others = {one.group_id: one for one in listed if one.group_type not in (None, CLASSIC)}
     rows: list[Row] = []
     faults: dict[TopicPartition, str] = {}
-    for name in names:
-        group = admin.describe(name)
+    for name in named:
+        if (other := others.get(name)) is None:
+            group = admin.describe(name)
+        else:
+            group = Group(name, other.coordinator, other.state, other.protocol_type or "", "", ())
+            complain(f"{name} is of type {other.group_type}: its offsets are shown, its members are not")
         found, unknown = _rows(group, admin, LogOffsets(cluster, options.timeout))
         rows += found
         faults |= unknown
         if not options.json:
             protocol = f", {group.protocol}" if group.protocol else ""
-            say(f"{name}: {group.state}, members: {len(group.members)}{protocol}, coordinator {group.coordinator}")
+            members = f"members: {len(group.members)}{protocol}"
+            say(f"{name or _EMPTY}: {group.state}, {members}, coordinator {group.coordinator}")
     _print(_COLUMNS, rows, options)
     complaints = [f"the end of {topic}-{index} is not known: {why}" for (topic, index), why in sorted(faults.items())]
     return complain(*complaints) if complaints else 0

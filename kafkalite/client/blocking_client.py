@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode, Malformed
+from kafkalite.protocol.apis import API_OF_REQUEST
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _RESPONSE_BYTES_MAX = 256 << 20
 _RECV_BYTES = 1 << 20
+_TIMEOUT_S_MIN = 0.001
 _CLIENT_ID = "kafkalite"
 
 
@@ -50,12 +53,13 @@ class BlockingClient:
 
     def __init__(self, address: str, timeout_s: float, security: ClientSecurity | None = None) -> None:
         self.address = address
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s = max(timeout_s, _TIMEOUT_S_MIN)  # a socket with 0 does not wait at all
         self._correlation_id = 0
         self.is_lost = False  # after Unanswered
         self._unanswered: deque[int] = deque()  # correlation ids; brokers answer in order
         self._login = None if security is None else security.login
         self._login_due_s = float("inf")
+        self._versions: dict[int, int] | None = None  # the newest of each API
         self._host, port = host, _ = parse_address(address)
         try:
             sock = socket.create_connection((host, port), timeout_s)
@@ -67,6 +71,8 @@ class BlockingClient:
             raise Unanswered(f"nothing listens on {address}; is the broker running?") from None
         except OSError as error:
             raise Unanswered(f"cannot reach {address}: {error.strerror or error}") from error
+        except ValueError:  # such as a label of more than 63 letters, a NUL
+            raise Unanswered(f"cannot reach {address}: no host has such a name") from None
         if self._login is not None:
             self._log_in(self._login)
 
@@ -94,6 +100,13 @@ class BlockingClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._socket.close()
+
+    def newest(self, request: type[Message], known: int) -> int:
+        """The newest version of a request that the broker has, of those up to `known`. Raises Unanswered."""
+        if self._versions is None:
+            answer = self.ask(ApiVersionsRequest(), 0)
+            self._versions = {one.api_key: one.max_version for one in answer.api_keys}
+        return min(known, self._versions.get(API_OF_REQUEST[request].key, known))
 
     def send_unanswered(self, request: Message, version: int) -> None:
         """Send a request that gets no response, such as a produce with acks=0."""

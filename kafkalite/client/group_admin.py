@@ -30,8 +30,9 @@ from kafkalite.protocol.messages.group_offsets import (
 from kafkalite.protocol.records.consumer_protocol import assigned_partitions
 
 CONSUMERS = "consumer"
+CLASSIC = "classic"
 _NO_OFFSET = -1
-_LIST_VERSION = 4  # the first with states
+_LIST_VERSION = 5  # with types (KIP-848); the one before has states
 _DESCRIBE_VERSION = 4
 _FETCH_VERSION = 6
 _COMMIT_VERSION = 7
@@ -41,11 +42,14 @@ _GONE = "Dead"
 
 
 class ListedGroup(NamedTuple):
-    """A group in the list of its coordinator, a broker id."""
+    """A group in the list of its coordinator, a broker id. `group_type` is classic, consumer or another protocol of
+    the coordinator, None if the broker does not say; `protocol_type` what a classic group is for, such as consumer or
+    connect, None for one that has only offsets."""
 
     group_id: str
     state: str
-    protocol_type: str
+    group_type: str | None
+    protocol_type: str | None
     coordinator: int
 
 
@@ -60,11 +64,12 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group as its coordinator describes it."""
+    """A group as its coordinator describes it: a classic one, others are not in DescribeGroups."""
 
     group_id: str
     coordinator: int
     state: str
+    protocol_type: str
     protocol: str
     members: tuple[Member, ...]
 
@@ -86,12 +91,16 @@ class GroupAdmin:
         """The groups of all coordinators."""
         found = []
         for broker_id in sorted(self._cluster.brokers):
-            ask = partial(self._cluster.client(broker_id).ask, ListGroupsRequest(), _LIST_VERSION)
-            answer = self._coordinators.retry(ask)
+            client = self._cluster.client(broker_id)
+            version = client.newest(ListGroupsRequest, _LIST_VERSION)
+            answer = self._coordinators.retry(partial(client.ask, ListGroupsRequest(), version))
             if answer.error_code:
                 raise Unanswered(f"broker {broker_id} does not list its groups: {name_of_error(answer.error_code)}")
-            found += [ListedGroup(one.group_id, one.group_state, one.protocol_type, broker_id) for one in answer.groups]
-        return sorted(found)
+            found += [
+                ListedGroup(one.group_id, one.group_state, one.group_type or None, one.protocol_type or None, broker_id)
+                for one in answer.groups
+            ]
+        return sorted(found, key=lambda one: one.group_id)
 
     def describe(self, group_id: str) -> Group:
         """Raises ConfigError for a group that is not there."""
@@ -198,7 +207,8 @@ def _group(described: DescribedGroup, coordinator: int) -> Group:
         )
         for each in described.members
     )
-    return Group(described.group_id, coordinator, described.group_state, described.protocol_data, tuple(members))
+    what = described.protocol_type, described.protocol_data
+    return Group(described.group_id, coordinator, described.group_state, *what, tuple(members))
 
 
 class _Refusal(NamedTuple):

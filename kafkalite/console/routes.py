@@ -14,7 +14,7 @@ from kafkalite.console.request.parameters import Parameter
 from kafkalite.record.compression import CODEC_NAMES
 
 _TOPIC = Parameter("topic", required=True, where="path", text_max=249)
-_GROUP = Parameter("group_id", required=True, text_max=32_767)
+_GROUP = Parameter("group_id", required=True, text_max=32_767, may_be_empty=True, doc="may be empty")
 _MINUTES = Parameter("minutes", "integer", 60, at_least=1, at_most=60)
 _PARTITION = Parameter("partition", "integer", 0, at_least=0, at_most=1 << 30)
 

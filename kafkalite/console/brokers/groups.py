@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.group_admin import CONSUMERS, Group, GroupAdmin, ListedGroup, Member, lag_of
+from kafkalite.client.group_admin import CLASSIC, Group, GroupAdmin, ListedGroup, Member, lag_of
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.reports import KnowsBrokers, record_counts
@@ -89,7 +89,8 @@ def _row(
     return {
         "group_id": one.group_id,
         "state": one.state,
-        "protocol_type": one.protocol_type or CONSUMERS,
+        "group_type": one.group_type,
+        "protocol_type": one.protocol_type,
         "coordinator": one.coordinator,
         "members": None if group is None else len(group.members),
         "topics": sorted(topics),
@@ -146,7 +147,8 @@ def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> R
     return {
         "group_id": group_id,
         "state": group.state,
-        "protocol_type": CONSUMERS,
+        "group_type": CLASSIC,
+        "protocol_type": group.protocol_type or None,
         "protocol": group.protocol,
         "coordinator": group.coordinator,
         "members": [_member(member) for member in group.members],

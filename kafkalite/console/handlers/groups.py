@@ -56,7 +56,7 @@ def reset_group(call: Call) -> Row:
     """With a preview nothing is changed: it says for each partition where the group would go on."""
     body = call.body
     group_id, admin = body["group_id"], GroupAdmin(call.cluster, call.timeout_s)
-    committed = _committed(admin, group_id)
+    committed = admin.offsets(group_id)
     keys = _chosen(call, committed)
     wanted = new_offsets(LogOffsets(call.cluster, call.timeout_s), keys, committed, _target(body))
     items = [
@@ -70,12 +70,6 @@ def reset_group(call: Call) -> Row:
         finally:
             call.pool.changed()
     return {"ok": True, "preview": body["preview"], "items": items}
-
-
-def _committed(admin: GroupAdmin, group_id: str) -> dict[TopicPartition, int]:
-    if not group_id:
-        raise invalid("group_id is empty")
-    return admin.offsets(group_id)
 
 
 def _chosen(call: Call, committed: dict[TopicPartition, int]) -> list[TopicPartition]:

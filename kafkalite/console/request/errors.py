@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.offset_reset import NotReset
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.printable import printable
 
 WRITE_SETTING = "console.write=true (--write)"
 
@@ -19,7 +20,7 @@ class ApiError(Exception):
         self.message = message
 
     def body(self) -> dict[str, str]:
-        return {"error": self.name, "message": self.message}
+        return {"error": self.name, "message": printable(self.message)}
 
 
 def invalid(message: str) -> ApiError:

@@ -17,7 +17,8 @@ _SHOWN = 40
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """`kind`: string, integer, boolean, object, array. A required one has no default. `items` is the kind of what an
-    array holds. In a query an array is its items with commas between them. `where`: query, path or body."""
+    array holds. In a query an array is its items with commas between them, and an empty text is none unless it
+    `may_be_empty`. `where`: query, path or body."""
 
     name: str
     kind: str = "string"
@@ -29,6 +30,7 @@ class Parameter:
     items: str = "string"
     where: str = "query"
     text_max: int = _TEXT_MAX
+    may_be_empty: bool = False
     doc: str = ""
 
     def of_text(self, text: str) -> Any:
@@ -132,7 +134,7 @@ def read_query(declared: Sequence[Parameter], given: Mapping[str, str]) -> dict[
     for one in declared:
         if one.where != "query":
             continue
-        if one.name in given and given[one.name] != "":
+        if one.name in given and (one.may_be_empty or given[one.name] != ""):
             found[one.name] = one.of_text(given[one.name])
         elif one.required:
             raise invalid(f"the parameter {one.name} is missing")

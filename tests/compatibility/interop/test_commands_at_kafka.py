@@ -6,6 +6,7 @@ pytest -m long tests/compatibility/interop/test_commands_at_kafka.py
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,14 @@ STORY = (
     "group reset billing --to-datetime 1970-01-01T00:16:40+00:00",
     "group reset new --to-latest --topic orders --execute",
     "group describe new --json",
+    "group reset '' --to-latest --topic orders:0 --execute",
+    "group reset '\x1b[2Ja\nb\u202e' --to-latest --topic orders:0 --execute",
+    "group list",
+    "group list --json",
+    "group describe ''",
+    "group describe",
+    "group describe --json",
+    "group delete ''",
     "group delete new nobody",
     "group describe new",
     "LINES produce orders --format %T:%k=%v --compression zstd --header a=b",
@@ -63,7 +72,7 @@ def told(bootstrap: str, capsys: pytest.CaptureFixture[str], lines: Path) -> Ite
             write_and_read(bootstrap)
             continue
         capsys.readouterr()
-        words = line.removeprefix("LINES ").split()
+        words = shlex.split(line.removeprefix("LINES "))
         more = ["--file", str(lines)] if line.startswith("LINES ") else []
         code = main([*words, *more, "--bootstrap", bootstrap])
         said = capsys.readouterr()

@@ -144,6 +144,30 @@ def test_a_name_that_is_not_ours_is_refused(browser: Browser) -> None:
     assert "default-src 'self'" in answer.headers["content-security-policy"]
 
 
+def test_a_group_without_a_name_is_opened_reset_and_deleted(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    broker.produce("orders", value="x")
+    wanted = {"group_id": "", "topics": ["orders"], "to": "latest", "preview": False}
+    assert browser.change("POST", "group/reset", wanted)[0] == 200
+    (listed,) = browser.get("groups")["items"]
+    assert (listed["group_id"], listed["group_type"], listed["protocol_type"]) == ("", "classic", None)
+    group = browser.get("group", group_id="")
+    assert (group["group_id"], group["group_type"], group["protocol_type"], group["lag"]) == ("", "classic", None, 0)
+    assert browser.get("group/lag", group_id="")["times_ms"] is not None
+    assert browser.refusal("group") == (400, "INVALID_REQUEST")
+    assert browser.change("DELETE", "group", group_id="")[0] == 200
+    assert browser.refusal("group", group_id="") == (404, "NOT_FOUND")
+
+
+def test_half_a_character_in_a_name_is_an_error_and_no_fault(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    wanted = {"group_id": "g", "to": "latest", "partitions": [{"topic": "\ud800\x1b", "partition": 0}]}
+    body, headers = json.dumps(wanted), {"X-CSRF-Token": browser.session["csrf_token"]}
+    headers["Content-Type"] = "application/json"
+    answer = browser.client.post("/api/group/reset", content=body, headers=headers)
+    assert answer.status_code == 404 and "\\ud800\\x1b" in answer.json()["message"]
+
+
 def test_a_group_is_reset_after_a_preview(broker: Broker, browser: Browser) -> None:
     broker.create_topic("orders")
     for number in range(10):

@@ -81,9 +81,9 @@ def rows(said: Said) -> list[dict[str, Any]]:
 
 def test_groups_are_listed_with_their_states(broker: Broker, say: Say) -> None:
     assert rows(say(broker, "list", "--json")) == [
-        {"group": "billing", "state": "Empty", "type": "consumer", "coordinator": 0}
+        {"group": "billing", "state": "Empty", "type": "classic", "protocol": "consumer", "coordinator": 0}
     ]
-    assert say(broker, "list", "--state", "stable")[1] == ["group  state  type  coordinator"]
+    assert say(broker, "list", "--state", "stable")[1] == ["group  state  type  protocol  coordinator"]
 
 
 def test_lag_and_members_are_described(broker: Broker, say: Say) -> None:

@@ -15,13 +15,21 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kafkalite import Broker
+from kafkalite.cli import produce_command
 from kafkalite.cli.main import main
+from kafkalite.record.batch import HEADER_BYTES, compute_crc, parse_header
 from kafkalite.testing import Cluster
 from tests.support.broker_process import environment
 from tests.support.local_zone import local_zone
 from tests.support.wait import DEADLINE_S, until
+
+json_values = st.sampled_from(["1.10", "1e400", "-0", "true", '{"a":1,"a" :2}', "[ ]"]) | st.text(max_size=8).filter(
+    lambda text: text.isprintable()
+).map(json.dumps)
 
 Say = Callable[..., tuple[int, str, str]]
 
@@ -180,6 +188,86 @@ def test_what_came_before_a_bad_line_is_written(say: Say, broker: Broker) -> Non
     code, _, complaints = say(broker, "produce", "t", "-K", ":", typed=b"a:1\nb:2\nnothing\nc:3\n")
     assert code == 1 and "line 3" in complaints and "2 records written" in complaints
     assert say(broker, "consume", "t", "--format", "%k%v ")[1].split() == ["a1", "b2"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (b"nothing", "line 3 is no JSON"),
+        (b'{"value": "", "headers": 5}', "line 3 has headers that are neither"),
+        (b'{"value": ' + b"[" * 100_000, "line 3 is nested too deeply"),
+        (b'{"value": "\\ud800"}', "line 3 has half a character"),
+        (b'{"value": "", "headers": {"\\ud800": ""}}', "line 3 has half a character"),
+        (b'{"value": "\xff"}', "line 3 is not UTF-8 from byte 12 on"),
+        (b'{"value": "", "partition": 7}', "line 3 is for partition 7, and topic t has the partitions 0 to 0"),
+        (b'{"value": "", "timestamp": 9223372036854775808}', "line 3 has a timestamp"),
+        (b'{"value": "' + b"x" * 300_000 + b'"}', "line 3 is longer than 262144 bytes"),
+    ],
+)
+def test_what_came_before_a_bad_line_of_json_is_written(
+    say: Say, broker: Broker, monkeypatch: pytest.MonkeyPatch, bad: bytes, words: str
+) -> None:
+    monkeypatch.setattr(produce_command, "_LINE_BYTES_MAX", 262_144)
+    broker.create_topic("t")
+    typed = b'{"value": 1.10}\n{"value": {"a": 1e400, "a": 2}, "key": 7}\n' + bad + b'\n{"value": "after"}\n'
+    code, _, complaints = say(broker, "produce", "t", "--json", typed=typed)
+    first, second = complaints.splitlines()
+    assert code == 1 and first.startswith(f"kafkalite: {words}") and len(first) < 200 and "2 records written" in second
+    assert say(broker, "consume", "t", "--format", r"%k=%v\n")[1].splitlines() == ["=1.10", '7={"a": 1e400, "a": 2}']
+
+
+@given(
+    st.lists(json_values, max_size=4),
+    st.binary(max_size=12) | st.text(max_size=12).map(lambda one: f'{{"{one}'.encode()),
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_good_lines_are_written_whatever_follows(say: Say, broker: Broker, good: list[str], bad: bytes) -> None:
+    topic = f"t{uuid.uuid4().hex}"
+    broker.create_topic(topic)
+    typed = "".join(f'{{"value": {one}}}\n' for one in good).encode() + bad.replace(b"\n", b"")
+    code, _, complaints = say(broker, "produce", topic, "--json", typed=typed)
+    assert code == 0 if not bad.strip() else f"line {len(good) + 1} " in complaints
+    values = [json.loads(line)["value"] for line in say(broker, "consume", topic, "--json")[1].splitlines()]
+    assert values == [json.loads(one) if one[0] == '"' else one for one in good]
+
+
+def test_a_batch_that_cannot_be_read_is_named_once_and_ends_in_1(say: Say, tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("t")
+        for number in range(3):
+            said = say(broker, "produce", "t", "-z", "gzip" if number == 1 else "none", typed=b"value %d" % number)
+            assert said[0] == 0
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    at = parse_header(data).size_bytes
+    end = at + parse_header(data, at).size_bytes
+    data[at + HEADER_BYTES : end] = b"\x55" * (end - at - HEADER_BYTES)
+    data[at + 17 : at + 21] = compute_crc(data[at:end]).to_bytes(4, "big")
+    path.write_bytes(data)
+    with Broker(data_dir=tmp_path) as broker:
+        for arguments in ((), ("--tail", "3"), ("--json",)):
+            code, out, complaints = say(broker, "consume", "t", *arguments)
+            assert code == 1 and "value 0" in out and "value 2" in out and len(out.splitlines()) == 2
+            assert complaints.count("\n") == 1
+            assert complaints.startswith("kafkalite: t-0: the batch at offset 1 cannot be read, and is left out: ")
+        assert say(broker, "consume", "t", "--count", "1")[0] == 1  # it was read along with the first
+
+
+def test_null_and_empty_look_different(say: Say, broker: Broker) -> None:
+    broker.create_topic("t")
+    broker.produce("t", value=b"v", headers=[("none", None), ("empty", b"")])
+    assert say(broker, "consume", "t", "--format", "%h")[1] == "none,empty="
+    assert say(broker, "consume", "t", "--json")[1].endswith(
+        '"headers":[{"name":"none","value":null},{"name":"empty","value":""}]}\n'
+    )
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "kafkalite", "consume", "t", "--bootstrap-server", broker.bootstrap_servers]
+    try:
+        subprocess.run(command, stdout=theirs, env=environment(), timeout=DEADLINE_S, check=True)
+        assert os.read(ours, 4096).decode().rstrip().endswith("v  none  empty=")
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_a_record_that_is_too_large_is_refused(say: Say, broker: Broker) -> None:

@@ -89,9 +89,7 @@ def test_every_cut_header_is_malformed() -> None:
     whole = received(request_frame(HeartbeatRequest(), 4, 1, "client"))
     _, end = decode_request_header(whole)
     for cut in range(end):
-        with pytest.raises(
-            Malformed, match="request header: .* bytes (end inside a field|where .* are left)|client id"
-        ):
+        with pytest.raises(Malformed, match=r"request header: its \d+ bytes end inside a field|client id of"):
             decode_request_header(whole[:cut])
 
 

@@ -3,7 +3,7 @@
 import { change, get } from "../parts/api.js";
 import { formDialog } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
-import { ago, clock, count, isKnown, plural, shortCount, topicPath } from "../parts/format.js";
+import { ago, clock, count, groupName, groupQuery, isKnown, plural, shortCount, topicPath } from "../parts/format.js";
 import { badge, remark } from "../parts/notice.js";
 import { action, facts, figures, head } from "../parts/page.js";
 import { Plot } from "../parts/plot.js";
@@ -31,8 +31,8 @@ export default async function groupPage(view) {
   let group = null;
   const load = async () => {
     const [now, history] = await Promise.all([
-      get("/api/group", { group_id: id }, view.signal),
-      get("/api/group/lag", { group_id: id }, view.signal),
+      get(`/api/group?${groupQuery(id)}`, {}, view.signal),
+      get(`/api/group/lag?${groupQuery(id)}`, {}, view.signal),
     ]);
     group = now;
     draw(parts, group);
@@ -45,7 +45,7 @@ export default async function groupPage(view) {
   ];
   const before = h("a", { href: "/groups" }, "Groups");
   view.root.append(
-    head(view, id, { before, after: parts.state, actions }),
+    head(view, groupName(id), { before, after: parts.state, actions }),
     parts.wait,
     parts.figures,
     lag.element,
@@ -64,7 +64,7 @@ function draw(parts, group) {
       ["Lag in records", count(group.lag_records), "what the group would really get"],
       ["Lag in offsets", count(group.lag), "the end less the offset, as Kafka's tools show it"],
       ["Members", count(group.members.length), group.protocol || null],
-      ["Coordinator", group.coordinator ?? "–", group.protocol_type || null],
+      ["Coordinator", group.coordinator ?? "–", [group.group_type, group.protocol_type].filter(Boolean).join(", ") || null],
     ]),
   );
   replace(
@@ -186,7 +186,7 @@ function drawLag(lag, history) {
 
 async function deleteGroup(group, view) {
   const done = await formDialog({
-    title: `Delete ${group.group_id}`,
+    title: `Delete ${groupName(group.group_id)}`,
     body: [
       remark(
         `The committed offsets of ${plural(group.partitions.length, "partition")} are deleted. A consumer of this name then begins where auto.offset.reset tells it.`,
@@ -196,9 +196,9 @@ async function deleteGroup(group, view) {
     ],
     action: "Delete it",
     danger: true,
-    submit: () => change("DELETE", `/api/group?group_id=${encodeURIComponent(group.group_id)}`),
+    submit: () => change("DELETE", `/api/group?${groupQuery(group.group_id)}`),
   });
   if (!done) return;
-  toast(`${group.group_id} was deleted`);
+  toast(`${groupName(group.group_id)} was deleted`);
   view.go("/groups");
 }

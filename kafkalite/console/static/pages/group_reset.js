@@ -3,7 +3,7 @@
 import { change } from "../parts/api.js";
 import { field, formDialog, select, timeField } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
-import { count, momentOf, plural } from "../parts/format.js";
+import { count, groupName, momentOf, plural } from "../parts/format.js";
 import { notice, remark } from "../parts/notice.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
@@ -56,14 +56,14 @@ export async function resetOffsets(group) {
   body.addEventListener("change", show);
   show();
   const done = await formDialog({
-    title: `Reset offsets of ${group.group_id}`,
+    title: `Reset offsets of ${groupName(group.group_id)}`,
     body,
     action: "Reset",
     danger: true,
     wide: true,
     submit: () => request(false),
   });
-  if (done) toast(`${plural(done.items.length, "offset")} of ${group.group_id} were reset`);
+  if (done) toast(`${plural(done.items.length, "offset")} of ${groupName(group.group_id)} were reset`);
   return done;
 }
 

@@ -2,7 +2,7 @@
 
 import { get } from "../parts/api.js";
 import { h } from "../parts/element.js";
-import { count, groupPath, plural } from "../parts/format.js";
+import { count, groupName, groupPath, plural } from "../parts/format.js";
 import { badge, empty } from "../parts/notice.js";
 import { head } from "../parts/page.js";
 import { every } from "../parts/router.js";
@@ -30,7 +30,7 @@ const COLUMNS = [
     title: "Group",
     sort: "group_id",
     class: "name",
-    cell: (group) => h("a", { href: groupPath(group.group_id) }, h("bdi", null, group.group_id)),
+    cell: (group) => h("a", { href: groupPath(group.group_id) }, h("bdi", null, groupName(group.group_id))),
   },
   { title: "State", sort: "state", cell: (group) => stateBadge(group.state) },
   { title: "Members", sort: "members", number: true, wide: true, descending: true, cell: (group) => count(group.members) },

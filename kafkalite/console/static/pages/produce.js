@@ -70,8 +70,8 @@ function record(data) {
     .filter((line) => line.trim());
   const headers = lines.map((line) => {
     const cut = line.indexOf("=");
-    if (cut < 1) throw new Error(`“${line}” is not a header: write name=value`);
-    return { name: line.slice(0, cut), value: line.slice(cut + 1) };
+    if (cut === 0) throw new Error(`“${line}” is not a header: write name=value, or a name alone for null`);
+    return cut < 0 ? { name: line, value: null } : { name: line.slice(0, cut), value: line.slice(cut + 1) };
   });
   return {
     partition: data.get("partition") === "" ? null : Number(data.get("partition")),

@@ -3,7 +3,7 @@
 import { change, get } from "../parts/api.js";
 import { field, formDialog } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { bytes, count, plural, topicPath } from "../parts/format.js";
+import { bytes, count, groupName, plural, topicPath } from "../parts/format.js";
 import { remark } from "../parts/notice.js";
 import { action } from "../parts/page.js";
 import { toast } from "../parts/toast.js";
@@ -78,7 +78,7 @@ async function deleteTopic(topic, view) {
       null,
       `${plural(groups.length, "group reads", "groups read")} it: ${groups
         .slice(0, 8)
-        .map((group) => group.group_id)
+        .map((group) => groupName(group.group_id))
         .join(", ")}`,
     );
   const done = await formDialog({

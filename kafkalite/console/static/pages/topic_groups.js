@@ -2,7 +2,7 @@
 
 import { get } from "../parts/api.js";
 import { h } from "../parts/element.js";
-import { count, groupPath } from "../parts/format.js";
+import { count, groupName, groupPath } from "../parts/format.js";
 import { plainTable } from "../parts/table.js";
 import { stateBadge } from "./groups.js";
 
@@ -13,7 +13,7 @@ export default async function topicGroups(view, topic) {
     {
       title: "Group",
       class: "name",
-      cell: (group) => h("a", { href: groupPath(group.group_id) }, h("bdi", null, group.group_id)),
+      cell: (group) => h("a", { href: groupPath(group.group_id) }, h("bdi", null, groupName(group.group_id))),
     },
     { title: "State", cell: (group) => stateBadge(group.state) },
     { title: "Members", number: true, cell: (group) => count(group.members) },

@@ -154,4 +154,8 @@ export const plural = (number, noun, nouns = `${noun}s`) => `${count(number)} ${
 
 /** The pages of a topic and of a group, whatever their names contain. */
 export const topicPath = (name, tab = "") => `/topics/${encodeURIComponent(name)}${tab && `/${tab}`}`;
-export const groupPath = (group) => `/group?group_id=${encodeURIComponent(group)}`;
+export const groupPath = (group) => `/group?${groupQuery(group)}`;
+export const groupQuery = (group) => `group_id=${encodeURIComponent(group)}`;
+
+/** The name of a group, which may be empty. */
+export const groupName = (group) => group || "(no name)";

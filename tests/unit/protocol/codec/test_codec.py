@@ -172,7 +172,7 @@ def test_a_message_survives_the_wire_and_nothing_else_does(messages: Any, api: A
 
 
 def check_damage(kind: type[Message], version: int, data: bytes, dice: random.Random) -> None:
-    """Every truncation is Malformed, in words for operators; a few flipped bits give Malformed or a message that can be said again."""
+    """Every truncation is Malformed; a few flipped bits give Malformed, in our words, or a message to be said again."""
     whole = frame(data)
     for end in range(len(data)):
         try:
