@@ -59,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigError(f"--listener {options.listener}: there is no such listener")
     if options.client is not None:
         chosen = endpoints[0]
-        print(client_properties(options.client, chosen, mechanism_for(chosen, options.mechanism), options.user), end="")
+        text = client_properties(options.client, chosen, mechanism_for(chosen, options.mechanism), options.user)
+        say(*text.splitlines())
         return 0
     for one in endpoints:
         say(*_shown(one, options))

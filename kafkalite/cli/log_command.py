@@ -43,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands of `kafkalite log`."""
     commands = parser.add_subparsers(dest="log_command", metavar="COMMAND", required=True)
     dump = commands.add_parser(
-        "dump", help="show what is in the files", description="Show what is in the files, as kafka-dump-log does."
+        "dump",
+        help="show what is in the files",
+        description="Show what is in the files, as kafka-dump-log does. Exit code 0: they are healthy, with gaps or "
+        "without; 1: something is damaged; 2: they could not be read.",
     )
     dump.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=".log, .index, .timeindex, .txnindex, .snapshot")
     add_dump_options(dump)

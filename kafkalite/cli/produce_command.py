@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
             code = complain(str(fault))
     if not options.quiet and writer is not None and (code or sys.stderr.isatty()):
         records = "record" if writer.written == 1 else "records"
-        print(f"kafkalite: {writer.written} {records} written to {options.topic}", file=sys.stderr)
+        complain(f"{writer.written} {records} written to {options.topic}")
     return code
 
 

@@ -7,15 +7,18 @@ Exit code 0: everything is written; 1: it is not, and the reason is on stderr.
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
+import io
 import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, Malformed
+from kafkalite.common.printable import printable, safe_json
 
 if TYPE_CHECKING:
     from kafkalite.reader.topic_reader import TopicReader
@@ -76,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("kafkalite read needs pyarrow: pip install 'kafkalite[arrow]'") from None
     try:
         reader = _reader(options)
-        with _output(options.output) as stream:
+        with _output(options.output, is_json=format_name == "jsonl") as stream:
             _write(reader, stream, format_name, options.encoding)
     except ConfigError as error:
         raise ConfigError(_NAMES.sub(lambda found: "--" + found[0].replace("_", "-"), str(error))) from None
@@ -118,8 +121,8 @@ def _reader(options: argparse.Namespace) -> TopicReader:
         partitions=_partitions(options.partitions),
         starting_offsets=options.starting_offsets,
         ending_offsets=options.ending_offsets,
-        starting_timestamp=start and parse_moment("--starting-timestamp", start),
-        ending_timestamp=end and parse_moment("--ending-timestamp", end),
+        starting_timestamp=None if start is None else parse_moment("--starting-timestamp", start),
+        ending_timestamp=None if end is None else parse_moment("--ending-timestamp", end),
         isolation_level=options.isolation_level,
         include_headers=options.include_headers or (columns is not None and "headers" in columns),
         fail_on_data_loss=not options.ignore_data_loss,
@@ -144,11 +147,32 @@ def _partitions(text: str | None) -> list[int] | None:
         raise ConfigError(f"--partitions is {text!r}; write it as 0,1,2") from None
 
 
+class _Terminal(io.RawIOBase):
+    """Text on a terminal, which nothing in a record steers."""
+
+    def __init__(self, stream: BinaryIO, is_json: bool) -> None:
+        self._stream = stream
+        self._is_json = is_json
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="backslashreplace").decode
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        text = self._decode(bytes(data))
+        lines = "\n".join(map(safe_json, text.split("\n"))) if self._is_json else printable(text, keep="\n\t")
+        self._stream.write(lines.encode())
+        return len(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
 @contextlib.contextmanager
-def _output(path: str) -> Iterator[BinaryIO]:
+def _output(path: str, *, is_json: bool = False) -> Iterator[BinaryIO]:
     """Stdout, or a file that comes to its name at the end; on an error nothing is left of it."""
     if path == "-":
-        yield sys.stdout.buffer
+        yield cast(BinaryIO, _Terminal(sys.stdout.buffer, is_json)) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     directory, name = os.path.split(path)

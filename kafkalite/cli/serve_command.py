@@ -130,7 +130,7 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         _put_in_memory(options, properties)
     if options.data_dir is not None or options.adopt is not None:
         properties.pop("log.dir", None)
-        properties["log.dirs"] = options.data_dir or options.adopt
+        properties["log.dirs"] = options.adopt if options.data_dir is None else options.data_dir
     if options.adopt is not None and options.brokers is None:
         from kafkalite.server.membership.adoption import identity
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import INTERNAL_TOPICS
+from kafkalite.common.printable import printable
 from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, count_records
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def broker_report(broker: Broker) -> str:
     """Its topics with the number of records, its groups with members, offsets and lag, the faults that fired, and
     the last requests."""
     state = _state(broker) if broker.is_running else ["a broker that does not run: it has crashed or ended"]
-    return "\n".join([*state, *_some([f"fault {fired}" for fired in broker.faults.fired]), *_requests(broker)])
+    faults = [f"fault {fired}" for fired in broker.faults.fired]
+    return "\n".join(map(printable, [*state, *_some(faults), *_requests(broker)]))
 
 
 def cluster_report(cluster: Cluster) -> str:

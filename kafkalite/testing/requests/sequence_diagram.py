@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from kafkalite.common.printable import printable
 from kafkalite.testing.requests.recorded_request import RecordedRequest
 
 _COLUMN = 28
@@ -87,7 +88,7 @@ def _clients(requests: Sequence[RecordedRequest]) -> dict[str, str]:
     """Each connection, in the order of the first requests, and the heading of its column."""
     names: dict[str, str] = {}
     for each in requests:
-        name = f"{each.client_id or 'client'} {each.client.rpartition(':')[2]}"
+        name = printable(f"{each.client_id or 'client'} {each.client.rpartition(':')[2]}")
         if len(name) > _COLUMN:
             name = f"{name[: _COLUMN - 9]}..{name[-7:]}"
         names.setdefault(each.client, name)
@@ -108,4 +109,4 @@ def _what(event: _Event) -> str:
     each = event.recorded
     if not event.is_request:
         return ", ".join(each.errors) or "ok"
-    return f"{each.api} v{each.version}" + (f" {', '.join(each.topics)}" if each.topics else "")
+    return printable(f"{each.api} v{each.version}" + (f" {', '.join(each.topics)}" if each.topics else ""))

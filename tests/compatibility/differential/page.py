@@ -79,6 +79,8 @@ ELSEWHERE = """
   Kafka's cleaner gives up the partition.
 * A move to another directory of log.dirs that a stop or a crash has ended is begun anew by the next start; Kafka goes
   on with the copy that is there.
+* A `partition.metadata` in which no topic id can be read is warned of, and written again with the id that the metadata
+  have for its topic; Kafka takes the whole log directory offline, and stops if it is the only one.
 * Where nothing is said, `broker.id` is 0, and `__consumer_offsets` and `__transaction_state` are created with no more
   replicas than there are brokers, at most three, and a `min.insync.replicas` that these can meet. Kafka creates neither
   before there are three brokers, so that one or two serve no groups. In a cluster a warning says so, and what is set is

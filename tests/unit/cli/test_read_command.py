@@ -62,6 +62,25 @@ def test_stdout_has_json_lines_or_what_is_asked_for(data: Topics, capfdbinary: A
     assert table["offset"].to_pylist() == [8, 9]
 
 
+@pytest.mark.parametrize("format_name", ["jsonl", "csv"])
+def test_nothing_in_a_record_steers_a_terminal(data: Topics, format_name: str) -> None:
+    nasty = "\x1b[2J\x9b\u202ea"
+    data.write([NewRecord(b"k", f"{nasty}\n".encode(), (), T0)])
+    command = [sys.executable, "-m", "kafkalite", "read", "orders", "--data-dir", str(data.path), "-f", format_name]
+    piped = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, cwd=ROOT, check=True).stdout.decode()
+    assert (nasty in piped) == (format_name == "csv")
+    ours, theirs = os.openpty()
+    try:
+        subprocess.run(command, stdout=theirs, timeout=DEADLINE_S, cwd=ROOT, check=True)
+        shown = os.read(ours, 65_536).decode().replace("\r\n", "\n")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert not any(char in shown for char in "\x1b\x9b\u202e") and shown.count("\n") == piped.count("\n")
+    if format_name == "jsonl":
+        assert json.loads(shown.splitlines()[-1])["value"] == f"{nasty}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

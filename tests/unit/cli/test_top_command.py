@@ -166,7 +166,7 @@ def test_keys_change_the_view_the_order_and_the_filter() -> None:
 
 
 def test_a_broker_that_is_away_is_told_and_comes_back() -> None:
-    answers: list[Any] = [Unanswered("nothing listens there"), sample_of(1)]
+    answers: list[Any] = [Unanswered("nothing listens there\x1b[2J\n"), sample_of(1)]
 
     def take() -> Sample:
         answer = answers.pop(0)
@@ -176,7 +176,7 @@ def test_a_broker_that_is_away_is_told_and_comes_back() -> None:
 
     async def story(app: TopScreen, pilot: Any) -> None:
         status = app.query_one("#status", Static)
-        await until(pilot, lambda: "nothing listens there" in str(status.content))
+        await until(pilot, lambda: r"nothing listens there\x1b[2J\n" in str(status.content))
         app._show(*app._taken())
         await until(pilot, lambda: shown(app) == ["topic-0000"])
 

@@ -8,11 +8,11 @@ import sys
 from kafkalite.common.log_lines import MESSAGE_CHARS_MAX, LogLines
 
 
-def line(message: str, *parts: object, fails: bool = False) -> str:
+def line(message: str, *parts: object, fails: str = "") -> str:
     fault = None
     if fails:
         try:
-            raise ValueError("ours")
+            raise ValueError(fails)
         except ValueError:
             fault = sys.exc_info()
     record = logging.LogRecord("kafkalite", logging.INFO, __file__, 1, message, parts, fault)
@@ -31,5 +31,9 @@ def test_a_long_name_is_cut() -> None:
 
 
 def test_a_traceback_keeps_its_lines() -> None:
-    lines = line("a\nb", fails=True).splitlines()
+    lines = line("a\nb", fails="ours").splitlines()
     assert lines[:2] == ["INFO a\\nb", "Traceback (most recent call last):"] and lines[-1] == "ValueError: ours"
+
+
+def test_a_traceback_moves_no_cursor() -> None:
+    assert line("x", fails="there is no group \x1b[2J\u202e").splitlines()[-1].endswith("group \\x1b[2J\\u202e")
