@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kafkalite.cli.argument_types import whole
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.printable import printable
@@ -62,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     count = commands.add_parser(
         "count",
         help="count records exactly",
-        description="Count the live records, control records, batches and bytes of topics, partitions and segments.",
+        description="Count the live records, control records, batches and bytes of topics, partitions and segments. "
+        "Exit code 0: all are counted; 1: some bytes are no whole batches; 2: the files could not be read.",
     )
     count.add_argument("paths", nargs="+", metavar="DIR|TOPIC", help="data or partition directories, topics in them")
     count.add_argument("--data-dir", metavar="DIR", help="where the topics are (default: ./kafkalite-data)")
@@ -118,6 +120,7 @@ def _count(options: argparse.Namespace) -> int:
     topics = [path for path in options.paths if not os.path.isdir(path)]
     if options.data_dir is not None or not directories:
         directories.append(options.data_dir or "kafkalite-data")
+    is_whole = True
     for path in directories:
         counted = count(path, topics)
         for topic in topics:
@@ -129,7 +132,8 @@ def _count(options: argparse.Namespace) -> int:
             print_all(map(json_line, _count_objects(counted)))
         else:
             print_all(_count_table(counted, segments=options.segments))
-    return 0
+        is_whole = is_whole and (counted.is_running or not counted.total().unread_bytes)
+    return 0 if is_whole else 1
 
 
 _COUNT_COLUMNS = ("", "live records", "control", "aborted", "batches", "bytes")
@@ -181,7 +185,7 @@ def add_dump_options(parser: argparse.ArgumentParser) -> None:
     add("--offsets-decoder", action="store_true", help="the records are those of __consumer_offsets")
     add("--transaction-log-decoder", action="store_true", help="the records are those of __transaction_state")
     add("--skip-record-metadata", action="store_true", help="of every record only its key and value")
-    add("--max-bytes", type=int, default=INT_MAX, metavar="N", help="look at the first N bytes of each log only")
+    add("--max-bytes", type=whole(), default=INT_MAX, metavar="N", help="look at the first N bytes of each log only")
     add("--verify-index-only", action="store_true", help="hold indexes against the log without showing them")
     add("--index-sanity-check", action="store_true", help="ask of indexes only what Kafka asks before it uses them")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,18 +21,31 @@ _ROWS_PER_GROUP = 20_000
 
 
 def json_lines(topic: str, records: Iterator[ScannedRecord]) -> Iterator[bytes]:
-    """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it."""
+    """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. An
+    "error", which the latter refuses, stands for a batch that cannot be read."""
     lines: list[bytes] = []
     for one in records:
-        lines.append(json_of(Shown(topic, one.partition, one.offset, one.timestamp, one.key, one.value, one.headers)))
+        lines.append(_line(topic, one))
         if len(lines) >= _LINES_PER_PIECE:
             yield b"".join(lines)
             lines.clear()
     yield b"".join(lines)
 
 
+def _line(topic: str, one: ScannedRecord) -> bytes:
+    if one.fault is not None:
+        told = {"topic": topic, "partition": one.partition, "offset": one.offset, "error": _unreadable(one)}
+        return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+    return json_of(Shown(topic, one.partition, one.offset, one.timestamp, one.key, one.value, one.headers))
+
+
+def _unreadable(one: ScannedRecord) -> str:
+    return f"the batch at offset {one.offset} of partition {one.partition} cannot be read: {one.fault}"
+
+
 def parquet(records: Iterator[ScannedRecord]) -> bytes:
-    """Keys and values as binary columns. Raises ApiError if it is too much for the memory, or pyarrow is missing."""
+    """Keys and values as binary columns. Raises ApiError if it is too much for the memory, a batch
+    cannot be read, or pyarrow is missing."""
     if not available()["parquet"]:
         raise ApiError(409, "REFUSED", "Parquet needs the package pyarrow: pip install kafkalite[arrow]")
     pyarrow: Any = importlib.import_module("pyarrow")
@@ -60,6 +74,8 @@ def _groups(records: Iterator[ScannedRecord]) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     size = 0
     for one in records:
+        if one.fault is not None:
+            raise ApiError(409, "REFUSED", _unreadable(one))
         headers = [{"name": name, "value": value} for name, value in one.headers]
         rows.append(
             {

@@ -151,7 +151,10 @@ def _text(shown: Mapping[str, object]) -> str:
 
 
 def _base_offset(path: str) -> int:
-    return int(os.path.basename(path).split(".")[0])
+    name = os.path.basename(path).split(".")[0]
+    if not (name.isascii() and name.isdigit()):
+        raise ValueError("its name does not begin with an offset")
+    return int(name)
 
 
 def _sibling(path: str, suffix: str) -> str:

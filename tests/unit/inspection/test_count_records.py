@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.cli.main import main
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.count_records import Count, count
 from kafkalite.inspection.files.directory_listing import list_directory
@@ -95,6 +96,9 @@ def test_what_is_no_batch_is_said_and_not_counted(tmp_path: Path) -> None:
     cut_tail(tmp_path / "data" / "rolled-0")
     (one,) = [one for one in count(str(tmp_path / "data")).partitions if one.partition.name == "rolled-0"]
     assert one.total.live_records == 29 and one.total.unread_bytes == 211
+    for form in ((), ("--json",)):
+        assert main(["log", "count", str(tmp_path / "data"), *form]) == 1
+        assert main(["log", "count", str(GOLDEN / "kafkalite"), *form]) == 0
 
 
 def test_the_command_knows_topics_and_directories() -> None:

@@ -199,6 +199,12 @@ def test_json_says_the_same_one_object_a_line(name: str, capsys: pytest.CaptureF
     assert all(one["isvalid"] for one in objects if one["type"] == "batch")
 
 
+def test_a_file_whose_name_is_no_offset_is_complained_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "orders.index").write_bytes(bytes(8))
+    said = our_dump(tmp_path, [], ["orders.index"], capsys)
+    assert said.code == 1 and said.complained == "orders.index: its name does not begin with an offset\n"
+
+
 def dumped(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: bytes, index: bytes, times: bytes) -> Said:
     for suffix, data in (("log", log), ("index", index), ("timeindex", times)):
         (tmp_path / f"{0:020d}.{suffix}").write_bytes(data)
