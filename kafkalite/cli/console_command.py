@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config
+from kafkalite.cli.output import say
 from kafkalite.cli.serve_command import CONSOLE_LISTENER
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.log_lines import LogLines
@@ -65,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
     if options.properties_from_stdin:
         threading.Thread(target=_end_with_parent, args=(server.stop,), name="parent", daemon=True).start()
     may = "may change things" if options.write else "changes nothing (--write)"
-    print(f"the console is on http://{server.address}/, asks {options.bootstrap_server}, {may}", flush=True)
+    say(f"the console is on http://{server.address}/, asks {options.bootstrap_server}, {may}")
+    sys.stdout.flush()
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     server.run()
     return 0

@@ -108,7 +108,7 @@ def _writer(options: argparse.Namespace) -> Callable[[Shown], object]:
 
 
 def _for_people(one: Shown, *, has_topics: bool) -> str:
-    place = f"{one.topic}/{one.partition}" if has_topics else str(one.partition)
+    place = f"{safe(one.topic.encode())}/{one.partition}" if has_topics else str(one.partition)
     key = "-" if one.key is None else safe(one.key)
     value = "(none)" if one.value is None else safe(one.value)
     headers = "".join(
