@@ -83,6 +83,39 @@ def parse_json(line: bytes) -> Line:
         raise ValueError("is nested too deeply") from None
 
 
+class _Source:
+    """The text of a line, and where the values in it begin: those of each object or array are looked for once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts: dict[tuple[int, ...], list[int]] = {}
+
+    def written(self, path: tuple[int, ...]) -> str:
+        """The text of the value to which `path` leads: the place of a member or an element, and so on inwards."""
+        at = self._start(path)
+        return self._text[at : _decode_at(self._text, at)[1]]
+
+    def _start(self, path: tuple[int, ...]) -> int:
+        if not path:
+            return _after_space(self._text, 0)
+        outer = path[:-1]
+        if outer not in self._starts:
+            self._starts[outer] = list(self._values(self._start(outer)))
+        return self._starts[outer][path[-1]]
+
+    def _values(self, at: int) -> Iterator[int]:
+        text = self._text
+        is_object = text[at] == "{"
+        at = _after_space(text, at + 1)
+        while text[at] not in "]}":
+            if is_object:
+                at = _after_space(text, _after_space(text, _decode_at(text, at)[1]) + 1)
+            yield at
+            at = _after_space(text, _decode_at(text, at)[1])
+            if text[at] == ",":
+                at = _after_space(text, at + 1)
+
+
 class _Number(str):
     """A number is its text."""
 
@@ -102,18 +135,19 @@ _HEADER_NAMES = ("name", "value")
 
 def _line(text: str, told: Any) -> Line:
     members = _members(told, _NAMES)
+    source = _Source(text)
     if "value" not in members:
         raise ValueError('has no "value"; null is a tombstone')
 
     def data(name: str) -> bytes | None:
         at, value = members.get(name, _ABSENT)
-        return _bytes(value, name, text, (at,))
+        return _bytes(value, name, source, (at,))
 
     timestamp = _number(members.get("timestamp", _ABSENT)[1], "timestamp", _NO_TIMESTAMP, _TIMESTAMP_MAX)
     record = NewRecord(
         data("key"),
         data("value"),
-        tuple(_headers(*members.get("headers", _ABSENT), text)),
+        tuple(_headers(*members.get("headers", _ABSENT), source)),
         _NO_TIMESTAMP if timestamp is None else timestamp,
     )
     return Line(record, _number(members.get("partition", _ABSENT)[1], "partition", 0, _PARTITION_MAX))
@@ -145,11 +179,11 @@ def _number(told: Any, name: str, smallest: int, largest: int) -> int | None:
     return int(told)
 
 
-def _headers(place: int, told: Any, text: str) -> Iterator[tuple[str, bytes | None]]:
+def _headers(place: int, told: Any, source: _Source) -> Iterator[tuple[str, bytes | None]]:
     """Of an array of {"name": TEXT, "value": VALUE}, or of an object with a name for each."""
     if isinstance(told, tuple):
         for at, (name, value) in enumerate(told):
-            yield _whole(name, "header"), _bytes(value, "header", text, (place, at))
+            yield _whole(name, "header"), _bytes(value, "header", source, (place, at))
     elif isinstance(told, list):
         for at, one in enumerate(told):
             header = _members(one, _HEADER_NAMES) if isinstance(one, tuple) else {}
@@ -157,12 +191,12 @@ def _headers(place: int, told: Any, text: str) -> Iterator[tuple[str, bytes | No
             if not isinstance(name, str) or isinstance(name, _Number):
                 raise ValueError('has a header that is not {"name": TEXT, "value": TEXT}')
             inner, value = header.get("value", _ABSENT)
-            yield _whole(name, "header"), _bytes(value, "header", text, (place, at, inner))
+            yield _whole(name, "header"), _bytes(value, "header", source, (place, at, inner))
     elif told is not None:
         raise ValueError('has headers that are neither [{"name": TEXT, "value": TEXT}] nor {NAME: TEXT}')
 
 
-def _bytes(told: Any, name: str, text: str, path: Sequence[int]) -> bytes | None:
+def _bytes(told: Any, name: str, source: _Source, path: tuple[int, ...]) -> bytes | None:
     if told is None:
         return None
     if isinstance(told, str):
@@ -175,7 +209,7 @@ def _bytes(told: Any, name: str, text: str, path: Sequence[int]) -> bytes | None
             )
         except ValueError:
             raise ValueError(f"has a {name} that is no base64") from None
-    return _written(text, path).encode()
+    return source.written(path).encode()
 
 
 def _whole(text: str, name: str) -> str:
@@ -184,20 +218,6 @@ def _whole(text: str, name: str) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"has half a character (a lone surrogate) in its {name}, which no UTF-8 can hold") from None
     return text
-
-
-def _written(text: str, path: Sequence[int]) -> str:
-    """The text of the value to which `path` leads: the place of a member or an element, and so on inwards."""
-    at = _after_space(text, 0)
-    for place in path:
-        is_object = text[at] == "{"
-        for before in range(place + 1):
-            at = _after_space(text, at + 1)  # behind the bracket or a comma
-            if is_object:
-                at = _after_space(text, _after_space(text, _decode_at(text, at)[1]) + 1)
-            if before < place:
-                at = _after_space(text, _decode_at(text, at)[1])
-    return text[at : _decode_at(text, at)[1]]
 
 
 def _after_space(text: str, at: int) -> int:

@@ -14,8 +14,8 @@ _READS = frozenset({
     "schemaless_reader", "FromString", "ParseFromString",
 })  # fmt: skip
 _JSON_READER = "common/json_text.py"
-_READ_JSON = {"cli/record_format.py", "cli/console_command.py"}
-"""Modules that call `json.loads` themselves: a line of the user's own, whose faults are named; the parent's line."""
+_READ_JSON = {"cli/console_command.py"}
+"""A module that calls `json.loads` itself: for its parent's line."""
 
 
 def _names(path: Path) -> set[str]:

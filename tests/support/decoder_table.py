@@ -57,6 +57,7 @@ from kafkalite.record.columns.batch_columns import scan
 from kafkalite.record.columns.message_columns import read_columns
 from kafkalite.record.columns.record_columns import decode as decode_columns
 from kafkalite.record.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from kafkalite.record.json_lines import parse_json as parse_json_line
 from kafkalite.record.message_set import V0, V1, build_set, holds_more_than, read_messages, read_set
 from kafkalite.record.record import read_records, record_times
 from kafkalite.record.transaction_marker import read_marker
@@ -417,6 +418,20 @@ DECODERS = (
         _all_of(*[lambda data, name=name: shown(data, Format(name)) for name in FORMATS[:4]], parse_json),
         (b'{"a": [1, null, "x"]}', b"text", b"\0\1"),
         (ValueError,),
+    ),
+    Decoder(
+        "lines of JSON to produce",
+        ("record/json_lines.py",),
+        parse_json_line,
+        (
+            b'{"value": {"a": [1.10, "x"]}, "headers": [{"name": "h", "value": 1}]}',
+            b'{"value": "v", "headers": {"h": null}}',
+        ),
+        (ValueError,),
+        attacks=(
+            b'{"value": 1, "headers": {' + b'"a":[],' * 570 + b'"a":[]}}',
+            b'{"value": 1, "headers": [' + b'{"name":"","value":[]},' * 170 + b'{"name":"","value":[]}]}',
+        ),
     ),
     Decoder(
         "topic of offsets and groups", ("coordinator/group_loader.py",), _load_groups, (*_LOG, _MARKER), ()
