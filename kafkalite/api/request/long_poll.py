@@ -65,6 +65,7 @@ class LongPoll(DelayedOperation):
         self._timer.cancel()
         self.withdraw()
         self._wake, self._look = ignore, _is_complete  # break the reference cycles: the request is freed at once
+        del self._timer
 
 
 def _is_complete(_: bool) -> int:
