@@ -64,16 +64,17 @@ def check_partition(
     *,
     compacted_to: int = 0,
     is_compacted: bool = False,
+    clean: bool = False,
     deep: bool = False,
 ) -> PartitionReport:
-    """Checks one partition. Below offset `compacted_to` offsets may be missing; `is_compacted`: anywhere. Raises
-    OSError."""
+    """Checks one partition. Below offset `compacted_to` offsets may be missing; `is_compacted`: anywhere. `clean`: the
+    last shutdown was clean. Raises OSError."""
     bases = partition.bases
     start_offset = bases[0] if bases else 0
     report = PartitionReport(partition, start_offset=start_offset, end_offset=start_offset)
     faults = report.faults
     faults += _check_names(partition)
-    report.topic_id = _check_metadata(partition, faults)
+    report.topic_id = _check_metadata(partition, faults, clean)
     snapshots = sorted(
         found[0] for name in partition.files if (found := parse_segment_file(name)) and found[1:] == (SNAPSHOT, "")
     )
@@ -196,7 +197,7 @@ def _untouched(path: str, what: str, where: str = "") -> Fault:
     return Fault(path, where, what, Severity.HARMLESS, "it is not looked at, and stays")
 
 
-def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.UUID | None:
+def _check_metadata(partition: PartitionDirectory, faults: list[Fault], clean: bool) -> uuid.UUID | None:
     """The topic id in partition.metadata; None without that file, which old brokers do not write."""
     if PARTITION_METADATA not in partition.files:
         return None
@@ -207,6 +208,8 @@ def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.
         severity, restart = Severity.REPAIRED, "it is written again, with the id that the metadata have for the topic"
         if isinstance(error, LaterVersion):
             severity, restart = Severity.STAYS, "it is passed over: the metadata have an id for the topic"
+        elif clean:
+            severity, restart = Severity.STAYS, "it is not read after an orderly stop: the metadata have an id"
         faults.append(Fault(path, "", f"it does not tell the topic's id: {error}", severity, restart))
         return None
 

@@ -53,6 +53,7 @@ def verify(path: str, *, deep: bool = False, now_ms: int | None = None, shown: b
             progress.advance,
             compacted_to=known.cleaner_offsets.get(partition.key, 0),
             is_compacted="compact" in known.config_of(partition.topic).cleanup_policy,
+            clean=known.clean,
             deep=deep,
         )
 
