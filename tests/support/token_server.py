@@ -45,7 +45,7 @@ class TokenServer:
             return self.answers.pop(0)
         if self.clients.get(asked.client_id) != secret:
             return 401, json.dumps({"error": "invalid_client", "error_description": f"{secret} is wrong"}).encode()
-        now = time.time()
+        now = int(time.time())  # brokers read whole seconds, as Kafka's do
         token = self.authority.sign(
             sub=asked.client_id, iat=now - 1, exp=now + self.lifetime_s, aud="kafka", iss="tests", scope=asked.scope
         )
