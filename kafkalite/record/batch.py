@@ -5,7 +5,7 @@
     43 producer id i64  51 producer epoch i16            53 base sequence i32  57 record count i32   61 records
 
 The CRC-32C covers byte 21 to the end. Base offset and leader epoch lie before it, so a broker stamps both into the
-memory that it received and never touches a record. `parse_header`, `stamp` and `iter_batches` are on the hot
+memory that it received and rewrites no record. `parse_header`, `stamp` and `iter_batches` are on the hot
 path: one struct call and one tuple each.
 Source: org.apache.kafka.common.record.DefaultRecordBatch, DefaultRecord; KIP-98.
 """
