@@ -45,6 +45,8 @@ WORKS = [
     Work("150 x 1 to 200 B with keys, none", 150, 100, 0, varied=True),
     Work("5,000 x 100 B, none", 5000, 100, 0),
     Work("5,000 x 100 B, lz4", 5000, 100, 3),
+    Work("5,000 x 100 B, zstd", 5000, 100, 4),
+    Work("5,000 x 1 to 200 B with keys, none", 5000, 100, 0, varied=True),
 ]
 
 
