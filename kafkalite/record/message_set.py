@@ -102,7 +102,7 @@ def compute_crc(entry: Buffer) -> int:
 def read_message(entry: Buffer) -> Message:
     """The message of one whole entry; the value of a wrapper stays compressed. Raises Malformed."""
     data = bytes(entry)
-    for _, _, message in _messages(data, 1):
+    for message in _messages(data, 1):
         if message.size + PREFIX_BYTES == len(data):
             return message
     raise Malformed(f"{len(data)} bytes are not one message")
@@ -120,10 +120,7 @@ def read_inner(
     if outer.codec == NONE:
         return [outer]
     found: list[Message] = []
-    data = unpack(outer, max_bytes)
-    for at, end, message in _messages(data, max_records):
-        if check_crc and message.crc != crc32(data[at + CRC_FROM : end]):
-            raise WrongChecksum(f"the checksum of message {len(found)} in the wrapper at {outer.offset} is wrong")
+    for message in _messages(unpack(outer, max_bytes), max_records, check_crc=check_crc):
         if message.attributes & CODEC_MASK:
             raise Malformed(f"in the wrapper at offset {outer.offset} is another wrapper")
         found.append(message)
@@ -134,7 +131,7 @@ def read_inner(
 
 def read_set(data: Buffer, max_records: int = RECORDS_MAX) -> list[Message]:
     """The whole messages in `data`; the values of wrappers stay compressed. Raises Malformed."""
-    return [message for _, _, message in _messages(bytes(data), max_records)]
+    return list(_messages(bytes(data), max_records))
 
 
 def read_messages(
@@ -221,8 +218,8 @@ def unpack(wrapper: Message, max_bytes: int = RECORDS_BYTES_MAX) -> bytes:
     return decompress(codec, packed, max_bytes)
 
 
-def _messages(data: bytes, max_records: int) -> Iterator[tuple[int, int, Message]]:
-    """(position, end, message) of the whole messages in `data`. Raises Malformed."""
+def _messages(data: bytes, max_records: int, *, check_crc: bool = False) -> Iterator[Message]:
+    """The whole messages in `data`. Raises Malformed, and with `check_crc` WrongChecksum before it looks inside."""
     # 1.2 us a message: one struct call for the fields in front of the key
     size_bytes = len(data)
     at = count = 0
@@ -234,6 +231,8 @@ def _messages(data: bytes, max_records: int) -> Iterator[tuple[int, int, Message
             end = at + PREFIX_BYTES + size
             if end > size_bytes:
                 return
+            if check_crc and crc32(data[at + CRC_FROM : end]) != int.from_bytes(data[at + 12 : at + CRC_FROM], "big"):
+                raise WrongChecksum(f"the checksum of message {count} is wrong")
             if data[at + 16] == V1:
                 offset, _, crc, magic, attributes, timestamp, key_size = _V1.unpack_from(data, at)
                 start = at + _V1.size
@@ -253,7 +252,7 @@ def _messages(data: bytes, max_records: int) -> Iterator[tuple[int, int, Message
             count += 1
             if count > max_records:
                 raise TooManyMessages(max_records)
-            yield at, end, Message(offset, size, crc, magic, attributes, timestamp, key, value)
+            yield Message(offset, size, crc, magic, attributes, timestamp, key, value)
             at = end
     except struct.error:
         raise Malformed("a message that ends inside its key") from None

@@ -66,7 +66,6 @@ class Rules:
         self.checks_frames = record_validation != "none"
         self.max_message_bytes = config.max_message_bytes
         self.segment_bytes = config.segment_bytes
-        self.batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
         self.compacted = "compact" in config.cleanup_policy
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         bounded = not self.log_append_time
@@ -74,6 +73,9 @@ class Rules:
         self.after_max_ms = config.message_timestamp_after_max_ms if bounded else _FAR
         name = config.compression_type
         self.codec = KEEP_CODEC if name == "producer" else CODECS.get(name, 0)  # "uncompressed" is codec 0
+        # the size that it has with the topic's codec decides whether a segment has room for it
+        at_once = self.segment_bytes if self.codec == KEEP_CODEC else self.max_message_bytes
+        self.batch_bytes_max = min(self.max_message_bytes, at_once)
         levels = {
             "gzip": config.compression_gzip_level,
             "lz4": config.compression_lz4_level,
@@ -122,11 +124,19 @@ def validate(
 def _no_batch(records: memoryview) -> KafkaError:
     """The error for bytes that hold no batch, or are too few for one."""
     size = len(records)
-    if size >= PREFIX_BYTES and (length := int.from_bytes(records[8:PREFIX_BYTES], "big", signed=True)) < _LENGTH_MIN:
+    if size >= PREFIX_BYTES and (length := _length(records)) < _LENGTH_MIN:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {length} bytes is less than any record takes")
-    if size >= _UP_TO_MAGIC and not 0 <= (magic := records[_UP_TO_MAGIC - 1]) <= MAGIC:
-        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"There is no batch with magic {magic}")
+    if size >= _UP_TO_MAGIC:
+        if not 0 <= (magic := records[_UP_TO_MAGIC - 1]) <= MAGIC:
+            return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"There is no batch with magic {magic}")
+        if magic == MAGIC and length <= size - PREFIX_BYTES:
+            return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {length} bytes is less than its header takes")
     return KafkaError(ErrorCode.INVALID_RECORD, f"{size} bytes hold no whole record batch, and there must be one")
+
+
+def _length(records: memoryview) -> int:
+    """The length that a batch tells in front of itself: its bytes without the first twelve."""
+    return int.from_bytes(records[8:PREFIX_BYTES], "big", signed=True)
 
 
 def faults(
@@ -145,23 +155,27 @@ def faults(
     if header.is_transactional and not transactional:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         yield code, "A transactional record batch came without a transactional id"
-    if size < HEADER_BYTES:
-        yield ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is less than its header takes"
-    if len(records) - size >= _UP_TO_MAGIC:
-        yield ErrorCode.INVALID_RECORD, f"{requests} must contain exactly one record batch per partition"
     if codec == _ZSTD and produce_version < _ZSTD_PRODUCE_VERSION_MIN:
         yield ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{requests} may not use ZStandard compression"
-    if codec > _CODEC_MAX:
-        yield ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}"
+    behind = records[size:]
+    is_batch = len(behind) >= _UP_TO_MAGIC and behind[_UP_TO_MAGIC - 1] <= MAGIC
+    if is_batch and _LENGTH_MIN <= _length(behind) <= len(behind) - PREFIX_BYTES:
+        yield ErrorCode.INVALID_RECORD, f"{requests} must contain exactly one record batch per partition"
+    elif (error := _no_batch(behind)).code == ErrorCode.CORRUPT_MESSAGE:
+        yield error.code, str(error)
     if header.base_offset != 0:
         expected = f"The base offset of an appended record batch should be 0, but it is {header.base_offset}"
         yield ErrorCode.INVALID_RECORD, expected
     if size > rules.max_message_bytes:
         yield ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes)
+    if size < HEADER_BYTES:
+        yield ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is less than its header takes"
     if header.crc != crc32c(records[CRC_FROM:size]):
         yield ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})"
-    if size != len(records):
-        yield ErrorCode.INVALID_RECORD, f"There are {len(records) - size} bytes behind the record batch"
+    if codec > _CODEC_MAX:
+        yield ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}"
+    if behind:
+        yield ErrorCode.INVALID_RECORD, f"There are {len(behind)} bytes behind the record batch"
     if last_delta < 0:
         yield ErrorCode.INVALID_RECORD, f"Batch has an invalid offset range: [0, {last_delta}]"
     if count <= 0:
@@ -179,7 +193,7 @@ def faults(
     if header.max_timestamp - now_ms > rules.after_max_ms:
         late = f"it should not be later than {now_ms + rules.after_max_ms}"
         yield ErrorCode.INVALID_TIMESTAMP, f"Timestamp {header.max_timestamp} is out of range: {late}"
-    if size > rules.segment_bytes:
+    if size > rules.batch_bytes_max:
         limit = f"the maximum segment size of {rules.segment_bytes}"
         yield ErrorCode.RECORD_LIST_TOO_LARGE, f"The record batch has {size} bytes, more than {limit}"
 
@@ -205,23 +219,23 @@ def _too_large(size: int, limit: int) -> str:
 
 def _check_records(records: memoryview, rules: Rules, now_ms: int) -> None:
     """Checks the keys and the ages of all records."""
-    earliest_ms = now_ms - rules.before_max_ms
+    earliest_ms, latest_ms = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
     try:
-        faults = find_faults(records, keys_required=rules.compacted, earliest_ms=earliest_ms)
+        faults = find_faults(records, keys_required=rules.compacted, earliest_ms=earliest_ms, latest_ms=latest_ms)
     except Malformed as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
     null_keys = [(index, "Compacted topic cannot accept message without key") for index in faults.without_key]
-    too_old = [
-        (index, f"Timestamp {timestamp} of message is out of range: before {earliest_ms}")
-        for index, timestamp in faults.too_old
+    out_of_range = [
+        (index, f"Timestamp {timestamp} of message is out of range: [{earliest_ms}, {latest_ms}]")
+        for index, timestamp in faults.out_of_range
     ]
     if null_keys:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, "One or more records have been rejected", null_keys)
-    if too_old:
+    if out_of_range:
         raise InvalidRecords(
             ErrorCode.INVALID_TIMESTAMP,
             "One or more records have been rejected due to invalid timestamp",
-            too_old,
+            out_of_range,
         )
 
 
@@ -231,11 +245,12 @@ def rewrite(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int)
 
     The time is stamped in place; another codec means new memory. Control batches are never compressed.
     """
-    if rules.codec not in (KEEP_CODEC, header.codec) and not header.is_control:
-        try:
-            records = memoryview(repack(records, rules.codec, rules.codec_level))
-        except Malformed as error:
-            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+    if rules.codec != KEEP_CODEC and not header.is_control:
+        if rules.codec != header.codec:
+            try:
+                records = memoryview(repack(records, rules.codec, rules.codec_level))
+            except Malformed as error:
+                raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
         size = len(records)
         if size > rules.max_message_bytes:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes))

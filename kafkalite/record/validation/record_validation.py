@@ -11,6 +11,8 @@ Source: org.apache.kafka.storage.internals.log.LogValidator.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed
@@ -25,7 +27,7 @@ from kafkalite.record.batch import (
 )
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.compression import NONE, compress, is_for_java
-from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, read_records
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, read_records, read_varint, wrap
 from kafkalite.record.validation.record_structure import check_structure
 
 if TYPE_CHECKING:
@@ -37,20 +39,22 @@ COLUMNS_MIN = 1000
 MISNUMBERED_MAX = 20_000
 """Records whose offsets do not count from 0, as some old clients send them, are decoded and numbered anew; larger
 batches are refused."""
+NO_TIMESTAMP = -1
+LATEST_MS_MAX = (1 << 63) - 1
 FAULTS_MAX = 1000
 """Kafka lists every faulty record; a response that lists a quarter of a million of them is too large."""
 
 
 class Faults(NamedTuple):
-    """Indexes of records without a key, and (index, timestamp) of records that are too old: the first `FAULTS_MAX` of
-    each."""
+    """Indexes of records without a key, and (index, timestamp) of records that are too old or too late: the first
+    `FAULTS_MAX` of each."""
 
     without_key: list[int]
-    too_old: list[tuple[int, int]]
+    out_of_range: list[tuple[int, int]]
 
 
-def check_content(records: memoryview, codec: int, count: int, *, reads_records: bool) -> None:
-    """Check that the batch can be decompressed, within the limits, and with `reads_records` that it has `count` whole
+def check_content(records: memoryview, codec: int, count: int, *, reads_records: bool) -> Buffer:
+    """The records of the batch, decompressed, within the limits, if need be. With `reads_records` it has `count` whole
     records and nothing else. Raises Malformed."""
     body: Buffer = records[HEADER_BYTES:]
     if codec != NONE:
@@ -60,6 +64,7 @@ def check_content(records: memoryview, codec: int, count: int, *, reads_records:
         body = _codecs_of_thread().decompress(codec, body, RECORDS_BYTES_MAX)
     if reads_records:
         check_structure(body, count)
+    return body
 
 
 def _check_for_java(codec: int, body: Buffer) -> None:
@@ -75,34 +80,61 @@ def _codecs_of_thread() -> Codecs:
     return found
 
 
-def find_faults(records: memoryview, *, keys_required: bool, earliest_ms: int) -> Faults:
-    """The faulty records of one whole batch. A record without a timestamp (-1) is not too old.
+def find_faults(
+    records: memoryview, *, keys_required: bool, earliest_ms: int, latest_ms: int = LATEST_MS_MAX
+) -> Faults:
+    """The faulty records of one whole batch. A record without a timestamp (-1) is neither too old nor too late.
 
     Raises Malformed when the records contradict the header, or are too many.
     """
     header = parse_header(records)
-    _check_for_java(header.codec, records[HEADER_BYTES:])
     if header.record_count > COLUMNS_MIN:
-        return _faults_in_columns(_columns(records, header), keys_required, earliest_ms)
+        _check_for_java(header.codec, records[HEADER_BYTES:])
+        found = _columns(records, header)
+        if _has_odd_nulls(found):
+            check_content(records, header.codec, header.record_count, reads_records=True)
+        return _faults_in_columns(found, keys_required, earliest_ms, latest_ms)
+    body = check_content(records, header.codec, header.record_count, reads_records=True)
     without_key: list[int] = []
-    too_old: list[tuple[int, int]] = []
-    for index, record in enumerate(read_records(records)):
-        if keys_required and record.key is None:
+    out_of_range: list[tuple[int, int]] = []
+    for index, (has_key, timestamp) in enumerate(_keys_and_times(header, body)):
+        if keys_required and not has_key:
             without_key.append(index)
-        elif 0 <= record.timestamp < earliest_ms:
-            too_old.append((index, record.timestamp))
-    return Faults(without_key, too_old)
+        elif timestamp != NO_TIMESTAMP and not earliest_ms <= timestamp <= latest_ms:
+            out_of_range.append((index, timestamp))
+    return Faults(without_key, out_of_range)
 
 
-def _faults_in_columns(found: Columns, keys_required: bool, earliest_ms: int) -> Faults:
+def _keys_and_times(header: BatchHeader, body: Buffer) -> Iterator[tuple[bool, int]]:
+    """(whether it has a key, timestamp) of each record. The structure has been checked."""
+    position = 0
+    for _ in range(header.record_count):
+        size, position = read_varint(body, position)
+        end = position + size
+        delta_ms, position = read_varint(body, position + 1, 64)
+        _, position = read_varint(body, position)
+        key_bytes, _ = read_varint(body, position)
+        yield key_bytes >= 0, wrap(header.base_timestamp + delta_ms)
+        position = end
+
+
+def _has_odd_nulls(found: Columns) -> bool:
+    """Whether a key or a value is null whose length is not -1 in one byte."""
+    nulls = ((found.key_start, found.key_is_null), (found.value_start, found.value_is_null))
+    return any((found.data[start[is_null] - 1] != 1).any() for start, is_null in nulls)
+
+
+def _faults_in_columns(found: Columns, keys_required: bool, earliest_ms: int, latest_ms: int) -> Faults:
     import numpy as np
 
     no_key = found.key_is_null if keys_required else np.zeros(len(found), bool)
-    earliest_ms = max(min(earliest_ms, (1 << 63) - 1), 0)
-    old = np.flatnonzero(~no_key & (found.timestamp >= 0) & (found.timestamp < earliest_ms))[:FAULTS_MAX]
+    times = found.timestamp
+    earliest_ms, latest_ms = (max(-LATEST_MS_MAX, min(bound, LATEST_MS_MAX)) for bound in (earliest_ms, latest_ms))
+    outside = (times < earliest_ms) | (times > latest_ms)
+    rows = np.flatnonzero(~no_key & outside & (times != NO_TIMESTAMP))[:FAULTS_MAX]
     return Faults(
         np.flatnonzero(no_key)[:FAULTS_MAX].tolist(),
-        list(zip(old.tolist(), found.timestamp[old].tolist(), strict=True)),
+        list(zip(rows.tolist(), times[rows].tolist(), strict=True)),
     )
 
 

@@ -181,3 +181,54 @@ def test_the_brokers_time_is_stamped() -> None:
     )
     assert (header.timestamp_type, header.max_timestamp, header.crc) == (1, NOW_MS + 9, compute_crc(data))
     assert {record.timestamp for record in read_records(data)} == {NOW_MS + 9}
+
+
+def test_bytes_behind_a_batch_are_another_batch_a_broken_one_or_too_few() -> None:
+    good = batch()
+    assert verdict(good + good) == ErrorCode.INVALID_RECORD
+    assert verdict(good + good[:-1]) == ErrorCode.INVALID_RECORD
+    assert verdict(good + b"x") == ErrorCode.INVALID_RECORD
+    assert verdict(good + bytes(12)) == ErrorCode.CORRUPT_MESSAGE, "it has a length of 0"
+    assert verdict(good + bytes(8) + b"\0\0\1\0" + b"\xff" * 5) == ErrorCode.CORRUPT_MESSAGE, "it has magic -1"
+    assert verdict(patch(">i", 8, 20)(batch())[:40]) == ErrorCode.CORRUPT_MESSAGE, "32 bytes are no header"
+
+
+def test_a_checksum_is_asked_for_before_the_codec() -> None:
+    unknown = patch(">h", 21, 5)(batch())
+    assert verdict(unknown) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert verdict(patch(">I", 17, 1, crc=False)(unknown)) == ErrorCode.CORRUPT_MESSAGE
+    assert verdict(unknown, max_message_bytes=50) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("count", [2, 1500])
+def test_where_records_are_read_their_own_times_decide(count: int) -> None:
+    def times(last: int, **settings: int) -> ErrorCode:
+        records = [NewRecord(b"k", b"v", (), NOW_MS)] * (count - 1) + [NewRecord(b"k", b"v", (), last)]
+        data = patch(">q", 35, NOW_MS)(build_batch(records))
+        return verdict(data, message_timestamp_before_max_ms=1000, **settings)
+
+    assert times(NOW_MS + 5, message_timestamp_after_max_ms=5) == ErrorCode.NONE
+    assert times(NOW_MS + 6, message_timestamp_after_max_ms=5) == ErrorCode.INVALID_TIMESTAMP
+    assert times(NOW_MS - 1001) == ErrorCode.INVALID_TIMESTAMP
+    assert times(-2) == ErrorCode.INVALID_TIMESTAMP
+    assert times(-1) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("count", [1, 1500])
+def test_a_compacted_topic_takes_no_length_below_minus_one_either(count: int) -> None:
+    data = build_batch([NewRecord(b"k", None)] * count)
+    data[-2] = 0x03
+    for settings in ({}, {"cleanup_policy": ("compact",)}):
+        assert verdict(patch(">i", 0, 0)(data), **settings) == ErrorCode.INVALID_RECORD
+
+
+def test_a_segment_has_room_for_what_the_topics_codec_makes_of_a_batch() -> None:
+    rules = Rules(TopicConfig(compression_type="gzip", segment_bytes=300))
+    for codec in (CODECS["none"], CODECS["gzip"]):
+        data = memoryview(build_batch([NewRecord(b"k", bytes(1000), (), NOW_MS)], codec=codec))
+        taken, _ = rewrite(data, validate(data, rules, NOW_MS, 9), rules, NOW_MS)
+        assert len(taken) < 300
+    large = memoryview(build_batch([NewRecord(b"k", bytes(200_000), (), NOW_MS)], codec=CODECS["gzip"]))
+    with pytest.raises(KafkaError) as refusal:
+        rewrite(large, validate(large, rules, NOW_MS, 9), rules, NOW_MS)
+    assert refusal.value.code == ErrorCode.RECORD_LIST_TOO_LARGE

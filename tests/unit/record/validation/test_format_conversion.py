@@ -386,3 +386,12 @@ def test_bytes_behind_a_frame_are_left_out_on_the_way_down(codec: int, magic: in
     batch = memoryview(assemble(parse_header(good), bytes(good[HEADER_BYTES:]) + b"bytes behind" * 9))
     found = read_messages(to_old_format(parse_header(batch), batch, magic, 0))
     assert [record[2:4] for record in found] == [(b"k", b"v" * 30)] * 3
+
+
+def test_a_checksum_in_a_wrapper_is_asked_for_before_the_sizes() -> None:
+    inside = bytearray(build_message(0, b"k", b"v", 5, magic=1))
+    inside[26:30] = b"\0\0\1\0"  # the size of the key
+    wrapper = build_message(0, None, compress(GZIP, bytes(inside)), 5, magic=1, attributes=1)
+    with pytest.raises(KafkaError) as refusal:
+        to_batch(memoryview(wrapper), Rules(TopicConfig()))
+    assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
