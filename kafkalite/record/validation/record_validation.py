@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed

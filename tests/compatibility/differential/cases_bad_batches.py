@@ -11,7 +11,8 @@ from tests.compatibility.differential.engine import Explained, Teller, in_versio
 
 TRUSTED_TIME = Explained(
     "the largest time of a batch is taken as its header tells it",
-    "times of records are not read on the way of a produce; Kafka writes the right one, which means a new checksum",
+    "times of records are read on the way of a produce only where the topic is compacted or says how old they may be; "
+    "Kafka writes the right one, which means a new checksum",
     "responses.**",
 )
 TORN_FRAME = Explained(
@@ -21,18 +22,23 @@ TORN_FRAME = Explained(
     "responses.*.partition_responses.*.log_start_offset",
 )
 NO_VARINTS = Explained(
-    "records whose numbers have too many bytes, or whose keys have lengths below -1, are refused with INVALID_RECORD",
-    "Kafka fails on them with UNKNOWN_SERVER_ERROR, on the first where the batch is not compressed, else on the second",
+    "records whose numbers have too many bytes are refused with INVALID_RECORD",
+    "Kafka fails on them with UNKNOWN_SERVER_ERROR where the batch is not compressed",
     "responses.*.partition_responses.*.error_code",
 )
 OTHER_NULL = Explained(
-    "a key of a length below -1 is refused with INVALID_RECORD also where the batch is not compressed",
+    "a key or a value of a length below -1 is refused with INVALID_RECORD",
     "Kafka takes it for null; consumers in C do not, and ask for the batch again and again",
     "responses.**",
 )
 OTHER_LENGTH = Explained(
     "a compressed record of another length than it says is refused with INVALID_RECORD",
     "Kafka's broker goes by the fields and takes it; its consumers fail on it at every poll",
+    "responses.**",
+)
+OTHER_OFFSETS = Explained(
+    "compressed records whose offsets do not count from 0 are taken as they came, as they are without compression",
+    "Kafka fails on them with UNKNOWN_SERVER_ERROR, since it passes over the keys that it then wants to write anew",
     "responses.**",
 )
 OVERFLOW = Explained(
@@ -161,7 +167,7 @@ def records_that_lie(t: Teller) -> None:
     t.topic()
     good = batch(b"one", b"two")
     body = bytes(good[HEADER_BYTES:])
-    record = body[: len(body) // 2]
+    record, second = body[: len(body) // 2], body[len(body) // 2 :]
 
     def told(label: str, records: bytes, plain: Explained | None = None, packed: Explained | None = None) -> None:
         for name in CODEC_NAMES:
@@ -179,11 +185,22 @@ def records_that_lie(t: Teller) -> None:
     told("a header without a key", bytes.fromhex("10 00 00 00 01 01 02 01 00") + record)
     told("a count of headers that is negative", bytes.fromhex("0c 00 00 00 01 01 01") + record)
     told("bytes that are no records", b"\xff" * len(body), plain=NO_VARINTS)
-    told("a key of length -2", b"\x16\0\0\0\3\2x\2\2h\2x" + record, plain=OTHER_NULL, packed=NO_VARINTS)
+    told("a key of length -2", b"\x16\0\0\0\3\2x\2\2h\2x" + second, plain=OTHER_NULL, packed=OTHER_NULL)
     told("a record longer than the batch", b"\x7e" + body[1:], packed=OTHER_LENGTH)
     told("a record of length -1", b"\x01" + body[1:], packed=OTHER_LENGTH)
     refused(t, "another largest time", bad(good, max_timestamp=5), TRUSTED_TIME)
     t.ask("what was taken", fetch(t.name()), 11, but=OTHER_LENGTH)
+
+
+@in_versions(8)
+def offsets_that_lie(t: Teller) -> None:
+    t.topic()
+    good = batch(b"one", b"two")
+    record = good[HEADER_BYTES : HEADER_BYTES + (len(good) - HEADER_BYTES) // 2]
+    for name in CODEC_NAMES:
+        header = good[:HEADER_BYTES] + compress(CODECS[name], record + record)
+        whole = bad(header, length=len(header) - 12, attributes=CODECS[name])
+        refused(t, f"two records of one offset, {name}", whole, *([OTHER_OFFSETS] if name != "none" else []))
 
 
 @in_versions(8)

@@ -95,6 +95,20 @@ ELSEWHERE = """
 * AlterUserScramCredentials takes several changes of one user, each of another mechanism, as Kafka does with ZooKeeper;
   Kafka with KRaft refuses them with DUPLICATE_RESOURCE.
 
+## What producers send
+
+Compared with Kafka's `LogValidator` by `tests/compatibility/interop/test_validation_beside_kafka.py`: beside what is
+said under "Produce: bad batches",
+
+* a batch that the broker compresses anew is taken with what it may have otherwise: times below -1, a producer id
+  without an epoch or a sequence, the transactional bit without a producer id. Kafka takes these as long as it has
+  nothing to write, and else fails with UNKNOWN_SERVER_ERROR.
+* Bits of a batch's attributes that have no meaning stay; Kafka clears them where it writes the header anew.
+* A time that is further from now than 64 bits can tell is out of range; Kafka's difference overflows, and it takes
+  some.
+* Of several faults in a message set of Produce 0-2 another one may be told: the whole set is made a batch before the
+  topic's rules are asked.
+
 ## Names and tokens
 
 Compared with Kafka's own classes by `tests/compatibility/interop/test_name_rules.py` and `test_tokens_beside_kafka.py`.
