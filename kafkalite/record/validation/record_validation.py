@@ -90,7 +90,7 @@ def find_faults(
     if header.record_count > COLUMNS_MIN:
         _check_for_java(header.codec, records[HEADER_BYTES:])
         found = _columns(records, header)
-        if _has_odd_nulls(found):
+        if _may_have_odd_nulls(found):
             check_content(records, header.codec, header.record_count, reads_records=True)
         return _faults_in_columns(found, keys_required, earliest_ms, latest_ms)
     body = check_content(records, header.codec, header.record_count, reads_records=True)
@@ -106,6 +106,7 @@ def find_faults(
 
 def _keys_and_times(header: BatchHeader, body: Buffer) -> Iterator[tuple[bool, int]]:
     """(whether it has a key, timestamp) of each record. The structure has been checked."""
+    append_time = header.max_timestamp if header.timestamp_type else None
     position = 0
     for _ in range(header.record_count):
         size, position = read_varint(body, position)
@@ -113,12 +114,14 @@ def _keys_and_times(header: BatchHeader, body: Buffer) -> Iterator[tuple[bool, i
         delta_ms, position = read_varint(body, position + 1, 64)
         _, position = read_varint(body, position)
         key_bytes, _ = read_varint(body, position)
-        yield key_bytes >= 0, wrap(header.base_timestamp + delta_ms)
+        yield key_bytes >= 0, wrap(header.base_timestamp + delta_ms) if append_time is None else append_time
         position = end
 
 
-def _has_odd_nulls(found: Columns) -> bool:
-    """Whether a key or a value is null whose length is not -1 in one byte."""
+def _may_have_odd_nulls(found: Columns) -> bool:
+    """Whether a key or a value is null whose length is not -1 in one byte, or there are headers, which may be so."""
+    if found.header_count.any():
+        return True
     nulls = ((found.key_start, found.key_is_null), (found.value_start, found.value_is_null))
     return any((found.data[start[is_null] - 1] != 1).any() for start, is_null in nulls)
 
