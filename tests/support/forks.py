@@ -13,15 +13,19 @@ CHILD_LIMIT_S = 60
 
 
 def c_fork() -> int:
-    """As C code forks: no function of os.register_at_fork is called."""
-    return int(ctypes.PyDLL(None).fork())  # the child holds the interpreter's lock, as the parent does
+    """A child that sleeps, forked as C code forks: no function of os.register_at_fork is called. It runs no Python: the
+    state of the interpreter's lock, which other threads wait for, is copied, and the child has no such threads."""
+    libc = ctypes.CDLL(None)
+    stack = ctypes.create_string_buffer(1 << 16)  # the child's copy; it grows down from its end
+    top = (ctypes.addressof(stack) + len(stack)) & ~0xF
+    libc.clone.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+    sleep = ctypes.cast(libc.sleep, ctypes.c_void_p)
+    return int(libc.clone(sleep, top, signal.SIGCHLD, CHILD_LIMIT_S))
 
 
-@contextmanager
-def living_child(fork: Fork = os.fork) -> Iterator[int]:
-    """A child with all descriptors that it got, until the block ends. Yields its process id."""
+def _python_child() -> int:
     is_there, begins = os.pipe()
-    pid = fork()
+    pid = os.fork()
     if pid == 0:
         try:
             signal.alarm(CHILD_LIMIT_S)
@@ -30,9 +34,16 @@ def living_child(fork: Fork = os.fork) -> Iterator[int]:
         finally:
             os._exit(0)
     os.close(begins)
+    os.read(is_there, 1)
+    os.close(is_there)
+    return pid
+
+
+@contextmanager
+def living_child(fork: Fork = os.fork) -> Iterator[int]:
+    """A child with all descriptors that it got, until the block ends. Yields its process id."""
+    pid = c_fork() if fork is c_fork else _python_child()
     try:
-        os.read(is_there, 1)
-        os.close(is_there)
         yield pid
     finally:
         os.kill(pid, signal.SIGKILL)
