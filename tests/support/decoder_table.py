@@ -54,6 +54,7 @@ from kafkalite.protocol.records.consumer_protocol import (
 from kafkalite.reader.chunks import legacy_rows
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.record.columns.batch_columns import scan
+from kafkalite.record.columns.common_records import find_unknown
 from kafkalite.record.columns.message_columns import read_columns
 from kafkalite.record.columns.record_columns import decode as decode_columns
 from kafkalite.record.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
@@ -352,11 +353,16 @@ DECODERS = (
     ),
     Decoder(
         "produced batch",
-        ("record/validation/batch_validation.py", "record/validation/format_conversion.py"),
+        (
+            "record/validation/batch_validation.py",
+            "record/validation/format_conversion.py",
+            "record/columns/common_records.py",
+        ),
         _all_of(
             lambda data: validate(memoryview(data), _KEYED, 0, 9),
             lambda data: find_faults(memoryview(data), keys_required=True, earliest_ms=0),
             lambda data: to_batch(memoryview(data), _RULES),
+            lambda data: find_unknown(data, 0, 20),
         ),
         _LOG,
         (Malformed, KafkaError),

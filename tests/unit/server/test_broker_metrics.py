@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import urllib.request
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,10 @@ def test_groups_are_counted_by_state(tmp_path: Path) -> None:
             assert value(told, f"kafka_coordinator_group_groupmetadatamanager_numgroups{state}") == 0
 
 
+async def called(function: Callable[[], object]) -> None:
+    function()
+
+
 def test_open_and_late_transactions_are_told(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data", port=0, metrics_listener="127.0.0.1:0") as broker:
         with BlockingClient(broker.bootstrap_servers, 10) as client:
@@ -152,7 +158,9 @@ def test_open_and_late_transactions_are_told(tmp_path: Path) -> None:
             assert partition is not None
             guard = partition.begin_verification(7, 0, 0)
             batch = build_batch_at(now_ms - age_ms, [(None, b"x")], producer_id=7, producer_epoch=0, transactional=True)
-            partition.append(memoryview(batch), now_ms, 9, trusted=True, guard=guard)
+            append = partial(partition.append, memoryview(batch), now_ms, 9, trusted=True, guard=guard)
+            assert broker._thread is not None
+            broker._thread.run(partial(called, append))
         store = running.transactions.store
         for number, state in enumerate([ONGOING, ONGOING, PREPARE_ABORT, EMPTY]):
             start_ms = now_ms - 1000 * (number + 1)
