@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.sasl_login import NEVER_MS, due_ms, log_in
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.common.forks import close_transport_in_children
+from kafkalite.common.forks import close_writer_in_children
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 
@@ -129,7 +129,7 @@ class BrokerChannel:
             security = self._security_to(endpoint)
             if self._writer is None:
                 reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=security.tls)
-                self._writer = close_transport_in_children(writer, writer.transport)
+                self._writer = close_writer_in_children(writer)
                 self._reading = asyncio.ensure_future(self._read(reader))
             self._login_due_ms = NEVER_MS
             if security.login is not None:

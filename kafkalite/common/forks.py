@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from asyncio import BaseTransport
+from asyncio import BaseTransport, StreamWriter
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -24,7 +24,8 @@ _closers: WeakKeyDictionary[Any, Callable[[Any], object]] = WeakKeyDictionary()
 
 
 def close_in_children(owner: T, close: Callable[[T], object]) -> T:
-    """Calls `close` with `owner`, while that lives, at the beginning of each child. Returns `owner`."""
+    """Calls `close` with `owner`, while that lives, at the beginning of each child. Returns `owner`. A `close` that
+    refers to the owner would keep it alive: it is a function of a module or class."""
     _closers[owner] = close
     return owner
 
@@ -35,14 +36,15 @@ def close_socket_in_children(sock: S) -> S:
     return sock
 
 
-def close_transport_in_children(owner: T, transport: BaseTransport) -> T:
-    """`close_in_children` of a connection of asyncio, which belongs to `owner`."""
+def close_writer_in_children(writer: StreamWriter) -> StreamWriter:
+    """`close_in_children` of a connection of asyncio."""
+    return close_in_children(writer, _close_writer_copy)
 
-    def close(_: T) -> None:
-        if not transport.is_closing():
-            close_copy(transport.get_extra_info("socket").fileno())
 
-    return close_in_children(owner, close)
+def close_transport_copy(transport: BaseTransport | None) -> None:
+    """Closes a connection of asyncio, in a child."""
+    if transport is not None and not transport.is_closing():
+        close_copy(transport.get_extra_info("socket").fileno())
 
 
 def close_copy(fd: int) -> None:
@@ -81,6 +83,10 @@ class HomeProcess:
                 f"{what} belongs to process {self.pid}, and this is process {os.getpid()}, forked from it: its methods "
                 "work there"
             )
+
+
+def _close_writer_copy(writer: StreamWriter) -> None:
+    close_transport_copy(writer.transport)
 
 
 def _close_copy(sock: socket.socket) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.forks import close_copy, close_in_children, close_transport_in_children
+from kafkalite.common.forks import close_copy, close_in_children, close_writer_in_children
 
 CONNECTIONS_MAX = 16
 REQUEST_BYTES_MAX = 8 * 1024
@@ -123,7 +123,7 @@ class MetricsEndpoint:
         if len(self._connections) >= CONNECTIONS_MAX or self._server is None:
             writer.transport.abort()
             return
-        close_transport_in_children(writer, writer.transport)
+        close_writer_in_children(writer)
         connection = asyncio.ensure_future(self._serve(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)

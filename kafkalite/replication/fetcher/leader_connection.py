@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.broker_channel import NO_SECURITY, ChannelSecurity
 from kafkalite.client.sasl_login import NEVER_MS, due_ms, log_in
-from kafkalite.common.forks import close_transport_in_children
+from kafkalite.common.forks import close_in_children, close_transport_copy
 from kafkalite.protocol.header import decode_response, request_frame
 
 if TYPE_CHECKING:
@@ -73,13 +73,16 @@ class LeaderConnection(asyncio.BufferedProtocol):
         """Connects, with TLS and a login if these are needed. Raises OSError."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(lambda: self, host, port, ssl=security.tls)
-        close_transport_in_children(self, transport)
+        close_in_children(self, LeaderConnection._close_copy)
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._login, self._host = security.login, host
         await self._log_in()
+
+    def _close_copy(self) -> None:
+        close_transport_copy(self._transport)
 
     def send(self, frame: bytes) -> None:
         """Sends a request, for which one response is expected within the time that was given."""
