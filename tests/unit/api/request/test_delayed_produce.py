@@ -533,7 +533,8 @@ def test_nothing_of_those_who_waited_is_left_to_the_collector(beside: Callable[.
             assert len(client.answers) == 4
             gate.open()
             await until(lambda: partition.high_watermark == 5)
-            await until(lambda: responses().keys() <= others.keys())  # an acknowledgement may hold its response for a turn
+            # an acknowledgement may hold its response for a turn
+            await until(lambda: responses().keys() <= others.keys())
         finally:
             gc.enable()
 
