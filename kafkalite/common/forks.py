@@ -1,4 +1,4 @@
-"""What a forked child of this process gets and must not keep, and which process something belongs to.
+"""Descriptors that a forked child inherits and must not keep, and the process that an object belongs to.
 
 os.fork copies every descriptor and no thread. In a child that lives on, the copy of a listening socket keeps its port,
 that of a connection keeps it open, that of a lock file keeps the lock, and nobody serves any of them. So whoever opens
