@@ -89,7 +89,7 @@ def _open_missing_streams() -> None:
 
 
 def _drop_output() -> None:
-    """What could not be written is not written again when the interpreter ends."""
+    """Discards unwritten output, so that the end of the interpreter does not write it again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

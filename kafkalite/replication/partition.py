@@ -311,7 +311,7 @@ class Partition:
         )
 
     def countable_bytes(self, offset: int, limit_offset: int, max_bytes: int) -> int:
-        """What this partition counts for the min_bytes of a fetch at `offset`, which may read up to `limit_offset`: the
+        """Counts for the min_bytes of a fetch at `offset`, which may read up to `limit_offset`, the
         bytes in between, at most `max_bytes`; ENOUGH_BYTES if the fetch must not wait, because the limit lies before
         its offset, or in a later segment. Raises KafkaError. Source: kafka.server.DelayedFetch.tryComplete."""
         if offset >= limit_offset:

@@ -369,7 +369,7 @@ class _Parser:
         return PROPERTIES[name].__contains__ if name in PROPERTIES else of_category(name)
 
     def _class(self) -> CharTest:
-        """What stands in brackets."""
+        """Parses a class in brackets."""
         is_negated = self._peek() == "^"
         self._at += is_negated
         singles: set[str] = set()

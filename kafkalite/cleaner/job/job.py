@@ -71,7 +71,7 @@ class CleanStats:
 
     @property
     def unread(self) -> str | None:
-        """What the operator is told of batches that cannot be read."""
+        """The text for the operator about batches that cannot be read."""
         if not self.unread_batches:
             return None
         what = "1 batch is" if self.unread_batches == 1 else f"{self.unread_batches:,} batches are"

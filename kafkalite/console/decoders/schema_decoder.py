@@ -124,13 +124,13 @@ class SchemaDecoder:
         return found.text
 
     def _skip_to(self, data: bytes) -> None:
-        """Those expected before a record, and itself, are not expected any more."""
+        """Drops a record, and those before it, from the expected ones."""
         if data in self._expected:
             while self._expected.popleft() != data:
                 pass
 
     def _following(self, size: int) -> list[bytes]:
-        """What is expected next, for one exchange that has `size` bytes already."""
+        """Takes the records expected next, for one exchange that has `size` bytes already."""
         some: dict[bytes, None] = {}
         while self._expected and len(some) < self._together_max:
             data = self._expected[0]

@@ -1,4 +1,4 @@
-"""What passes between the console and a decoder process, over two pipes.
+"""Frames between the console and a decoder process, over two pipes.
 
 A request is two sizes (u32 each), a head in JSON, and the data of its records one after the other. It is answered with
 a frame for the schema and one for each record: a status (u8), a size (u32) and text in UTF-8. They are sent together:

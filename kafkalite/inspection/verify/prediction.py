@@ -77,7 +77,7 @@ def _predict_segment(fault: Fault, forecast: Forecast, report: PartitionReport, 
 def predict_unexplained(
     findings: Sequence[Finding], forecast: Forecast | None, report: PartitionReport
 ) -> Iterator[Finding]:
-    """What a restart cuts off although no finding says so."""
+    """The bytes that a restart cuts off although no finding says so."""
     if forecast is None or forecast.refusal:
         return
     explained = {finding.path for finding in findings if finding.severity in (Severity.LOSES, Severity.REPAIRED)}

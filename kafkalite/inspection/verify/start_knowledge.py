@@ -1,4 +1,4 @@
-"""What the next start of a broker knows of the logs: how the last run ended, the checkpoints, the topics' settings.
+"""Knowledge of the logs at the next start of a broker: the last stop, the checkpoints, the settings of topics.
 
 A log is loaded with options that the function of a start makes. The settings of topics are those in the metadata
 journal, over Kafka's defaults: the broker's own settings are not in its directory, and those of a cluster are in
