@@ -19,17 +19,12 @@ from pathlib import Path
 from typing import Self
 
 from kafkalite.local_cluster.zookeeper_process import find_jars, find_java, missing_requirement
+from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S
 
 TICK_MS = 100  # sessions from 200 ms on
 
 without_zookeeper = missing_requirement
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ZooKeeper:

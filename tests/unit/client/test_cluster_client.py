@@ -15,8 +15,9 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.ports import free_port
 from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
-from tests.support.zookeeper import ZooKeeper, free_port
+from tests.support.zookeeper import ZooKeeper
 
 Said = tuple[int, list[str], list[str]]
 Say = Callable[..., Awaitable[Said]]

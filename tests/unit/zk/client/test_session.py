@@ -33,9 +33,10 @@ from kafkalite.zk.client.operations import (
 )
 from kafkalite.zk.znodes import znode_paths
 from tests.support.places import ROOT
+from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S
 from tests.support.zk.visits import Visit, settings_for, visit
-from tests.support.zookeeper import ZooKeeper, free_port
+from tests.support.zookeeper import ZooKeeper
 
 CONNECTED, SUSPENDED, EXPIRED = ConnectionState.CONNECTED, ConnectionState.SUSPENDED, ConnectionState.EXPIRED
 

@@ -18,8 +18,9 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.zk.client.operations import ConnectionState, Create, NotAllowed
 from kafkalite.zk.client.zookeeper_config import SaslConfig, TlsConfig
+from tests.support.ports import free_port
 from tests.support.zk.visits import Visit, settings_for, visit
-from tests.support.zookeeper import Cut, ZooKeeper, free_port, without_zookeeper
+from tests.support.zookeeper import Cut, ZooKeeper, without_zookeeper
 
 pytestmark = [
     pytest.mark.long,
