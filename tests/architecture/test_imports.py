@@ -17,85 +17,14 @@ from tests.support.places import ROOT
 
 PACKAGE = ROOT / "kafkalite"
 
-# From top to bottom, a row per folder: a module imports its own folder and folders of later rows, nothing else.
-FOLDERS = [
-    "",  # the public face
-    "cli",
-    "console",
-    "console/handlers",
-    "console/messages",
-    "console/calls",
-    "console/brokers",
-    "console/decoders",
-    "console/request",
-    "testing/daemon",
-    "testing",  # the public face for tests
-    "testing/faults",
-    "testing/requests",
-    "testing/records",
-    "testing/zookeeper",
-    "server",
-    "server/membership",
-    "api",
-    "api/authorization",
-    "api/fast_path",
-    "api/handlers",
-    "api/request",
-    "inspection",
-    "inspection/doctor",
-    "inspection/verify",
-    "inspection/dump",
-    "inspection/files",
-    "spark",
-    "reader",
-    "reader/chunks",
-    "reader/planning",
-    "reader/segments",
-    "producer",
-    "coordinator",
-    "coordinator/group",
-    "coordinator/transaction",
-    "controller",
-    "replication",
-    "replication/fetcher",
-    "replication/replica",
-    "local_cluster",
-    "cleaner",
-    "cleaner/manager",
-    "cleaner/workers",
-    "cleaner/compaction",
-    "cleaner/columns",
-    "cleaner/job",
-    "log",
-    "log/directories",
-    "log/partition",
-    "log/recovery",
-    "log/segment",
-    "log/state",
-    "log/index",
-    "log/storage",
-    "zk",
-    "zk/cluster",
-    "zk/client",
-    "zk/znodes",
-    "metadata",
-    "record/validation",
-    "record/columns",
-    "record",
-    "network",
-    "client",
-    "security/acl",
-    "security/quota",
-    "security/sasl",
-    "security",
-    "protocol",
-    "protocol/messages",
-    "protocol/records",
-    "protocol/codec",
-    "config",
-    "config/tls",
-    "common",
-]
+def documented_folders() -> list[str]:
+    """The folders from top to bottom: a module imports its own folder and folders of later rows, nothing else."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = page.split("## Folders and floors", 1)[1].split("```", 2)[1].strip().splitlines()
+    return ["", *(row.split("/ ", 1)[0] for row in rows)]
+
+
+FOLDERS = documented_folders()
 PUBLIC = ("__init__", "testing.__init__")  # they import on first use
 ROOMS_MAX = 29  # folders and files directly below the package, and what stands beside it
 FLOORS_MAX = 11
