@@ -194,7 +194,7 @@ def _encoded(encode: Encode, version: int, correlation_id: int, response: Any) -
 
 
 def _note_failure(answer: asyncio.Future[Any]) -> None:
-    """Nobody may be waiting: a connection that is lost in the turn of its request never comes to it."""
+    """Retrieves the exception of an answer whose connection is lost, so that asyncio does not report it."""
     if not answer.cancelled():
         answer.exception()
 

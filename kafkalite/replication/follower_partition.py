@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def _ignore() -> None:
-    """Nobody fetches the partition."""
+    """Stands in for the fetcher of a partition that is not fetched."""
 
 
 class FollowerPartition(ReplicatedPartition):

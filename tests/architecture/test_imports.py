@@ -17,6 +17,7 @@ from tests.support.places import ROOT
 
 PACKAGE = ROOT / "kafkalite"
 
+
 def documented_folders() -> list[str]:
     """The folders from top to bottom: a module imports its own folder and folders of later rows, nothing else."""
     page = (ROOT / "docs" / "architecture.md").read_text()

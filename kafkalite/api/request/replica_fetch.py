@@ -177,7 +177,7 @@ class ReplicaFetchReader(FetchReader):
         return found, 0 if is_over or urgent else self._missing_bytes(found, size_bytes)
 
     def _countable_bytes(self, wanted: WantedPartition, data: PartitionData) -> int:
-        """Those up to the end of the log, as far as the follower's quota allows any."""
+        """The bytes up to the end of the log, as far as the follower's quota allows any."""
         partition = wanted.counted_by
         if partition is None or partition.local_log.end_offset == wanted.fetch_offset or self._is_held_back(partition):
             return 0

@@ -74,7 +74,7 @@ class RequestWatch:
         return self._timer is not None
 
     def go_on(self) -> None:
-        """Somebody looks: from now on for some seconds."""
+        """Watches requests for some seconds from now on."""
         if self._timer is None:
             self._stand(self._in_front_of)
         else:

@@ -333,7 +333,7 @@ class ReplicaFetcher:
                 self._connection.fail(str(error))
 
     def _on_lost(self, why: str) -> None:
-        """Nobody knows what the leader has handled, so the session begins anew."""
+        """Begins a new session: the leader may have handled any of the open requests."""
         is_expected = self._failures or self._find(self.leader_id) is None
         log = logger.info if is_expected else logger.warning
         log("the connection to broker %d, to fetch from it, is lost: %s", self.leader_id, why)
