@@ -11,20 +11,12 @@ from typing import Any
 
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import COORDINATOR_MOVES
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1  # types of keys in FindCoordinator
 _FIND_COORDINATOR_VERSION = 3
 _RETRY_S = 0.1
-RETRIED = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-"""Codes of a coordinator that loads or moves."""
 
 
 class Coordinators:
@@ -54,6 +46,6 @@ class Coordinators:
         deadline_s = self._monotonic_s() + self._timeout_s
         while True:
             response = ask()
-            if response.error_code not in RETRIED or self._monotonic_s() >= deadline_s:
+            if response.error_code not in COORDINATOR_MOVES or self._monotonic_s() >= deadline_s:
                 return response
             self._sleep(_RETRY_S)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
-from kafkalite.client.coordinators import GROUP_KEY, RETRIED, Coordinators
-from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.client.coordinators import GROUP_KEY, Coordinators
+from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.group_admin import (
     DeleteGroupsRequest,
@@ -224,5 +224,5 @@ class _Commit(NamedTuple):
 
 def _first_of_commit(answer: Any) -> _Commit:
     codes = [one.error_code for topic in answer.topics for one in topic.partitions]
-    again = [code for code in codes if code in RETRIED]
+    again = [code for code in codes if code in COORDINATOR_MOVES]
     return _Commit((*again, *codes, ErrorCode.NONE)[0], answer.topics)

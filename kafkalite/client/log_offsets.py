@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import RETRIABLE, ConfigError
+from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -161,7 +161,7 @@ class LogOffsets:
             for each in answered.partitions:
                 key = answered.name, each.partition_index
                 if key in answers and each.error_code:
-                    answers[key] = _Fault(name_of_error(each.error_code), each.error_code in RETRIABLE)
+                    answers[key] = _Fault(name_of_error(each.error_code), ErrorCode.of(each.error_code).is_retriable)
                 elif key in answers and (each.offset != _NONE or timestamp not in (_EARLIEST, _LATEST)):
                     answers[key] = _Found(each.offset, each.timestamp)
         return answers

@@ -124,8 +124,20 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_ENDPOINT_TYPE = 115
     TRANSACTION_ABORTABLE = 120
 
+    @classmethod
+    def of(cls, number: int) -> ErrorCode:
+        """The code with a number; UNKNOWN_SERVER_ERROR for one that is not known here, as in Kafka."""
+        return _BY_NUMBER.get(number, cls.UNKNOWN_SERVER_ERROR)
 
-RETRIABLE = frozenset(
+    @property
+    def is_retriable(self) -> bool:
+        """Whether a client sends the request again, after a refresh of its metadata. Source: the subclasses of
+        org.apache.kafka.common.errors.RetriableException."""
+        return self in _RETRIABLE
+
+
+_BY_NUMBER = {code.value: code for code in ErrorCode}
+_RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -158,8 +170,15 @@ RETRIABLE = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""Codes after which a client asks again, once its metadata is fresh. Source: the subclasses of
-org.apache.kafka.common.errors.RetriableException."""
+
+COORDINATOR_MOVES = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Codes of a coordinator that loads or moves."""
 
 
 class Malformed(ValueError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.common.errors import RETRIABLE, ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import ProducerOptions
@@ -245,7 +245,7 @@ class Producer:
         """A batch behind one that is sent again comes too early, not out of order."""
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return any(each.number < batch.number for each in self._waiting.get(batch.partition, ()))
-        return code in RETRIABLE
+        return ErrorCode.of(code).is_retriable
 
     def _wait_again(self, batch: _Batch) -> None:
         waiting = self._waiting.setdefault(batch.partition, deque())

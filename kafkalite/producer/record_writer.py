@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.common.errors import RETRIABLE, ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.murmur2 import partition_for_key
 from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.retries import Retries, WriteFailed
@@ -95,7 +95,7 @@ class RecordWriter:
             for one in answer.responses[0].partition_responses:
                 if one.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     del batches[one.index]
-                elif one.error_code not in RETRIABLE:
+                elif not ErrorCode.of(one.error_code).is_retriable:
                     why = one.error_message or ""
                     name = name_of_error(one.error_code)
                     raise WriteFailed(f"{self._topic}-{one.index} does not take records: {name} {why}".rstrip())

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import RETRIABLE
+from kafkalite.common.errors import ErrorCode
 
 
 class WriteFailed(Exception):
@@ -40,7 +40,7 @@ class Retries:
                 if not isinstance(result, int) or not result:
                     return result
                 why = name_of_error(result)
-                if result not in RETRIABLE:
+                if not ErrorCode.of(result).is_retriable:
                     raise WriteFailed(f"{what}: {why}")
             except Unanswered as error:
                 why = str(error)

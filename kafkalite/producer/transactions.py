@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.common.errors import RETRIABLE, ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.retries import Retries
@@ -99,7 +99,7 @@ class Transactions:
             if isinstance(response, int):
                 return response
             described = response.transaction_states[0]
-            return described.error_code if described.error_code in RETRIABLE else described
+            return described.error_code if ErrorCode.of(described.error_code).is_retriable else described
 
         described = self._retries.persist(f"transaction {identity.transactional_id} cannot be described", ask)
         known = (described.transaction_state, described.producer_id, described.producer_epoch)

@@ -20,17 +20,6 @@ from kafkalite.network.client_connection import ClientConnection
 IN_FLIGHT_MAX = 5
 """Of an idempotent producer: ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION_FOR_IDEMPOTENCE."""
 _PARTITIONS_MAX = 1_000  # of one connection
-_PASSING = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
 
 
 def told(
@@ -40,7 +29,7 @@ def told(
     if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and may_be_led_elsewhere(metadata, topic, index):
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"it is not known who leads; {error.message}")
     refused, key = connection.refused_batches, (topic, index)
-    if error.code in _PASSING:
+    if error.code.is_retriable and error.code is not ErrorCode.CORRUPT_MESSAGE:  # a corrupt batch comes again as it is
         if refused is None or len(refused) >= _PARTITIONS_MAX:
             refused = connection.refused_batches = {}
         refused[key] = (error.code, IN_FLIGHT_MAX - 1)

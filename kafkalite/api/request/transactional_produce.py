@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.api.request.admission import ProduceAdmission, TopicAdmission, append_transactional
 from kafkalite.api.request.pending_response import PendingResponse
-from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import COORDINATOR_MOVES, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, TRANSACTIONAL, parse_header
 
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 FIRST_VERSION_THAT_ADDS = 12
 FIRST_VERSION_WITH_ABORTABLE = 11
 _PREFIX_BYTES = 12
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
+_TRANSIENT = COORDINATOR_MOVES | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION}
 
 
 class TransactionRefused(KafkaError):
@@ -156,7 +148,7 @@ def _producers_error(error: ErrorCode, version: int) -> TransactionRefused:
         return TransactionRefused(error, "Partition was not added to the transaction")
     if error == ErrorCode.CONCURRENT_TRANSACTIONS and version >= FIRST_VERSION_THAT_ADDS:
         return TransactionRefused(error)
-    if error in _RETRIABLE:
+    if error in _TRANSIENT:
         message = "Unable to verify the partition has been added to the transaction. Underlying error: "
         return TransactionRefused(ErrorCode.NOT_ENOUGH_REPLICAS, message + error.name)
     return TransactionRefused(error)

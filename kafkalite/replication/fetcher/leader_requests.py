@@ -49,12 +49,7 @@ _write_end = struct.Struct(">BBBBiqB").pack  # the rack, one tagged field: numbe
 _read_answer = struct.Struct(">iBihiB").unpack_from
 _read_partition = struct.Struct(">ihqqqBiB").unpack_from
 _read_offset = struct.Struct(">q").unpack_from
-_CODES = {code.value: code for code in ErrorCode}
-
-
-def error_code(number: int) -> ErrorCode:
-    """The code; UNKNOWN_SERVER_ERROR for one that is not known here."""
-    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+_code_of = ErrorCode.of
 
 
 # Fetch
@@ -140,8 +135,8 @@ def fetched(frame: memoryview) -> FetchedAnswer:
             else:
                 end = None
             key = (topic.topic_id.bytes, data.partition_index)
-            _add(found, key, error_code(data.error_code), data.high_watermark, data.log_start_offset, end, records)
-    return FetchedAnswer(error_code(response.error_code), response.session_id, found)
+            _add(found, key, _code_of(data.error_code), data.high_watermark, data.log_start_offset, end, records)
+    return FetchedAnswer(_code_of(response.error_code), response.session_id, found)
 
 
 def _fetched_as_usual(frame: memoryview) -> FetchedAnswer:
@@ -170,13 +165,13 @@ def _fetched_as_usual(frame: memoryview) -> FetchedAnswer:
             if frame[position]:
                 raise IndexError
             position += 1
-            _add(found, (topic_id, index), error_code(code), high_watermark, start_offset, None, records)
+            _add(found, (topic_id, index), _code_of(code), high_watermark, start_offset, None, records)
         if frame[position]:
             raise IndexError
         position += 1
     if frame[position] or position + 1 != len(frame):
         raise IndexError
-    return FetchedAnswer(error_code(error), session_id, found)
+    return FetchedAnswer(_code_of(error), session_id, found)
 
 
 def _add(
@@ -234,7 +229,7 @@ def epoch_request(asked: Mapping[FetchedPartition, AskEpochEnd], broker_id: int)
 
 def epoch_ends(response: OffsetForLeaderEpochResponse) -> dict[tuple[str, int], tuple[ErrorCode, EpochEndOffset]]:
     return {
-        (topic.topic, each.partition): (error_code(each.error_code), EpochEndOffset(each.leader_epoch, each.end_offset))
+        (topic.topic, each.partition): (_code_of(each.error_code), EpochEndOffset(each.leader_epoch, each.end_offset))
         for topic in response.topics
         for each in topic.partitions
     }
@@ -255,7 +250,7 @@ def offsets_request(asked: Mapping[FetchedPartition, AskOffset], broker_id: int)
 
 def offsets(response: ListOffsetsResponse) -> dict[tuple[str, int], tuple[ErrorCode, int]]:
     return {
-        (topic.name, each.partition_index): (error_code(each.error_code), each.offset)
+        (topic.name, each.partition_index): (_code_of(each.error_code), each.offset)
         for topic in response.topics
         for each in topic.partitions
     }

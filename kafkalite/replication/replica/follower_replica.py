@@ -51,24 +51,6 @@ ENTERED_FROM: Mapping[FollowerPhase, frozenset[FollowerPhase]] = {
 LATEST = -1
 EARLIEST = -2
 
-RETRIABLE = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-    }
-)
-"""Errors after which the same request is sent again, a little later."""
-
 _BEHIND_BACKOFF_MS = 50  # the leader lets a fetch wait for its own view; Kafka's 1 s would add to every failover
 
 
@@ -223,7 +205,7 @@ class FollowerReplica:
     def _on_error(self, error: ErrorCode, now_ms: float) -> list[FollowerEffect]:
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._enter(FENCED)
-        elif error in RETRIABLE:
+        elif error.is_retriable or error is ErrorCode.UNKNOWN_SERVER_ERROR:
             is_behind = error is ErrorCode.UNKNOWN_LEADER_EPOCH
             self.retry_at_ms = now_ms + (_BEHIND_BACKOFF_MS if is_behind else self._backoff_ms)
         else:

@@ -39,7 +39,6 @@ logger = logging.getLogger(__name__)
 _WRITE_TXN_MARKERS_VERSION = 1
 _ADD_PARTITIONS_VERSION = 5
 _TIMEOUT_MS = 30_000  # request.timeout.ms
-_UNKNOWN_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class InterBrokerRequests:
@@ -120,7 +119,7 @@ class InterBrokerRequests:
         response = await self._ask(broker_id, WriteTxnMarkersRequest(markers=[row]), _WRITE_TXN_MARKERS_VERSION)
         done(
             {
-                (topic.name, each.partition_index): _error(each.error_code)
+                (topic.name, each.partition_index): ErrorCode.of(each.error_code)
                 for result in (response.markers if response is not None else ())
                 for topic in result.topics
                 for each in topic.partitions
@@ -145,12 +144,12 @@ class InterBrokerRequests:
         ]
         response = await self._ask(broker_id, AddPartitionsToTxnRequest(transactions=rows), _ADD_PARTITIONS_VERSION)
         if response is None or response.error_code:
-            done(ErrorCode.NETWORK_EXCEPTION if response is None else _error(response.error_code))
+            done(ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode.of(response.error_code))
             return
         done(
             {
                 result.transactional_id: {
-                    (topic.name, each.partition_index): _error(each.partition_error_code)
+                    (topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
                     for topic in result.topic_results
                     for each in topic.results_by_partition
                 }
@@ -184,10 +183,3 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[
     for topic, index in partitions:
         by_topic[topic].append(index)
     return by_topic.items()
-
-
-def _error(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:  # of a newer broker
-        return _UNKNOWN_ERROR

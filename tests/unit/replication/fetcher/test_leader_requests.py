@@ -116,12 +116,12 @@ def frame_of(response: FetchResponse) -> memoryview:
 @given(RESPONSES)
 def test_an_answer_has_the_values_of_its_declaration(response: FetchResponse) -> None:
     answer = wire.fetched(frame_of(response))
-    assert (answer.error, answer.session_id) == (wire.error_code(response.error_code), response.session_id)
+    assert (answer.error, answer.session_id) == (ErrorCode.of(response.error_code), response.session_id)
     every = [(topic.topic_id.bytes, data) for topic in response.responses for data in topic.partitions]
     assert len(answer.partitions) == len(every)
     for (key, found, records, is_more), (topic_id, data) in zip(answer.partitions, every, strict=True):
         assert key == (topic_id, data.partition_index) and not is_more
-        assert found.error == wire.error_code(data.error_code)
+        assert found.error == ErrorCode.of(data.error_code)
         assert (found.high_watermark, found.log_start_offset) == (data.high_watermark, data.log_start_offset)
         diverging = data.diverging_epoch
         if diverging is None or diverging.epoch < 0:
@@ -182,8 +182,3 @@ def test_batches_of_no_length_are_left_to_the_log() -> None:
     nonsense = memoryview(struct.pack(">qi", 0, -5) + bytes(2_000_000))
     assert list(wire.pieces(nonsense)) == [nonsense]
     assert [len(each) for each in wire.pieces(data)] == [2_000_000]
-
-
-def test_an_unknown_error_is_an_error() -> None:
-    assert wire.error_code(12_345) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert wire.error_code(0) is ErrorCode.NONE
