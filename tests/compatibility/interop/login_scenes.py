@@ -11,9 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from tests.compatibility.clients.login_clients import Login
+from tests.compatibility.interop.zookeeper_kafka import ZooKeeperKafka
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.tokens import TokenAuthority
@@ -173,3 +179,25 @@ EXPLAINED = {
         frozenset({"confluent-kafka", "franz-go", "sarama", "KafkaJS"}),
     ),
 }
+
+
+JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required username=admin password=secret user_admin=secret;"
+)
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+def secured(kafka: ZooKeeperKafka) -> str:
+    """Clients log in at one listener, whose address is returned; the controller asks its broker at another."""
+    outside = f"127.0.0.1:{free_port()}"
+    kafka.settings |= {
+        "listeners": f"INSIDE://127.0.0.1:{kafka.port},SASL_PLAINTEXT://{outside}",
+        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,INSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM,
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
+    return outside

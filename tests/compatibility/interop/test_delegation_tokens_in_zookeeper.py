@@ -17,10 +17,9 @@ from bench.reference import ReferenceUnavailable
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
 from kafkalite.zk.znodes import token_nodes
+from tests.compatibility.interop.java_logins import login, run, token_login
 from tests.compatibility.interop.java_tools import JavaTools
-from tests.compatibility.interop.test_delegation_tokens_java import token_login
-from tests.compatibility.interop.test_sasl_java import login, run
-from tests.compatibility.interop.test_security_in_zookeeper import secured
+from tests.compatibility.interop.login_scenes import secured
 from tests.compatibility.interop.zookeeper_kafka import ZooKeeperKafka, zookeeper_kafka
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

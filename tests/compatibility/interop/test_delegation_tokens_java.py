@@ -12,19 +12,10 @@ import pytest
 
 import kafkalite
 from kafkalite.config.broker_config import BrokerConfig
+from tests.compatibility.interop.java_logins import JAAS, login, run, token_login
 from tests.compatibility.interop.java_tools import JavaTools, java_command
-from tests.compatibility.interop.test_sasl_java import JAAS, login, run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-
-
-def token_login(folder: Path, name: str, mechanism: str, token_id: str, hmac: str) -> Path:
-    file = folder / f"{name}-{mechanism}.properties"
-    file.write_text(
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config=org.apache.kafka.common.security."
-        f'scram.ScramLoginModule required username="{token_id}" password="{hmac}" tokenauth="true";\n'
-    )
-    return file
 
 
 @pytest.mark.parametrize("version", ["2.7.2", "3.9.1", "4.1.0"])

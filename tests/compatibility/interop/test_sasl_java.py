@@ -5,35 +5,17 @@ pytest -m long tests/compatibility/interop/test_sasl_java.py
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import kafkalite
 from kafkalite.config.broker_config import BrokerConfig
+from tests.compatibility.interop.java_logins import JAAS, login, run
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="admin-secret";'
 SECRET = 'wonder"land'
-
-
-def run(command: list[str], seconds: float, typed: str = "", check: bool = True) -> str:
-    done = subprocess.run(command, input=typed, capture_output=True, text=True, timeout=seconds, check=False)
-    assert not check or done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + ("" if check else done.stderr)
-
-
-def login(folder: Path, name: str, mechanism: str, password: str) -> Path:
-    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-    escaped = password.replace('"', '\\\\"')  # once for the properties file, once for JAAS
-    file = folder / f"{name}-{mechanism}.properties"
-    file.write_text(
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config=org.apache.kafka.common.security."
-        f'{module} required username="{name}" password="{escaped}";\n'
-    )
-    return file
 
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])

@@ -33,34 +33,14 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
 from kafkalite.security.sasl.scram import parse_credential
 from kafkalite.zk.znodes import acl_nodes
+from tests.compatibility.interop.login_scenes import secured
 from tests.compatibility.interop.zookeeper_kafka import ZooKeeperKafka, zookeeper_kafka
-from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S, until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-JAAS = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required username=admin password=secret user_admin=secret;"
-)
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 LITERAL = (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL)
 PREFIXED = (ResourceType.GROUP, "team-", ResourcePatternType.PREFIXED)
 CLUSTER = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
-
-
-def secured(kafka: ZooKeeperKafka) -> str:
-    """Clients log in at one listener, whose address is returned; the controller asks its broker at another."""
-    outside = f"127.0.0.1:{free_port()}"
-    kafka.settings |= {
-        "listeners": f"INSIDE://127.0.0.1:{kafka.port},SASL_PLAINTEXT://{outside}",
-        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,INSIDE:PLAINTEXT",
-        "inter.broker.listener.name": "INSIDE",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
-        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM,
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:admin;User:ANONYMOUS",
-    }
-    return outside
 
 
 def login(bootstrap: str, name: str, mechanism: str, password: str) -> dict[str, Any]:

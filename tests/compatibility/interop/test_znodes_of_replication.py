@@ -8,7 +8,7 @@ import pytest
 
 from tests.compatibility.interop.java_tools import TOOL_SECONDS, java_command
 from tests.support.places import ROOT
-from tests.unit.zk.znodes.test_znodes_of_replication import SAMPLES, kafkas
+from tests.support.zk.replication_nodes import SAMPLES, kafkas
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 PROGRAM = ROOT / "tests" / "compatibility" / "interop" / "java" / "ReplicationZnodes.java"

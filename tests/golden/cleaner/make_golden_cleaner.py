@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compatibility.interop.kafka_cleaner import KafkaCleaner, kafka_cleaner
-from tests.compatibility.interop.test_cleaner_against_kafka import NOW_MS, RETENTION_MS, SHAPES, Copy, Shape
+from tests.compatibility.interop.logs_to_clean import NOW_MS, RETENTION_MS, SHAPES, Copy, Shape
 from tests.support.cleaner.partition_directory import SUFFIXES
 
 GOLDEN = Path(__file__).parent / "kafka-3.9.1"

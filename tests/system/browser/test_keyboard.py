@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from tests.support.wait import until
 from tests.system.browser.conftest import OpenPage
-from tests.system.browser.test_pages import PAGES
+from tests.system.browser.pages import PAGES
 from tests.system.browser.world import World
 
 

@@ -15,7 +15,7 @@ from kafkalite.testing import Cluster
 from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka
 from tests.system.browser.conftest import OpenPage
 from tests.system.browser.console_process import ConsoleProcess
-from tests.system.browser.test_pages import PAGES
+from tests.system.browser.pages import PAGES
 from tests.system.browser.world import World
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

@@ -11,32 +11,10 @@ from playwright.sync_api import Page, expect
 from tests.support.places import ROOT
 from tests.system.browser import accessibility
 from tests.system.browser.conftest import OpenPage
+from tests.system.browser.pages import PAGES
 
 PICTURES = ROOT / "docs" / "console"
 PICTURE_BYTES_MAX = 150 << 10
-
-PAGES = {
-    "overview": "/",
-    "topics": "/topics",
-    "topic": "/topics/orders",
-    "topic-messages": "/topics/orders/messages",
-    "topic-configuration": "/topics/users/configuration",
-    "topic-groups": "/topics/orders/groups",
-    "topic-compaction": "/topics/users/compaction",
-    "topic-segments": "/topics/users/segments",
-    "topic-producers": "/topics/transfers/producers",
-    "messages": "/messages?topic=orders&value=C00011",
-    "groups": "/groups",
-    "group": "/group?group_id=billing",
-    "compaction": "/compaction",
-    "storage": "/storage",
-    "cluster": "/cluster",
-    "clients": "/clients",
-    "slow-requests": "/clients?show=slow",
-    "transactions": "/clients?show=transactions",
-    "quotas": "/clients?show=quotas",
-    "not-found": "/nothing/here",
-}
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from kafkalite.record.record import Record
 from tests.support.wait import until
 from tests.system.cluster.load import Load, p99_ms
 from tests.system.cluster.members import SESSION_TIMEOUT_MS, Cluster, exists
-from tests.system.cluster.test_killed import assert_usable
+from tests.system.cluster.outcome import assert_usable
 
 MANY_S = pytest.param(60.0, marks=[pytest.mark.long, pytest.mark.timeout(600)])
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tests.support.wait import until
 from tests.system.cluster.load import Load
 from tests.system.cluster.members import Cluster, exists
-from tests.system.cluster.test_killed import ROUNDS_JUDGED, SLOW_MACHINE_S, assert_usable, told
+from tests.system.cluster.outcome import ROUNDS_JUDGED, SLOW_MACHINE_S, assert_usable, seconds_text
 
 REGISTERED_S = 1.0
 
@@ -47,8 +47,8 @@ def test_a_session_that_expires_is_replaced_and_nothing_acknowledged_is_lost(
     count = sum(load.check(ports) for load in loads.values())
     assert_usable(cluster, topic)
     if rounds >= ROUNDS_JUDGED:
-        assert max(registered_s) < REGISTERED_S + SLOW_MACHINE_S, f"registered again after {told(registered_s)}"
+        assert max(registered_s) < REGISTERED_S + SLOW_MACHINE_S, f"registered again after {seconds_text(registered_s)}"
     report(
         f"{rounds} sessions ended under living brokers, {count} records acknowledged, none lost; registered again "
-        f"after {told(registered_s)}, the cluster whole after {told(whole_s)}"
+        f"after {seconds_text(registered_s)}, the cluster whole after {seconds_text(whole_s)}"
     )

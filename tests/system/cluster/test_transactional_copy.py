@@ -19,7 +19,7 @@ import pytest
 from tests.support.wait import until
 from tests.system.cluster.members import Cluster
 from tests.system.crash.copy_job import CopyJob, await_copied, check_copies, feeding
-from tests.system.crash.test_kill_9 import PARTITIONS, Ledger
+from tests.system.crash.ledger import PARTITIONS, Ledger
 from tests.system.crash.transactional_copy import OUTPUT_PARTITIONS, input_topic, output_topic
 
 CLIENTS = ("confluent", "raw")

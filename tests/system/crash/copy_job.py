@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.support.broker_process import PACKAGE_PARENT, environment
 from tests.support.wait import DEADLINE_S, until
 from tests.system.crash.crash_line import LATEST, Line
-from tests.system.crash.test_kill_9 import LOG, PADDING, PARTITIONS, PERSISTENT, Ledger
+from tests.system.crash.ledger import LOG, PADDING, PARTITIONS, PERSISTENT, Ledger
 from tests.system.crash.transactional_copy import (
     FENCED,
     OUTPUT_PARTITIONS,

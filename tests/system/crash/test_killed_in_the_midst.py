@@ -11,24 +11,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.support.wait import DEADLINE_S
 from tests.system.crash.crash_line import Line
 from tests.system.crash.crash_players import Administrator, Committer, Remover
-from tests.system.crash.test_kill_9 import PARTITIONS, Ledger, read_all
+from tests.system.crash.ledger import PARTITIONS, Ledger, create_topics, read_all
 
 LIFE_S = 0.5  # at most so long after the daemon is ready it is killed
-SEGMENT_BYTES = "16384"
-
-
-def create_topics(line: Line, **partitions: int) -> None:
-    config = CreatableTopicConfig(name="segment.bytes", value=SEGMENT_BYTES)
-    topics = [
-        CreatableTopic(name=name, num_partitions=count, replication_factor=1, configs=[config])
-        for name, count in partitions.items()
-    ]
-    for told in line.ask(CreateTopicsRequest(topics=topics), 5).topics:
-        assert told.error_code == 0, told
 
 
 def check_ledger(daemon: Any, ledger: Ledger, until: Callable[..., None]) -> None:

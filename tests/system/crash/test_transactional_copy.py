@@ -18,8 +18,7 @@ import pytest
 
 from tests.system.crash.copy_job import CopyJob, await_copied, check_copies, feeding
 from tests.system.crash.crash_line import Line
-from tests.system.crash.test_kill_9 import PARTITIONS, Ledger
-from tests.system.crash.test_killed_in_the_midst import create_topics
+from tests.system.crash.ledger import PARTITIONS, Ledger, create_topics
 from tests.system.crash.transactional_copy import OUTPUT_PARTITIONS, input_topic, output_topic
 
 LONG = [

@@ -24,10 +24,10 @@ from kafkalite.cli.main import main
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
 from tests.support.wait import DEADLINE_S, until
+from tests.support.zk.secured_zookeeper import Fortress
 from tests.support.zookeeper import without_zookeeper
-from tests.system.security.test_sasl_between_brokers import AUTHORITY, MODULE, Place, allow_alice, one_more, read
-from tests.system.security.test_sasl_between_brokers import transactions as begin
-from tests.unit.zk.client.test_session_security import Fortress
+from tests.system.security.sasl_cluster import AUTHORITY, MODULE, Place, allow_alice, one_more, read
+from tests.system.security.sasl_cluster import transactions as begin
 
 pytestmark = [
     pytest.mark.long,

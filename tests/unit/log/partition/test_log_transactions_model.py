@@ -14,8 +14,8 @@ from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.state.producer_state import NO_TRANSACTION
 from kafkalite.record.batch import iter_batches
+from tests.support.log.transactional_batches import end, send
 from tests.unit.log.conftest import Disk, Log
-from tests.unit.log.partition.test_log_transactions import end, send
 
 PLAIN = -1
 

@@ -12,8 +12,8 @@ from kafkalite.log.partition.retention_policy import Reason
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.record import message_set
-from tests.unit.log.partition.test_log_transactions import end, send
-from tests.unit.log.partition.test_replica_append import T0, bases, batch, follow
+from tests.support.log.follower_batches import T0, bases, batch, follow
+from tests.support.log.transactional_batches import end, send
 
 if TYPE_CHECKING:
     from tests.unit.log.conftest import Disk, Log

@@ -12,32 +12,17 @@ from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.segment.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
 from kafkalite.log.storage.files import Files
 from kafkalite.record import message_set
-from kafkalite.record.batch import NewRecord, build_batch
-from tests.unit.log.partition.test_log_transactions import end, send
+from tests.support.log.follower_batches import T0, bases, batch, follow
+from tests.support.log.transactional_batches import end, send
 
 if TYPE_CHECKING:
     from tests.unit.log.conftest import Disk, Log
-
-T0 = 1_700_000_000_000
-
-
-def batch(base: int, *values: str, epoch: int = 0, timestamp: int = T0, **more: int) -> bytes:
-    records = [NewRecord(value.encode(), value.encode(), (), timestamp) for value in values]
-    return bytes(build_batch(records, base_offset=base, leader_epoch=epoch, **more))
-
-
-def follow(log: Log, *batches: bytes, leader_epoch: int = 99) -> int:
-    return log.log.append_as_follower(memoryview(b"".join(batches)), log.clock.wall_ms(), leader_epoch)
 
 
 def code_of(call: Callable[[], object]) -> ErrorCode:
     with pytest.raises(KafkaError) as raised:
         call()
     return raised.value.code
-
-
-def bases(log: Log) -> list[int]:
-    return [segment.base_offset for segment in log.log.segments]
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.file_names import LEADER_EPOCHS, RECORD_COUNTS
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.log.transactional_batches import end, send
 from tests.unit.log.conftest import START_MS, Disk, Log
-from tests.unit.log.partition.test_log_transactions import end, send
 
 producers = st.integers(1, 3)
 steps = st.one_of(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.security.sasl.jaas import parse_jaas, parse_jaas_file, plain_users
+from tests.support.jaas_file import FILE
 
 
 def test_users_of_plain() -> None:
@@ -35,18 +36,6 @@ def test_escapes_are_those_of_c() -> None:
 def test_lines_that_cannot_be(text: str) -> None:
     with pytest.raises(ValueError, match=r"must|quoted"):
         parse_jaas(text)
-
-
-FILE = """
-// of Kafka's documentation
-KafkaServer {
-   org.apache.kafka.common.security.plain.PlainLoginModule required
-      username="admin" password="admin-secret" user_admin="admin-secret" user_alice="alice-secret";
-   org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="scram-secret";
-};
-sasl_ssl.KafkaServer { org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="b"; };
-Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="zk" password="zk-secret"; };
-"""
 
 
 def test_a_file_has_sections_of_modules() -> None:

@@ -11,7 +11,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment
 from kafkalite.security.sasl.jaas import plain_users
 from kafkalite.security.sasl.login_modules import login_module
-from tests.unit.security.sasl.test_jaas import FILE
+from tests.support.jaas_file import FILE
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
