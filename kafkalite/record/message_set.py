@@ -120,7 +120,7 @@ def read_inner(
     if outer.codec == NONE:
         return [outer]
     found: list[Message] = []
-    for message in _messages(unpack(outer, max_bytes), max_records, check_crc=check_crc):
+    for message in _messages(_unpack(outer, max_bytes), max_records, check_crc=check_crc):
         if message.attributes & CODEC_MASK:
             raise Malformed(f"in the wrapper at offset {outer.offset} is another wrapper")
         found.append(message)
@@ -144,25 +144,19 @@ def read_messages(
     return resolve(entry_header(entry), read_inner(entry, max_bytes, max_records, check_crc=check_crc))
 
 
-def holds_more_than(count: int, data: Buffer) -> bool:
-    """Whether `data` seems to have more than `count` messages, by their sizes alone: 0.3 us each, up to that count."""
-    at = 0
-    last = len(data) - PREFIX_BYTES
-    while at <= last and count >= 0:
-        (size,) = _SIZE.unpack_from(data, at + 8)
-        if size < MESSAGE_BYTES_MIN:
-            break
-        at += size + PREFIX_BYTES
-        count -= 1
-    return count < 0
-
-
 def resolve(header: BatchHeader, found: list[Message]) -> list[Record]:
     """The messages that `read_inner` found in the entry with this header, with a consumer's offsets and timestamps.
 
-    Raises Malformed where offsets inside reach above the wrapper's.
+    Raises Malformed where the last offset inside is above the wrapper's, unless that is at 0: its producer may not have
+    numbered it.
     """
-    base = base_offset(header, found[-1].offset)
+    base = 0
+    if header.codec != NONE and header.magic != V0 and header.base_offset != 0:
+        base = header.base_offset - found[-1].offset
+        if base < 0:
+            raise Malformed(
+                f"the wrapper at offset {header.base_offset} holds offset {found[-1].offset}, and is not at 0"
+            )
     append_time = header.max_timestamp if header.codec and header.timestamp_type else None
     return [
         Record(
@@ -192,19 +186,7 @@ def first_offset(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> int:
     return read_messages(entry, max_bytes)[0].offset
 
 
-def base_offset(header: BatchHeader, last_inner: int) -> int:
-    """The number to add to the offsets inside. The producer of a wrapper at offset 0 may not have numbered it.
-
-    Raises Malformed where the last offset inside is above the wrapper's.
-    """
-    if header.codec == NONE or header.magic == V0 or header.base_offset == 0:
-        return 0
-    if header.base_offset < last_inner:
-        raise Malformed(f"the wrapper at offset {header.base_offset} holds offset {last_inner}, and is not at 0")
-    return header.base_offset - last_inner
-
-
-def unpack(wrapper: Message, max_bytes: int = RECORDS_BYTES_MAX) -> bytes:
+def _unpack(wrapper: Message, max_bytes: int = RECORDS_BYTES_MAX) -> bytes:
     """The set inside a wrapper. Raises Malformed."""
     codec = wrapper.codec
     if codec >= ZSTD:

@@ -55,11 +55,10 @@ from kafkalite.reader.chunks import legacy_rows
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.record.columns.batch_columns import scan
 from kafkalite.record.columns.common_records import find_unknown
-from kafkalite.record.columns.message_columns import read_columns
 from kafkalite.record.columns.record_columns import decode as decode_columns
 from kafkalite.record.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from kafkalite.record.json_lines import parse_json as parse_json_line
-from kafkalite.record.message_set import V0, V1, build_set, holds_more_than, read_messages, read_set
+from kafkalite.record.message_set import V0, V1, build_set, read_messages, read_set
 from kafkalite.record.record import read_records, record_times
 from kafkalite.record.transaction_marker import read_marker
 from kafkalite.record.validation.batch_validation import Rules, validate
@@ -327,7 +326,7 @@ DECODERS = (
     Decoder(
         "messages of old formats",
         ("record/message_set.py",),
-        _all_of(read_set, read_messages, lambda data: holds_more_than(1 << 30, data)),
+        _all_of(read_set, read_messages),
         _SETS,
     ),
     Decoder(
@@ -335,12 +334,6 @@ DECODERS = (
         ("record/columns/batch_columns.py", "record/columns/record_columns.py", "record/columns/varint_rows.py"),
         _all_of(scan, lambda data: decode_columns(data, headers=True, check_crc=False, max_bytes=1 << 20)),
         (*_BATCHES, b"".join(_BATCHES)),
-    ),
-    Decoder(
-        "columns of old messages",
-        ("record/columns/message_columns.py",),
-        lambda data: read_columns(data, 1 << 20, check_crc=True),
-        _SETS[:1] + _SETS[4:5],
     ),
     Decoder(
         "compressed bytes",

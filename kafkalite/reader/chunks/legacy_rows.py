@@ -1,14 +1,15 @@
-"""Messages of formats v0 and v1 as rows: runs of plain messages, and the content of each wrapper, by columns.
+"""Messages of formats v0 and v1 as rows: runs of plain messages, and the content of each wrapper.
 
 They have no headers. A timestamp of v0 is -1 and its type, too, as consumers see them. All messages of a wrapper have
-the wrapper's type of timestamp, with LogAppendTime its timestamp as well. Offsets in a wrapper of v1 count from its
-first.
+the wrapper's type of timestamp, with LogAppendTime its timestamp as well. Each message is an object for a moment: logs
+of that age are few, and none grows any more.
 Source: org.apache.kafka.common.record.AbstractLegacyRecordBatch, org.apache.kafka.common.record.TimestampType.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
@@ -16,28 +17,15 @@ import numpy as np
 
 from kafkalite.common.errors import Malformed
 from kafkalite.reader.chunks.rows import Rows
-from kafkalite.record.batch import LOG_APPEND_TIME, MAGIC, PREFIX_BYTES, BatchHeader
-from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.batch import MAGIC, PREFIX_BYTES, BatchHeader
 from kafkalite.record.columns.header_columns import HeaderColumns
-from kafkalite.record.columns.message_columns import MessageColumns, read_columns
 from kafkalite.record.columns.record_columns import CorruptBatch
 from kafkalite.record.compression import NONE, UNPACKED_BYTES_MAX
-from kafkalite.record.message_set import (
-    HEAD_BYTES,
-    V0,
-    V1,
-    base_offset,
-    build_message,
-    compute_crc,
-    entry_header,
-    read_inner,
-    read_message,
-    resolve,
-    unpack,
-)
+from kafkalite.record.message_set import HEAD_BYTES, V0, compute_crc, entry_header, read_messages
+from kafkalite.record.record import Record
 
 _HEAD = Struct(">8xi4xb")
-_RECORDS_MAX = 1 << 31  # of one wrapper: its bytes are bounded
+_RECORDS_MAX = 1 << 21  # of one wrapper: each is some hundred bytes of objects
 _NO_TIMESTAMP_TYPE = -1
 
 
@@ -84,90 +72,44 @@ def decode_entries(data: memoryview, entries: list[Entry], rows: Rows, *, check_
 
     Raises CorruptBatch with the number of an entry that is not what its head says.
     """
-    first = 0
-    for i, entry in enumerate(entries, 1):
-        following = entries[i] if i < len(entries) else None
-        if (
-            following is not None
-            and following.start == entry.end
-            and following.header.magic == entry.header.magic
-            and entry.header.codec == following.header.codec == NONE
-        ):
-            continue  # one run of plain messages
+    run: list[tuple[BatchHeader, Record]] = []  # plain messages
+    for i, entry in enumerate(entries):
         try:
-            if entry.header.codec == NONE:
-                found = _plain(data, entries[first:i], rows)
-            else:
-                found = _inner(data, entry, rows, check_crc)
+            found = read_messages(data[entry.start : entry.end], UNPACKED_BYTES_MAX, _RECORDS_MAX, check_crc=check_crc)
         except Malformed as error:
-            if i - first == 1:
-                raise CorruptBatch(first, entry.last_offset, str(error)) from None
-            found = None
-        if found is not None:
-            yield found
-        else:
-            for row in range(first, i):
-                yield from _alone(data, entries, row, rows)
-        first = i
+            if run:
+                yield _rows(rows, run)
+            raise CorruptBatch(i, entry.last_offset, str(error)) from None
+        if entry.header.codec == NONE:
+            run.append((entry.header, found[0]))
+            continue
+        if run:
+            yield _rows(rows, run)
+            run = []
+        yield _rows(rows, [(entry.header, record) for record in found])
+    if run:
+        yield _rows(rows, run)
 
 
-def _alone(data: memoryview, entries: list[Entry], row: int, rows: Rows) -> Iterator[Rows]:
-    try:
-        yield _plain(data, entries[row : row + 1], rows)
-    except Malformed as error:
-        raise CorruptBatch(row, entries[row].last_offset, str(error)) from None
-
-
-def _plain(data: memoryview, entries: list[Entry], rows: Rows) -> Rows:
-    """Messages of one magic that are no wrappers and follow one another."""
-    run = bytes(data[entries[0].start : entries[-1].end])
-    found = read_columns(run, len(entries), check_crc=False)
-    if found.magic == V0:
-        return _rows(rows, found, found.offset, found.timestamp, _NO_TIMESTAMP_TYPE)
-    attributes = np.array([entry.header.attributes for entry in entries], np.int32)
-    return _rows(rows, found, found.offset, found.timestamp, (attributes & LOG_APPEND_TIME != 0).astype(np.int32))
-
-
-def _inner(data: memoryview, entry: Entry, rows: Rows, check_crc: bool) -> Rows:
-    """The messages of a wrapper."""
-    header = entry.header
-    wrapper = data[entry.start : entry.end]
-    inside = unpack(read_message(wrapper), UNPACKED_BYTES_MAX)
-    try:
-        found = read_columns(inside, _RECORDS_MAX, check_crc=check_crc)
-    except Malformed:
-        return _one_by_one(wrapper, entry, rows, check_crc)  # of several magics, or the fault is named
-    offset = found.offset + base_offset(header, int(found.offset[-1]))
-    if header.magic == V0:
-        return _rows(rows, found, offset, found.timestamp, _NO_TIMESTAMP_TYPE)
-    timestamp = found.timestamp
-    if header.timestamp_type and found.magic == V1:
-        timestamp = np.full(len(found), header.max_timestamp, np.int64)
-    return _rows(rows, found, offset, timestamp, header.timestamp_type)
-
-
-def _one_by_one(wrapper: memoryview, entry: Entry, rows: Rows, check_crc: bool) -> Rows:
-    """As `_inner`, by way of an object for each message, which may be of both magics."""
-    header = entry.header
-    records = resolve(header, read_inner(wrapper, UNPACKED_BYTES_MAX, _RECORDS_MAX, check_crc=check_crc))
-    same = [build_message(one.offset, one.key, one.value, one.timestamp, magic=V1) for one in records]
-    found = read_columns(b"".join(same), len(same), check_crc=False)
-    kind = _NO_TIMESTAMP_TYPE if header.magic == V0 else header.timestamp_type
-    return _rows(rows, found, found.offset, found.timestamp, kind)
-
-
-def _rows(rows: Rows, found: MessageColumns, offset: Array, timestamp: Array, timestamp_type: int | Array) -> Rows:
+def _rows(rows: Rows, found: list[tuple[BatchHeader, Record]]) -> Rows:
+    """Records with the headers of their entries."""
     count = len(found)
+    fields = list(chain.from_iterable((record.key, record.value) for _, record in found))
+    sizes = np.array([-1 if field is None else len(field) for field in fields], np.int64)
+    ends = np.cumsum(np.maximum(sizes, 0))
+    start = ends - np.maximum(sizes, 0)
+    end = start + sizes
     none = np.empty(0, np.int64)
+    kinds = [_NO_TIMESTAMP_TYPE if header.magic == V0 else header.timestamp_type for header, _ in found]
     return Rows(
         rows.topic,
         rows.partition,
         count,
-        np.frombuffer(found.data, np.uint8),
-        offset,
-        timestamp,
-        np.broadcast_to(np.asarray(timestamp_type, np.int32), count),
-        (found.key_start, found.key_end),
-        (found.value_start, found.value_end),
+        np.frombuffer(b"".join(field or b"" for field in fields), np.uint8),
+        np.array([record.offset for _, record in found], np.int64),
+        np.array([record.timestamp for _, record in found], np.int64),
+        np.array(kinds, np.int32),
+        (start[0::2], end[0::2]),
+        (start[1::2], end[1::2]),
         HeaderColumns(np.zeros(count + 1, np.int64), none, none, none, none),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from unittest import mock
 from zlib import crc32
 
 import pytest
@@ -23,14 +22,11 @@ from kafkalite.record.batch import (
     parse_header,
     stamp,
 )
-from kafkalite.record.columns import message_columns
 from kafkalite.record.columns.batch_columns import scan
-from kafkalite.record.columns.message_columns import write_set
 from kafkalite.record.columns.record_columns import decode
 from kafkalite.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from kafkalite.record.message_set import V0, V1, build_message, build_set, entry_header, read_messages
 from kafkalite.record.record import RECORDS_MAX, Record, read_records
-from kafkalite.record.validation import format_conversion
 from kafkalite.record.validation.batch_validation import Rules, validate
 from kafkalite.record.validation.format_conversion import MESSAGES_MAX, NotConvertible, to_batch, to_old_format
 
@@ -95,7 +91,7 @@ def test_a_set_becomes_one_batch_that_anyone_would_accept(magic: int, codec: int
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [V0, V1])
-def test_many_messages_are_read_in_columns_with_the_same_outcome(magic: int, codec: int) -> None:
+def test_thousands_of_messages_become_one_batch(magic: int, codec: int) -> None:
     times = [NOW_MS, -1, 0, 1 << 60, NOW_MS + 7, NOW_MS - 9999]
     rows: list[Row] = [
         (times[i % 6], None if i % 3 else b"k" * (i % 300), None if i % 7 == 0 else b"v" * (i % 900))
@@ -107,7 +103,7 @@ def test_many_messages_are_read_in_columns_with_the_same_outcome(magic: int, cod
     assert read_records(many) == records
 
 
-def test_what_is_wrong_with_many_is_told_alike() -> None:
+def test_faults_among_thousands_are_refused_alike() -> None:
     rows: list[Row] = [(NOW_MS, b"k", b"v")] * 2000
     inside = a_set(V1, rows)
     wrapper = build_message(0, None, compress(GZIP, inside), magic=V1, attributes=GZIP)
@@ -214,7 +210,7 @@ def batches(codec: int, count: int = 5, **more: int) -> bytearray:
     return build_batch(records, base_offset=100, codec=codec, **more)
 
 
-@pytest.mark.parametrize("count", [5, 1500], ids=["one by one", "in columns"])
+@pytest.mark.parametrize("count", [5, 1500], ids=["few", "many"])
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [V0, V1])
 def test_a_batch_becomes_a_set_with_the_same_offsets_and_codec(magic: int, codec: int, count: int) -> None:
@@ -315,19 +311,18 @@ def _with_codec(entry: bytes, codec: int) -> bytes:
 
 
 def test_the_largest_that_is_converted_takes_the_loop_a_moment_only() -> None:
-    """The most messages that are taken: 0.1 s; a quarter of a million records for a reader of old: 0.4 s on a slow
-    machine that others use too."""
+    """The most messages that are accepted: 0.15 s; a quarter of a million records for an old reader: 1 s."""
     inside = b"".join(build_message(i, None, b"", magic=V0) for i in range(MESSAGES_MAX))
     wrapper = build_message(0, None, compress(GZIP, inside), magic=V0, attributes=GZIP)
     began = time.thread_time()
     batch = up(wrapper)
-    assert time.thread_time() - began < 0.6
+    assert time.thread_time() - began < 1.5
     assert parse_header(batch).record_count == MESSAGES_MAX
     assert len(decode(batch)) == MESSAGES_MAX and len(scan(batch)) == 1
     large = build_batch([NewRecord(b"", None, timestamp=NOW_MS)] * RECORDS_MAX, codec=GZIP)
     began = time.thread_time()
     data = to_old_format(parse_header(large), memoryview(large), V1, 0)
-    assert time.thread_time() - began < 2
+    assert time.thread_time() - began < 6
     assert len(read_messages(data)) == RECORDS_MAX
 
 
@@ -341,41 +336,19 @@ def test_a_wrapper_of_v1_with_many_messages_becomes_one_of_v0(codec: int) -> Non
 
 
 @pytest.mark.parametrize("magic", [V0, V1])
-def test_of_times_before_the_epoch_a_wrapper_has_none_however_many_it_holds(magic: int) -> None:
+def test_a_wrapper_has_no_time_before_the_epoch(magic: int) -> None:
     stored = memoryview(build_batch([NewRecord(b"k", b"v", (), -5)], codec=GZIP))
-    assert by_columns(stored, magic) == to_old_format(parse_header(stored), stored, magic, 0)
+    wrapper = bytes(to_old_format(parse_header(stored), stored, magic, 0))
+    assert entry_header(wrapper).max_timestamp == -1
+    assert [record.timestamp for record in read_messages(wrapper)] == [-5 if magic else -1]
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(3, -(1 << 63)), ((1 << 63) - 1, -(1 << 63)), (1 << 62, -(1 << 62))])
-def test_offsets_of_a_wrapper_wrap_however_many_it_holds(outer: int, inner: int) -> None:
+def test_offsets_of_a_wrapper_wrap(outer: int, inner: int) -> None:
     inside = build_message(inner, b"k", b"v", 5, magic=V1)
     stored = memoryview(build_message(outer, None, compress(GZIP, inside), 5, magic=V1, attributes=GZIP))
-    assert by_columns(stored, V0) == to_old_format(entry_header(stored), stored, V0, 0)
-
-
-def by_columns(stored: memoryview, magic: int) -> bytes:
-    header = parse_header(stored) if stored[16] == 2 else entry_header(stored)
-    with mock.patch.object(format_conversion, "COLUMNS_MIN", 0):
-        return bytes(to_old_format(header, stored, magic, 0))
-
-
-@pytest.mark.parametrize("magic", [V0, V1])
-@settings(deadline=None)
-@given(
-    rows=rows, base=st.integers(0, 2**40), first=st.integers(0, 40), stamped=st.booleans(),
-    block=st.sampled_from([1, 7, 16384]),
-)  # fmt: skip
-def test_a_set_by_columns_is_the_set_message_by_message(
-    magic: int, rows: list[Row], base: int, first: int, stamped: bool, block: int
-) -> None:
-    records = [NewRecord(key, value, (), time) for time, key, value in rows]
-    first %= len(records)
-    found = decode(build_batch(records, base_offset=base))
-    attributes = LOG_APPEND_TIME if stamped and magic == V1 else 0
-    want = [(base + i, time, key, value) for i, (time, key, value) in enumerate(rows)][first:]
-    with mock.patch.object(message_columns, "_BLOCK_RECORDS", block):
-        written = write_set(found, first, magic, attributes, 0)
-    assert written == build_set(want, magic, timestamp_type=int(stamped))
+    found = bytes(to_old_format(entry_header(stored), stored, V0, 0))
+    assert [record.offset for record in read_messages(found)] == [outer]
 
 
 @pytest.mark.parametrize("magic", [V0, V1])
