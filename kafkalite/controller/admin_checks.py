@@ -1,4 +1,4 @@
-"""The reasons for which a request of an administrator is refused before anything is decided. Pure.
+"""Checks of an administrator's requests before anything is decided, and the controller of a cluster of one broker.
 
 In the order of Kafka's KRaft controller, which looks for the partition first; the one of ZooKeeper mode checks targets
 before it looks. Both have the same codes.
@@ -8,12 +8,16 @@ validateManualPartitionAssignment), kafka.controller.KafkaController (processRep
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
-from kafkalite.metadata.partition_admin import Election
+from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord
+from kafkalite.metadata.partition_admin import Election, PartitionAdmin, Reassignment
+
+_Item = TypeVar("_Item")
 
 CHECKED_PER_TURN = 1000  # partitions in one turn of the loop: some 2 ms
 _SHOWN_MAX = 10  # replicas of a refused target in a message
@@ -69,3 +73,42 @@ def reassignment_refusal(
 
 def _bad_target(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+class StandaloneController(PartitionAdmin):
+    """The controller of a single broker, which leads every partition: no election is needed, no replica can move."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], election: Election
+    ) -> Sequence[KafkaError | None]:
+        live = self._metadata.brokers
+        return await _refusals(partitions, lambda key: election_refusal(self._partition(key), election, live))
+
+    async def reassign(
+        self, targets: Sequence[tuple[TopicPartition, Sequence[int] | None]]
+    ) -> Sequence[KafkaError | None]:
+        def refusal(wanted: tuple[TopicPartition, Sequence[int] | None]) -> KafkaError | None:
+            partition = self._partition(wanted[0])
+            replicas = None if partition is None else partition.replicas
+            return reassignment_refusal(replicas, wanted[1], self._metadata.brokers, is_reassigned=False)
+
+        return await _refusals(targets, refusal)
+
+    def reassignments(self) -> Mapping[TopicPartition, Reassignment]:
+        return {}
+
+    def _partition(self, key: TopicPartition) -> PartitionRecord | None:
+        topic = self._metadata.topics.get(key[0])
+        return topic.partitions.get(key[1]) if topic is not None else None
+
+
+async def _refusals(items: Sequence[_Item], check: Callable[[_Item], KafkaError | None]) -> list[KafkaError | None]:
+    refusals = []
+    for at, item in enumerate(items, start=1):
+        refusals.append(check(item))
+        if at % CHECKED_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return refusals

@@ -222,7 +222,7 @@ class InternalTopic(Generic[L]):
 
     def _tell_of_fewer_replicas(self, factor: int) -> None:
         """Not on a broker by itself, which can have no other."""
-        if self._replicas.role.is_alone:
+        if not self._replicas.role.replicates:
             return
         logger.warning(
             "%s is created with %d of %d replicas, for there are no more brokers now: set %s, or start all brokers "

@@ -116,7 +116,7 @@ class ClusterMetadata(ABC):
     """
 
     is_shared: ClassVar[bool] = True
-    """Whether other brokers share the metadata. If not, this broker leads everything, registered or not."""
+    """Whether there may be other brokers. If not, a change waits for no controller, and takes effect at once."""
 
     @property
     @abstractmethod

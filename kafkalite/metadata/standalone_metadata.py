@@ -3,6 +3,9 @@
 An operation is checked against memory, written and fsynced on a thread of its own, then applied to memory and reported
 to the listeners; one at a time, in order. When the file has doubled it is rewritten from memory. The first entry names
 the cluster and the format.
+
+The cluster has one broker, which is registered from the start on and is the controller. So it leads every partition,
+and is the only replica: also of topics that were created when its broker id was another one.
 """
 
 from __future__ import annotations
@@ -160,21 +163,22 @@ class StandaloneMetadata(ClusterMetadata):
         except ConfigError:
             self._journal.close()
             raise
+        self._brokers[self._broker_id] = BrokerRecord(self._broker_id, ())
         if self._in_memory:
             return
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkalite-registry")
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         self._brokers[self._broker_id] = BrokerRecord(self._broker_id, endpoints, rack)
-        self._tell(Change.BROKERS, "")
-        self._tell(Change.REGISTRATION, "")
+        self._notify(Change.BROKERS, "")
+        self._notify(Change.REGISTRATION, "")
 
     async def unregister(self) -> None:
         if self._brokers.pop(self._broker_id, None) is not None:
-            self._tell(Change.BROKERS, "")
-            self._tell(Change.REGISTRATION, "")
+            self._notify(Change.BROKERS, "")
+            self._notify(Change.REGISTRATION, "")
 
-    def _tell(self, change: Change, name: str) -> None:
+    def _notify(self, change: Change, name: str) -> None:
         for listener in tuple(self._listeners):
             listener(change, name)
 
@@ -308,7 +312,7 @@ class StandaloneMetadata(ClusterMetadata):
             await self._write(lambda: self._journal.append(entry))
             self._replay(entry)
             if change is not None:
-                self._tell(change, name)
+                self._notify(change, name)
             if self._journal.size_bytes > self._rewrite_at_bytes:
                 await self._rewrite()
 
@@ -356,14 +360,14 @@ class StandaloneMetadata(ClusterMetadata):
             self._cluster_id = str(entry["id"])
         elif op == "topic":
             self._topics[entry["name"]] = TopicRecord(
-                entry["name"], parse_uuid(entry["id"]), _partitions(entry["partitions"]), dict(entry["config"])
+                entry["name"], parse_uuid(entry["id"]), self._partitions(entry["partitions"]), dict(entry["config"])
             )
         elif op == "delete":
             del self._topics[entry["name"]]
         elif op == "partitions":
             topic = self._topics[entry["name"]]
             self._topics[topic.name] = topic._replace(
-                partitions={**topic.partitions, **_partitions(entry["partitions"])}
+                partitions={**topic.partitions, **self._partitions(entry["partitions"])}
             )
         elif op == "config":
             topic = self._topics[entry["name"]]
@@ -399,6 +403,13 @@ class StandaloneMetadata(ClusterMetadata):
         else:
             raise ValueError(f"operation {op}")
 
+    def _partitions(self, rows: list[list[Any]]) -> dict[int, PartitionRecord]:
+        only = self._broker_id
+        return {
+            int(number): PartitionRecord((only,), only, leader_epoch, (only,), partition_epoch)
+            for number, _replicas, _leader, leader_epoch, _isr, partition_epoch in rows
+        }
+
 
 def _acl_entry(resource: Resource, entries: Iterable[AclEntry]) -> Entry:
     rows = [[each.principal, each.permission.name, each.operation.name, each.host] for each in entries]
@@ -425,10 +436,3 @@ def _partitions_entry(partitions: Mapping[int, PartitionRecord]) -> list[list[An
         [number, list(p.replicas), p.leader, p.leader_epoch, list(p.isr), p.partition_epoch]
         for number, p in partitions.items()
     ]
-
-
-def _partitions(rows: list[list[Any]]) -> dict[int, PartitionRecord]:
-    return {
-        int(number): PartitionRecord(tuple(replicas), leader, leader_epoch, tuple(isr), partition_epoch)
-        for number, replicas, leader, leader_epoch, isr, partition_epoch in rows
-    }

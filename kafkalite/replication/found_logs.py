@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.replication.reconciliation import Role
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def _rename_strays(
     logs: LogManager, metadata: ClusterMetadata, known: Mapping[TopicPartition, uuid.UUID], unknown_config: TopicConfig
 ) -> None:
     """Before any log is made, so that checkpoints are written once and not for every name that is used again."""
-    checks_ids = metadata.is_shared or not logs.was_clean  # others delete topics while this broker is away
+    was_member = metadata.registration_state is RegistrationState.MEMBER
+    checks_ids = not was_member or not logs.was_clean  # others delete topics while this broker is away
     for key, log in list(logs.logs.items()):
         topic_id = known.get(key)
         if topic_id is None and metadata.has_unresolved_topic(key[0]):

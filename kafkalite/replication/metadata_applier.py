@@ -284,7 +284,7 @@ class MetadataApplier:
                 try:
                     led += self._take_role(topic, effect)
                 except StorageError as error:
-                    if not self._metadata.is_shared:
+                    if self._task is None:  # the caller takes it back, and no task would try it again
                         raise
                     logger.error("%s-%d cannot be kept: %s", topic.name, effect.partition, error)
                     fault = fault or error
@@ -313,8 +313,8 @@ class MetadataApplier:
 
     async def _write_epochs(self, names: Iterable[str]) -> None:
         """The epochs that the metadata must have, of many partitions together: a broker that comes back may need
-        thousands. In a cluster, an epoch that cannot be written now is tried again when its topic is reconciled next.
-        Raises KafkaError on a broker by itself."""
+        thousands. An epoch that cannot be written now is tried again when its topic is reconciled next;
+        raises KafkaError if no task does that."""
         epochs = {
             (name, effect.partition): effect.leader_epoch
             for name in names
@@ -326,7 +326,7 @@ class MetadataApplier:
         try:
             await self._metadata.set_leader_epochs(epochs)
         except KafkaError as error:
-            if not self._metadata.is_shared:
+            if self._task is None:
                 raise
             logger.warning(
                 "%d new leader epochs, such as of %s-%d, are not all written yet: %s",

@@ -22,23 +22,22 @@ _NO_EPOCHS: Mapping[TopicPartition, int] = {}
 
 
 class Role(NamedTuple):
-    """This broker's part in the cluster. A broker that `is_alone` leads everything. In a cluster a broker leads the
-    partitions that it was elected for, and follows the leaders of its other replicas, while it `may_lead`: it is
-    registered, or merely cut off from ZooKeeper. `former_epochs` are the epochs of replicated partitions that named it
-    as their leader when it registered. Without `replicates` each partition is led like one with a single replica."""
+    """This broker's part in the cluster. It leads the partitions that it was elected for, and follows the leaders of
+    its other replicas, while it `may_lead`: it is registered, or merely cut off from ZooKeeper. `former_epochs` are the
+    epochs of replicated partitions that named it as their leader when it registered. Without `replicates` each
+    partition is led like one with a single replica."""
 
     broker_id: int
-    is_alone: bool
     may_lead: bool
     replicates: bool = False
     former_epochs: Mapping[TopicPartition, int] = _NO_EPOCHS
 
     def leads(self, state: PartitionRecord) -> bool:
-        return self.is_alone or (self.may_lead and state.leader == self.broker_id)
+        return self.may_lead and state.leader == self.broker_id
 
     def keeps(self, state: PartitionRecord) -> bool:
         """Whether this broker has a replica of the partition, led here or elsewhere."""
-        return self.is_alone or self.broker_id in state.replicas
+        return self.broker_id in state.replicas
 
     def follows(self, state: PartitionRecord) -> bool:
         others = (self.broker_id, NO_LEADER)

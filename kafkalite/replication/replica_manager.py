@@ -76,7 +76,7 @@ class ReplicaManager:
         broker_id: int,
         roles: ReplicaRoles | None = None,
     ) -> None:
-        self.configs = TopicConfigs(config, is_shared=metadata.is_shared)
+        self.configs = TopicConfigs(config)
         self._metadata = metadata
         self._logs = logs
         self._broker_id = broker_id
@@ -157,7 +157,6 @@ class ReplicaManager:
     def role(self) -> Role:
         return Role(
             self._broker_id,
-            not self._metadata.is_shared,
             self._metadata.registration_state in _MAY_LEAD,
             self.roles is not None,
             self._former_epochs,

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
+from kafkalite.metadata.replica_assignment import Racks, assign_added_partitions, assign_replicas
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ logger = logging.getLogger(__name__)
 Assignment = Mapping[int, Sequence[int]]
 """The replicas of partitions, the preferred leader first."""
 
-Assign = Callable[[int, Mapping[int, PartitionRecord], int], Assignment]
-"""Places so many more partitions, besides the ones that a topic has: with as many replicas as those, or as the last
-argument says for a new topic. Raises KafkaError."""
-
 Charge = Callable[[int], object]
 """Takes so many partitions from the quota of whoever creates or deletes them. Raises KafkaError."""
 
@@ -42,21 +39,19 @@ def free(partition_count: int) -> None:
 
 
 class TopicAdmin:
-    """Changes the topics of `metadata`, and waits until `applier` has them in `replicas`. `assign` places new
-    partitions; without it all of them come to this broker. `default_factor` is default.replication.factor."""
+    """Changes the topics of `metadata`, and waits until `applier` has them in `replicas`. `default_factor` is
+    default.replication.factor."""
 
     def __init__(
         self,
         metadata: ClusterMetadata,
         replicas: ReplicaManager,
         applier: MetadataApplier,
-        assign: Assign | None = None,
         default_factor: Callable[[], int] = lambda: 1,
     ) -> None:
         self._metadata = metadata
         self._replicas = replicas
         self._applier = applier
-        self._assign = assign or self._all_here
         self._default_factor = default_factor
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -69,8 +64,7 @@ class TopicAdmin:
         enforced in a cluster, as in Kafka; otherwise there are no more replicas than live brokers."""
         if is_explicit and self._metadata.is_shared:
             return wanted
-        live_count = len(self._metadata.brokers) if self._metadata.is_shared else 1
-        return min(wanted, max(live_count, 1))
+        return min(wanted, max(len(self._metadata.brokers), 1))
 
     async def create(
         self,
@@ -184,7 +178,8 @@ class TopicAdmin:
             if replicas is not None:
                 added: Assignment = dict(enumerate(replicas, start=len(states)))
             else:
-                added = self._assign(total_count - len(states), states, len(states[0].replicas))
+                existing = {index: state.replicas for index, state in states.items()}
+                added = assign_added_partitions(self._racks(), existing, total_count - len(states))
             if not validate_only:
                 charge(len(added))
                 await self._metadata.add_partitions(name, _first_states(added))
@@ -221,12 +216,10 @@ class TopicAdmin:
 
     def _placed(self, partition_count: int, replication_factor: int | None) -> Assignment:
         factor = self._default_factor() if replication_factor is None else replication_factor
-        return self._assign(partition_count, {}, factor)
+        return assign_replicas(self._racks(), partition_count, factor)
 
-    def _all_here(
-        self, partition_count: int, states: Mapping[int, PartitionRecord], replication_factor: int
-    ) -> Assignment:
-        return dict.fromkeys(range(len(states), len(states) + partition_count), (self._replicas.role.broker_id,))
+    def _racks(self) -> Racks:
+        return {broker.broker_id: broker.rack for broker in self._metadata.brokers.values()}
 
 
 def _first_states(assignment: Assignment) -> dict[int, PartitionRecord]:

@@ -16,12 +16,11 @@ _KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes
 
 
 class TopicConfigs:
-    """Builds topic configurations. `is_shared`: another broker, or a tool, may have set something that this broker does
-    not understand, and that is left out; otherwise it raises KafkaError."""
+    """Builds topic configurations. Another broker, a tool, or a later version may have set something that this broker
+    does not understand: that is left out."""
 
-    def __init__(self, broker: BrokerConfig, *, is_shared: bool) -> None:
+    def __init__(self, broker: BrokerConfig) -> None:
         self._broker = broker
-        self._is_shared = is_shared
         self._defaults: TopicConfig | None = None
 
     def reconfigure(self, broker: BrokerConfig) -> None:
@@ -45,8 +44,6 @@ class TopicConfigs:
         try:
             return TopicConfig.build(overrides, self._broker)
         except KafkaError as fault:
-            if not self._is_shared:
-                raise
             logger.warning("a setting of topic %s has no effect here: %s", topic, fault)
         understood = {}
         for name, value in overrides.items():

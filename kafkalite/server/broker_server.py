@@ -191,7 +191,6 @@ class BrokerServer:
             self.metadata,
             self.replica_manager,
             self._applier,
-            member.assign,
             lambda: member.default_replication_factor,
         )
         self.logs.on_offline, self.logs.on_failed_log = self._on_offline_logs, self._on_failed_log

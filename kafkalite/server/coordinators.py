@@ -73,7 +73,7 @@ class Coordinators:
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(
             metadata.next_producer_id_block,
-            metadata.skip_producer_ids if metadata.is_shared else None,  # ids are not counted here
+            metadata.skip_producer_ids,
             logs.highest_producer_id,
         )
         self.markers = MarkerAppender(replica_manager, clock, self.groups.offsets)

@@ -110,15 +110,11 @@ class DynamicBrokerConfig:
         try:
             return self._build(own, of_all)
         except ConfigError as fault:
-            if not self._metadata.is_shared:
-                raise
             logger.warning("a setting that was changed while running has no effect on this broker: %s", fault)
         return self._build(self._understood(own), self._understood(of_all))
 
     def _build(self, own: Mapping[str, str], of_all: Mapping[str, str]) -> BrokerConfig:
-        if self._metadata.is_shared:
-            own, of_all = self._dynamic(own), self._dynamic(of_all)
-        return BrokerConfig.load(self.now.explicit, own, of_all)
+        return BrokerConfig.load(self.now.explicit, self._dynamic(own), self._dynamic(of_all))
 
     def _understood(self, settings: Mapping[str, str]) -> dict[str, str]:
         """The settings that this broker can have, tried one after another."""

@@ -179,8 +179,7 @@ class _Describer:
     def __init__(self, services: Services, context: RequestContext, brokers: Iterable[BrokerEndpoint]) -> None:
         self._me = services.brokers.broker_id
         self._reachable = {broker.broker_id for broker in brokers}  # brokers with an endpoint on the client's listener
-        self._is_shared = services.metadata.is_shared
-        self._alive = services.metadata.brokers if self._is_shared else self._reachable
+        self._alive = services.metadata.brokers
         self._version = context.api_version
         self._is_offline_here = services.replica_manager.is_offline
 
@@ -201,8 +200,6 @@ class _Describer:
     ) -> MetadataResponsePartition:
         me, alive = self._me, self._alive
         leader, epoch, replicas, isr = state.leader, state.leader_epoch, state.replicas, state.isr
-        if not self._is_shared:  # the broker id may have changed since the topic was created
-            replicas = isr = (me,)
         offline = [replica for replica in replicas if replica not in alive]
         if led.is_offline if led is not None else me in replicas and self._is_offline_here(topic, index):
             offline = [replica for replica in replicas if replica not in alive or replica == me]

@@ -112,8 +112,6 @@ async def _each(
 ) -> list[_Done]:
     """The results of `do` for each element. In a cluster each change waits for the controller, so several run
     concurrently."""
-    if not services.metadata.is_shared:
-        return [await do(one) for one in all_of]
     done: list[_Done] = []
     for at in range(0, len(all_of), _CHANGES_AT_ONCE):
         done += await asyncio.gather(*map(do, all_of[at : at + _CHANGES_AT_ONCE]))
@@ -188,7 +186,7 @@ def _overrides(wanted: CreatableTopic) -> dict[str, str]:
 def _check_replication_factor(services: Services, factor: int) -> None:
     if factor <= 0:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
-    broker_count = len(services.metadata.brokers) if services.metadata.is_shared else 1
+    broker_count = len(services.metadata.brokers)
     if factor > broker_count:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -197,14 +195,6 @@ def _check_replication_factor(services: Services, factor: int) -> None:
 
 
 def _check_replicas(services: Services, broker_ids: list[int]) -> None:
-    if not services.metadata.is_shared:
-        only = services.brokers.broker_id
-        if broker_ids != [only]:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas {broker_ids} are not brokers of this cluster, whose only broker is {only}",
-            )
-        return
     unknown = [broker_id for broker_id in broker_ids if broker_id not in services.metadata.brokers]
     if unknown:
         raise KafkaError(

@@ -48,13 +48,10 @@ class BrokerEndpoints:
         self._own_address = own_address
 
     def all_for(self, connection: ClientConnection) -> list[BrokerEndpoint]:
-        """All live brokers; in a cluster this broker's endpoint is read from the metadata too. This broker by itself if
-        there is none: it begins and the others are away, or the sessions of all have ended."""
-        if self._metadata.is_shared:
-            found = (_endpoint(broker, connection.listener_name) for broker in self._metadata.brokers.values())
-            if live := [each for each in found if each is not None]:
-                return live
-        return [self._own_endpoint(connection)]
+        """All live brokers, as they are registered. This broker by itself if there is none: it begins and the others
+        are away, or the sessions of all have ended; and without ZooKeeper, where it registers no endpoints."""
+        found = (_endpoint(broker, connection.listener_name) for broker in self._metadata.brokers.values())
+        return [each for each in found if each is not None] or [self._own_endpoint(connection)]
 
     def find(self, connection: ClientConnection, broker_id: int) -> BrokerEndpoint | None:
         """One live broker; None if the client cannot reach it."""
@@ -66,10 +63,10 @@ class BrokerEndpoints:
         own = self._own_endpoint(connection)
 
         def find(broker_id: int) -> BrokerEndpoint | None:
-            if not metadata.is_shared:
-                return own if broker_id == own.broker_id else None
             broker = metadata.brokers.get(broker_id)
-            return None if broker is None else _endpoint(broker, listener_name)
+            if broker is None:
+                return None
+            return _endpoint(broker, listener_name) if broker.endpoints else own
 
         return find
 

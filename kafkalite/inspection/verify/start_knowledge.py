@@ -41,7 +41,7 @@ class StartKnowledge:
             *(checkpoint_offsets(root, name) for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS))
         )
         self._has_recovery_points = bool(self._offsets.recovery_points) or _holds_nothing(root)
-        self._configs = TopicConfigs(BrokerConfig(), is_shared=True)
+        self._configs = TopicConfigs(BrokerConfig())
         self._overrides = _topic_overrides(root)
 
     def config_of(self, topic: str) -> TopicConfig:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
 from kafkalite.server.membership.adoption import Adopted, adopt
 from kafkalite.server.membership.controlled_shutdown import hand_over
 from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
     from kafkalite.log.directories.log_directories import LogDirectories
-    from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.replication.metadata_applier import MetadataApplier
     from kafkalite.zk.client.zookeeper_config import Dial
 
@@ -116,16 +114,6 @@ class ClusterMember:
     @property
     def default_replication_factor(self) -> int:
         return self._config.default_replication_factor
-
-    def assign(
-        self, partition_count: int, states: Mapping[int, PartitionRecord], replication_factor: int
-    ) -> dict[int, tuple[int, ...]]:
-        """The replicas of `partition_count` partitions of a new topic, or additional ones of a topic with `states`:
-        these get as many replicas as partition 0 has. Raises KafkaError."""
-        racks = {broker.broker_id: broker.rack for broker in self.metadata.brokers.values()}
-        if not states:
-            return assign_replicas(racks, partition_count, replication_factor)
-        return assign_added_partitions(racks, {i: state.replicas for i, state in states.items()}, partition_count)
 
     def inter_broker_requests(self) -> InterBrokerRequests:
         listener = self._config.inter_broker_listener

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.controller.standalone_controller import StandaloneController
+from kafkalite.controller.admin_checks import StandaloneController
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
 from kafkalite.server.membership.adoption import Adopted, adopt
 from kafkalite.zk.cluster.session_file import check_is_no_member
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 class SingleBroker:
     """`adopted` says after the start of `metadata` which topics were taken over from another broker; None if none."""
 
-    assign = None  # every new partition comes here
     default_replication_factor = 1
     controller_stats = None  # it elects no leaders
 
@@ -46,17 +45,17 @@ class SingleBroker:
             broker_id=config.broker_id,
             in_memory=in_memory,
         )
-        self.partition_admin = StandaloneController(self.metadata, config.broker_id)
+        self.partition_admin = StandaloneController(self.metadata)
 
     async def claim(self) -> None:
         """No other broker can have this one's id."""
 
     async def join(self, applier: MetadataApplier, ports: Mapping[str, int]) -> None:
-        await self.metadata.register(self._config.listeners, self._config.broker_rack)
+        await self.advertise(ports)
 
     async def advertise(self, ports: Mapping[str, int]) -> None:
-        """The listeners have changed."""
-        await self.metadata.register(self._config.listeners, self._config.broker_rack)
+        """Registers no endpoints: each client gets the address that it has dialled."""
+        await self.metadata.register((), self._config.broker_rack)
 
     async def leave(self) -> None:
         """Does nothing: there are no other brokers to notify."""

@@ -183,6 +183,7 @@ class InProcessDriver:
             metadata = self._cluster.metadata(BROKER_ID)
         else:
             metadata = self._cluster.members[BROKER_ID] = StandaloneInMemory(self._cluster, BROKER_ID)
+            await metadata.register((), None)
         self.broker = InProcessBroker(self._config, self._clock, metadata, self.files)
         await self.broker.start()
 

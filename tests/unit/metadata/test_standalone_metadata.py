@@ -6,6 +6,7 @@ import resource
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -38,7 +39,7 @@ def size_of(directory: Path) -> int:
 class Opened:
     """`async with Opened(directory) as metadata`"""
 
-    def __init__(self, directory: Path, **options: str) -> None:
+    def __init__(self, directory: Path, **options: Any) -> None:
         self.metadata = StandaloneMetadata(directory, **options)
 
     async def __aenter__(self) -> StandaloneMetadata:
@@ -73,6 +74,17 @@ def test_what_is_refused_leaves_no_trace_in_the_file(tmp_path):
             await metadata.create_topic(topic("late"))
         assert [each.name for each in tmp_path.iterdir()] == [JOURNAL_NAME]
         assert await reopened(tmp_path) == before
+
+    asyncio.run(story())
+
+
+def test_a_broker_whose_id_has_changed_is_the_only_replica_of_its_topics(tmp_path):
+    async def story():
+        async with Opened(tmp_path, broker_id=3) as metadata:
+            await metadata.create_topic(topic("t")._replace(partitions={0: PartitionRecord((3,), 3, 4, (3,), 5)}))
+        async with Opened(tmp_path, broker_id=7) as metadata:
+            assert metadata.topics["t"].partitions == {0: PartitionRecord((7,), 7, 4, (7,), 5)}
+            assert list(metadata.brokers) == [7] and metadata.controller_id == 7
 
     asyncio.run(story())
 

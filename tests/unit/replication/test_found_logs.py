@@ -26,7 +26,7 @@ ORDERS, OTHERS_ORDERS = uuid.UUID(int=7), uuid.UUID(int=8)
 CONFIG = BrokerConfig.load({"broker.id": str(ME)})
 DEFAULTS = TopicConfig.build({}, CONFIG)
 UNKNOWN = TopicConfig.build({"retention.ms": "-1"}, CONFIG)
-ROLE = Role(ME, is_alone=False, may_lead=False, replicates=True)
+ROLE = Role(ME, may_lead=False, replicates=True)
 
 
 class Metadata(InMemoryMetadata):

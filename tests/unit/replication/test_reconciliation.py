@@ -27,9 +27,8 @@ from kafkalite.replication.reconciliation import (
 
 ME, OTHER = 1, 2
 ID = uuid.uuid4()
-MEMBER = Role(ME, is_alone=False, may_lead=True)
+MEMBER = Role(ME, may_lead=True)
 FENCED = MEMBER._replace(may_lead=False)
-ALONE = Role(ME, is_alone=True, may_lead=False)
 
 
 def record(*leaders: int, epoch: int = 5, topic_id: uuid.UUID = ID, **config: str) -> TopicRecord:
@@ -68,9 +67,8 @@ def test_a_fenced_broker_leads_nothing() -> None:
     assert decide(record(ME, ME), local({0: 5}), FENCED) == [Resign(0)]
 
 
-def test_a_broker_by_itself_leads_everything_registered_or_not() -> None:
-    assert decide(record(ME, OTHER), None, ALONE) == [BecomeLeader(0, 5), BecomeLeader(1, 5)]
-    assert ALONE.keeps(record(ME).partitions[0]) and not Role(OTHER, False, True).keeps(record(ME).partitions[0])
+def test_a_broker_keeps_the_partitions_of_which_it_is_a_replica() -> None:
+    assert MEMBER.keeps(record(ME).partitions[0]) and not Role(OTHER, True).keeps(record(ME).partitions[0])
 
 
 @pytest.mark.parametrize(("here", "effect"), [(4, RaiseLeaderEpoch(0, 5)), (6, WriteLeaderEpoch(0, 6))])
