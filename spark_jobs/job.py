@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from kafkalite.cli.output import aligned, complain
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.retries import WriteFailed
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
 from kafkalite.common.timestamps import format_timestamp
-from kafkalite.producer.retries import WriteFailed
 from kafkalite.reader.topic_reader import as_options, parse_moment
 
 _TRACEBACK = "Traceback (most recent call last):"

@@ -20,10 +20,9 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.storage.files import Files
-from kafkalite.producer.retries import Retries, WriteFailed
-from kafkalite.producer.target_topics import ensure_topics
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges
 from kafkalite.reader.topic_reader import TopicReader
@@ -32,6 +31,7 @@ from spark_jobs.copy_options import add_target, copy_options, print_copied
 from spark_jobs.job import add_source, new_parser, run_job, say, source_options
 from spark_jobs.load import between, without_bounds
 from spark_jobs.partition_copy import Copied, CopyOptions, PartitionCopy, connected
+from spark_jobs.target_topics import ensure_topics
 
 _COLUMNS = ("offset", "key", "value", "partition", "timestamp", "headers")
 

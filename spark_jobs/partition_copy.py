@@ -24,15 +24,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.cluster import Cluster
-from kafkalite.producer.group_offsets import CommittedOffset, GroupOffsets
 from kafkalite.producer.options import ProducerOptions, WriteOptions
 from kafkalite.producer.producer import Producer
-from kafkalite.producer.retries import Retries, WriteFailed
-from kafkalite.producer.target_topics import is_empty
-from kafkalite.producer.transactions import Identity, Transactions
+from kafkalite.producer.transactions import CommittedOffset, GroupOffsets, Identity, Transactions
+from spark_jobs.target_topics import is_empty
 
 TRANSACTION_BYTES = 64 << 20
 _BACKOFF_S = (
@@ -66,7 +65,7 @@ class Copied(NamedTuple):
     end: int
 
 
-def connected(options: CopyOptions) -> contextlib.closing[Cluster]:
+def connected(options: CopyOptions) -> contextlib.closing[ClusterClient]:
     """The target's cluster, for a `with`."""
     return contextlib.closing(options.producer.connect())
 
@@ -74,7 +73,7 @@ def connected(options: CopyOptions) -> contextlib.closing[Cluster]:
 class PartitionCopy:
     """Copies into the partition `target`, as `copy` says. Raises WriteFailed."""
 
-    def __init__(self, options: CopyOptions, cluster: Cluster, target: TopicPartition) -> None:
+    def __init__(self, options: CopyOptions, cluster: ClusterClient, target: TopicPartition) -> None:
         self._options = options
         self._cluster = cluster
         self._target = target

@@ -21,13 +21,13 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kafkalite.client.retries import Retries
 from kafkalite.common.errors import ConfigError
-from kafkalite.producer.retries import Retries
-from kafkalite.producer.target_topics import ensure_topics
 from spark_jobs.copy_options import add_target, copy_options, print_copied
 from spark_jobs.job import new_parser, run_job, say
 from spark_jobs.partition_copy import Copied, CopyOptions, connected
 from spark_jobs.replay_sink import FORMAT, replay_sink
+from spark_jobs.target_topics import ensure_topics
 
 _TYPES = {
     "topic": "string",

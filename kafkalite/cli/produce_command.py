@@ -23,10 +23,10 @@ from kafkalite.cli.command_config import add_bootstrap_server, add_command_confi
 from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import line_parser
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.common.errors import ConfigError
-from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.record_writer import RecordWriter
-from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
 from kafkalite.record.json_lines import Line, parse_json
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             source = undo.enter_context(open(options.file, "rb")) if options.file else sys.stdin.buffer
         except OSError as fault:
             raise ConfigError(f"--file {options.file} cannot be read: {fault.strerror or fault}") from None
-        cluster = Cluster(options.bootstrap_server, min(options.timeout, 10.0), security_of(options))
+        cluster = ClusterClient(options.bootstrap_server, min(options.timeout, 10.0), security_of(options))
         undo.callback(cluster.close)
         writer: RecordWriter | None = None
         try:

@@ -6,6 +6,7 @@ Source: org.apache.kafka.clients.NetworkClient, as far as a command needs it.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections import deque
 from types import TracebackType
@@ -39,6 +40,11 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) <= 65535:
         raise ConfigError(f"{text!r} must be HOST:PORT, such as localhost:9092")
     return host, int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """The text of an address, as `parse_address` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def name_of_error(error_code: int) -> str:
@@ -99,7 +105,11 @@ class BlockingClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()
 
     def newest(self, request: type[Message], known: int) -> int:
         """The newest version of a request that the broker has, of those up to `known`. Raises Unanswered."""

@@ -1,8 +1,10 @@
-"""A cluster as commands see it: its brokers, the leaders of its partitions, and a connection to each leader.
+"""A cluster as commands and producers see it: its brokers, the leaders of its partitions, connections to each broker.
 
 The first broker that can be reached names all others (Metadata). From each leader only the partitions that it leads are
 taken, so that nothing is counted twice when responses are put together. A single broker is asked over the first
-connection, regardless of the address that it advertises.
+connection, regardless of the address that it advertises. A connection that was lost is made anew when it is needed
+again. Produces have connections of their own: other requests do not wait behind them.
+Source: org.apache.kafka.clients.{Metadata, NetworkClient, producer.internals.ProducerMetadata}.
 """
 
 from __future__ import annotations
@@ -10,18 +12,30 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
+from kafkalite.client.blocking_client import BlockingClient, Unanswered, format_address, parse_address
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity
 
-_METADATA_VERSION = 9
 NO_LEADER = -1
+GROUP_KEY, TRANSACTION_KEY = 0, 1  # types of keys in FindCoordinator
+TOPIC_RESOURCE = 2
+_METADATA_VERSION = 9
+_DESCRIBE_CONFIGS_VERSION = 2
+_FIND_COORDINATOR_VERSION = 3
+_INIT_PRODUCER_ID_VERSION = 2
+_MAX_MESSAGE_BYTES = "max.message.bytes"
+_MAX_MESSAGE_BYTES_DEFAULT = 1_048_588
+_FIRST, _OTHERS, _PRODUCES = "first", "others", "produces"  # purposes of connections
 _Response = TypeVar("_Response")
 
 
@@ -36,61 +50,67 @@ class PartitionPlace(NamedTuple):
 
 class ClusterClient:
     """`addresses`: HOST:PORT, or several with commas between them, of which the first that can be reached is asked. A
-    response may take `timeout_s`. Raises Unanswered, ConfigError."""
+    response may take `timeout_s`. In a `with` statement and after `open` it has the metadata of all topics; otherwise
+    `refresh` gets them. Raises Unanswered, ConfigError."""
 
     def __init__(self, addresses: str, timeout_s: float, security: ClientSecurity | None = None) -> None:
-        self._bootstrap = addresses
+        self._bootstrap = [address.strip() for address in addresses.split(",") if address.strip()] or [addresses]
+        for address in self._bootstrap:
+            parse_address(address)
         self._timeout_s = timeout_s
         self._security = security
-        self._undo = contextlib.ExitStack()
-        self._clients: dict[int, BlockingClient] = {}
-        self.first = self._undo.enter_context(_first_of(addresses, timeout_s, security))
+        self._clients: dict[tuple[str, str], BlockingClient] = {}  # by purpose and address
+        self.address = addresses  # of the first connection
         self.controller_id = NO_LEADER
         self.cluster_id: str | None = None
         self.brokers: dict[int, str] = {}
         self.racks: dict[int, str | None] = {}
         self.places: dict[TopicPartition, PartitionPlace] = {}
         self.internal: frozenset[str] = frozenset()
+
+    def __enter__(self) -> ClusterClient:
+        return self.open()
+
+    def open(self) -> ClusterClient:
+        """Connect and get the metadata of all topics. Raises Unanswered."""
         try:
             self.refresh()
         except BaseException:
-            self._undo.close()
+            self.close()
             raise
-
-    def refresh(self) -> None:
-        """Ask again for brokers, topics and leaders, another broker if the first is gone. Raises Unanswered."""
-        if self.first.is_lost:
-            places = ",".join([self._bootstrap, *self.brokers.values()])
-            self.first = self._undo.enter_context(_first_of(places, self._timeout_s, self._security))
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        metadata = self.first.ask(request, _METADATA_VERSION)
-        self.controller_id = metadata.controller_id
-        self.cluster_id = metadata.cluster_id
-        self.brokers = {broker.node_id: _address(broker.host, broker.port) for broker in metadata.brokers}
-        for broker_id, known in list(self._clients.items()):
-            if known.is_lost or known.address != self.brokers.get(broker_id):
-                del self._clients[broker_id]
-        self.racks = {broker.node_id: broker.rack for broker in metadata.brokers}
-        self.internal = frozenset(topic.name or "" for topic in metadata.topics if topic.is_internal)
-        self.places = {
-            (topic.name or "", one.partition_index): PartitionPlace(
-                one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes), one.leader_epoch
-            )
-            for topic in metadata.topics
-            for one in topic.partitions
-        }
-
-    def __enter__(self) -> ClusterClient:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._undo.close()
+        self.close()
 
-    @property
-    def address(self) -> str:
-        return self.first.address
+    def close(self) -> None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    # --- metadata
+
+    def refresh(self, topics: Iterable[str] | None = None) -> dict[str, int]:
+        """Ask again for brokers and leaders, of all topics or of these, which are created where the broker does so.
+        Returns the error code of each topic. Raises Unanswered."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=wanted is not None)
+        metadata = self.first.ask(request, _METADATA_VERSION)
+        self.controller_id = metadata.controller_id
+        self.cluster_id = metadata.cluster_id
+        self.brokers = {broker.node_id: format_address(broker.host, broker.port) for broker in metadata.brokers}
+        self.racks = {broker.node_id: broker.rack for broker in metadata.brokers}
+        if wanted is None:
+            self.internal = frozenset(topic.name or "" for topic in metadata.topics if topic.is_internal)
+            self.places = {}
+        for topic in metadata.topics:
+            for one in topic.partitions:
+                self.places[topic.name or "", one.partition_index] = PartitionPlace(
+                    one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes), one.leader_epoch
+                )
+        return {topic.name or "": topic.error_code for topic in metadata.topics}
 
     @property
     def is_one(self) -> bool:
@@ -100,6 +120,105 @@ class ClusterClient:
     @property
     def topics(self) -> set[str]:
         return {topic for topic, _ in self.places}
+
+    def partition_count(self, topic: str) -> int:
+        return sum(name == topic for name, _ in self.places)
+
+    def max_batch_bytes(self, topic: str) -> int:
+        """The topic's max.message.bytes; Kafka's default where it may not be asked for."""
+        resource = DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MAX_MESSAGE_BYTES]
+        )
+        response = self.first.ask(DescribeConfigsRequest(resources=[resource]), _DESCRIBE_CONFIGS_VERSION)
+        for result in response.results:
+            for config in result.configs:
+                if config.name == _MAX_MESSAGE_BYTES and config.value is not None:
+                    return int(config.value)
+        return _MAX_MESSAGE_BYTES_DEFAULT
+
+    # --- connections
+
+    @property
+    def first(self) -> BlockingClient:
+        """The connection to the broker that was reached first; to another one if it was lost. Raises Unanswered with
+        the fault of the last one if none can be reached."""
+        for (purpose, _), client in self._clients.items():
+            if purpose == _FIRST and not client.is_lost:
+                return client
+        addresses = list(dict.fromkeys([*self._bootstrap, *self.brokers.values()]))
+        for address in addresses[:-1]:
+            with contextlib.suppress(Unanswered):
+                return self._connect(_FIRST, address)
+        return self._connect(_FIRST, addresses[-1])
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the first connection is lost and not made anew yet."""
+        return all(client.is_lost for (purpose, _), client in self._clients.items() if purpose == _FIRST)
+
+    def client(self, broker_id: int) -> BlockingClient:
+        """The connection for requests to a broker. Raises Unanswered, ConfigError for a broker that is not there."""
+        if broker_id not in self.brokers:
+            raise ConfigError(f"there is no broker {broker_id} in {self.address}")
+        return self.first if self.is_one else self._connect(_OTHERS, self.brokers[broker_id])
+
+    def leader(self, broker_id: int) -> BlockingClient:
+        """The connection for produces to this broker. Raises Unanswered if the cluster does not have it now."""
+        if broker_id not in self.brokers:
+            raise Unanswered(f"broker {broker_id} is not in the cluster now")
+        return self._connect(_PRODUCES, self.address if self.is_one else self.brokers[broker_id])
+
+    def controller(self) -> BlockingClient:
+        """The connection to the broker that changes topics and users. Raises Unanswered."""
+        if self.controller_id not in self.brokers:
+            self.refresh([])
+        if self.controller_id in self.brokers:
+            return self.client(self.controller_id)
+        if self.is_one:
+            return self.first
+        raise Unanswered(f"the cluster of {self.address} has no controller now")
+
+    def _connect(self, purpose: str, address: str) -> BlockingClient:
+        client = self._clients.get((purpose, address))
+        if client is not None and client.is_lost:
+            self._clients.pop((purpose, address)).close()
+            client = None
+        if client is None:
+            client = self._clients[purpose, address] = BlockingClient(address, self._timeout_s, self._security)
+            if purpose == _FIRST:
+                self.address = address
+        return client
+
+    # --- coordinators
+
+    def find_coordinator(self, key: str, key_type: int) -> tuple[int, int]:
+        """(error code, broker id) for a group or a transactional id, asked once. Raises Unanswered."""
+        if not self.brokers:
+            self.refresh([])
+        found = self.first.ask(FindCoordinatorRequest(key=key, key_type=key_type), _FIND_COORDINATOR_VERSION)
+        if not found.error_code:
+            self.brokers[found.node_id] = format_address(found.host, found.port)
+        return found.error_code, found.node_id
+
+    def ask_coordinator(self, key: str, key_type: int, request: Message, version: int) -> Any:
+        """The response of the coordinator, or the error code if there is none now. Raises Unanswered."""
+        error_code, broker_id = self.find_coordinator(key, key_type)
+        return error_code or self.client(broker_id).ask(request, version)
+
+    def init_producer_id(self, transactional_id: str | None, transaction_timeout_ms: int) -> tuple[int, int, int]:
+        """(error code, producer id, epoch), from any broker or from the coordinator of the transactional id."""
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
+        )
+        if transactional_id is None:
+            response = self.first.ask(request, _INIT_PRODUCER_ID_VERSION)
+        else:
+            response = self.ask_coordinator(transactional_id, TRANSACTION_KEY, request, _INIT_PRODUCER_ID_VERSION)
+        if isinstance(response, int):
+            return response, -1, -1
+        return response.error_code, response.producer_id, response.producer_epoch
+
+    # --- partitions and their leaders
 
     def led_by(self, topics: Iterable[str]) -> dict[int, set[TopicPartition]]:
         """The partitions of these topics, or of all if there are none, by the broker that leads them."""
@@ -133,35 +252,12 @@ class ClusterClient:
         complaints: list[str] = []
         for broker_id, keys in sorted(led.items()):
             try:
-                responses.append(ask(self.connect(broker_id), keys))
+                responses.append(ask(self.client(broker_id), keys))
             except Unanswered as error:
                 complaints.append(f"{_left_out(keys)}: broker {broker_id}: {error}")
         if complaints and not responses:
             raise Unanswered(complaints[0])
         return responses, complaints
-
-    def connect(self, broker_id: int) -> BlockingClient:
-        """A connection that is closed with the others. Raises Unanswered."""
-        address = self.brokers[broker_id]
-        return self._undo.enter_context(BlockingClient(address, self._timeout_s, self._security))
-
-    def client(self, broker_id: int) -> BlockingClient:
-        """As `connect`, one connection for all requests. Raises ConfigError for a broker that is not there."""
-        if broker_id not in self.brokers:
-            raise ConfigError(f"there is no broker {broker_id} in {self.address}")
-        if self.is_one:
-            return self.first
-        if broker_id not in self._clients:
-            self._clients[broker_id] = self.connect(broker_id)
-        return self._clients[broker_id]
-
-    def controller(self) -> BlockingClient:
-        """The connection to the broker that changes topics and users. Raises Unanswered."""
-        if self.controller_id in self.brokers:
-            return self.client(self.controller_id)
-        if self.is_one:
-            return self.first
-        raise Unanswered(f"the cluster of {self.address} has no controller now")
 
     def leader_of(self, partition: TopicPartition) -> int:
         """The broker that leads a partition. Raises ConfigError, Unanswered."""
@@ -195,21 +291,6 @@ def _left_out(keys: set[TopicPartition]) -> str:
     if len(keys) == 1:
         return f"{topic}-{index} is left out here"
     return f"{len(keys)} partitions, such as {topic}-{index}, are left out here"
-
-
-def _first_of(addresses: str, timeout_s: float, security: ClientSecurity | None) -> BlockingClient:
-    """A connection to the first that can be reached. Raises Unanswered with the fault of the last one."""
-    named = [address.strip() for address in addresses.split(",") if address.strip()] or [addresses]
-    for address in named:
-        parse_address(address)
-    for address in named[:-1]:
-        with contextlib.suppress(Unanswered):
-            return BlockingClient(address, timeout_s, security)
-    return BlockingClient(named[-1], timeout_s, security)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def require_topics(topics: Iterable[str], found: set[str], where: str) -> None:

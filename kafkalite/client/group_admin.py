@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
-from kafkalite.client.coordinators import GROUP_KEY, Coordinators
+from kafkalite.client.cluster_client import GROUP_KEY, NO_LEADER, ClusterClient
+from kafkalite.client.retries import Retries
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.group_admin import (
@@ -85,7 +85,7 @@ class GroupAdmin:
 
     def __init__(self, cluster: ClusterClient, timeout_s: float) -> None:
         self._cluster = cluster
-        self._coordinators = Coordinators(cluster, timeout_s)
+        self._retries = Retries(timeout_s)
 
     def list_groups(self) -> list[ListedGroup]:
         """The groups of all coordinators."""
@@ -93,7 +93,7 @@ class GroupAdmin:
         for broker_id in sorted(self._cluster.brokers):
             client = self._cluster.client(broker_id)
             version = client.newest(ListGroupsRequest, _LIST_VERSION)
-            answer = self._coordinators.retry(partial(client.ask, ListGroupsRequest(), version))
+            answer = self._retries.ask_coordinator(partial(client.ask, ListGroupsRequest(), version))
             if answer.error_code:
                 raise Unanswered(f"broker {broker_id} does not list its groups: {name_of_error(answer.error_code)}")
             found += [
@@ -183,13 +183,13 @@ class GroupAdmin:
 
         def ask() -> Any:
             nonlocal coordinator
-            error_code, coordinator = self._coordinators.find(group_id, GROUP_KEY)
+            error_code, coordinator = self._cluster.find_coordinator(group_id, GROUP_KEY)
             if error_code:
                 return _Refusal(error_code)
             client: BlockingClient = self._cluster.client(coordinator)
             return coded(client.ask(request, version))
 
-        answer = self._coordinators.retry(ask)
+        answer = self._retries.ask_coordinator(ask)
         if isinstance(answer, _Refusal):
             raise Unanswered(f"group {group_id} has no coordinator now: {name_of_error(answer.error_code)}")
         return coordinator, answer

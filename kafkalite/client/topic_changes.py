@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkalite.client.blocking_client import name_of_error
-from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.cluster_client import TOPIC_RESOURCE, ClusterClient
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,
@@ -31,7 +31,6 @@ _CREATE_VERSION = 4
 _DELETE_VERSION = 3
 _CREATE_PARTITIONS_VERSION = 1
 _ALTER_CONFIGS_VERSION = 0
-_TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs
 _GRACE_S = 5.0  # the broker says that the time is over before this side does
 
@@ -91,7 +90,7 @@ def alter_configs(
     """Sets some settings of a topic, and gives others back to the broker. Raises Unanswered."""
     changes = [IncrementalAlterableConfig(name=key, config_operation=_SET, value=configs[key]) for key in configs]
     changes += [IncrementalAlterableConfig(name=key, config_operation=_DELETE, value=None) for key in removed]
-    resource = IncrementalAlterConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=changes)
+    resource = IncrementalAlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
     answer = cluster.controller().ask(request, _ALTER_CONFIGS_VERSION)
     return [

@@ -15,8 +15,8 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
-from kafkalite.client.coordinators import TRANSACTION_KEY, Coordinators
+from kafkalite.client.cluster_client import NO_LEADER, TRANSACTION_KEY, ClusterClient
+from kafkalite.client.retries import Retries
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
@@ -75,7 +75,7 @@ class TransactionAdmin:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster
-        self._coordinators = Coordinators(cluster, timeout_s, monotonic_s=monotonic_s, sleep=sleep)
+        self._retries = Retries(timeout_s, monotonic_s=monotonic_s, sleep=sleep)
 
     # --- transactional ids
 
@@ -95,7 +95,7 @@ class TransactionAdmin:
         found = []
         for broker_id in sorted(self._cluster.brokers):
             client = self._cluster.client(broker_id)
-            response = self._coordinators.retry(partial(client.ask, request, version))
+            response = self._retries.ask_coordinator(partial(client.ask, request, version))
             if response.error_code:
                 raise Unanswered(f"broker {broker_id} does not list transactions: {name_of_error(response.error_code)}")
             if response.unknown_state_filters:
@@ -112,7 +112,7 @@ class TransactionAdmin:
 
         def ask() -> DescribedTransaction:
             nonlocal coordinator
-            error_code, coordinator = self._coordinators.find(transactional_id, TRANSACTION_KEY)
+            error_code, coordinator = self._cluster.find_coordinator(transactional_id, TRANSACTION_KEY)
             if error_code:
                 return DescribedTransaction(error_code=error_code)
             ids = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -120,7 +120,7 @@ class TransactionAdmin:
             state: DescribedTransaction = response.transaction_states[0]
             return state
 
-        described: DescribedTransaction = self._coordinators.retry(ask)
+        described: DescribedTransaction = self._retries.ask_coordinator(ask)
         if described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return None
         if described.error_code:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalite.client.retries import WriteFailed
 from kafkalite.producer.options import WriteOptions
 from kafkalite.producer.partitioner import Partitioner
 from kafkalite.producer.producer import Producer
 from kafkalite.producer.record_encoder import Rows, cut, encode, sizes_alone
-from kafkalite.producer.retries import WriteFailed
 
 Array = npt.NDArray[np.int64]
 

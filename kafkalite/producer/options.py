@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 
 from kafkalite.client.blocking_client import parse_address
 from kafkalite.client.client_security import ClientSecurity
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
-from kafkalite.producer.cluster import Cluster
 from kafkalite.record.compression import CODECS
 
 ACKS_ALL = -1
@@ -72,10 +72,10 @@ class ProducerOptions:
     max_block_ms: int = 60_000
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # passwords are among them
 
-    def connect(self) -> Cluster:
+    def connect(self) -> ClusterClient:
         """The cluster, with connections of this process. Raises ConfigError."""
         security = ClientSecurity.of(dict(self.security)) if self.security else None
-        return Cluster(self.bootstrap_servers, self.request_timeout_ms / 1000, security)
+        return ClusterClient(self.bootstrap_servers, self.request_timeout_ms / 1000, security)
 
 
 @dataclass(frozen=True, slots=True)

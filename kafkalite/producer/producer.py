@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
-from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import ProducerOptions
 from kafkalite.producer.record_encoder import RecordRun
-from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader, assemble_header
 from kafkalite.record.compression import NONE, compress
 
 _PRODUCE_VERSION = 9
-_NO_LEADER = -1
 _BACKOFF_MAX_S = 1.0
 _ACKNOWLEDGED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
@@ -61,7 +60,7 @@ class Producer:
     def __init__(
         self,
         options: ProducerOptions,
-        cluster: Cluster,
+        cluster: ClusterClient,
         retries: Retries,
         identity: Identity | None = None,
     ) -> None:
@@ -163,10 +162,7 @@ class Producer:
         leaders: dict[int, list[TopicPartition]] = {}
         for partition, batches in self._waiting.items():
             if batches:
-                leader = self._cluster.leaders.get(partition, _NO_LEADER)
-                if leader == _NO_LEADER:
-                    raise Unanswered(f"nobody leads {partition[0]}-{partition[1]} now")
-                leaders.setdefault(leader, []).append(partition)
+                leaders.setdefault(self._cluster.leader_of(partition), []).append(partition)
         return leaders
 
     def _send_to(self, client: BlockingClient, partitions: list[TopicPartition]) -> None:
@@ -272,7 +268,6 @@ class Producer:
             for request in self._in_flight.pop(client, ()):
                 for batch in request.batches:
                     self._wait_again(batch)
-            self._cluster.drop(client)
 
     def _back_off(self, why: str) -> None:
         """Wait, and look up the leaders again. Raises WriteFailed when nothing has succeeded for too long."""

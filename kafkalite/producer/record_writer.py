@@ -11,10 +11,10 @@ import random
 from collections.abc import Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.murmur2 import partition_for_key
-from kafkalite.producer.cluster import Cluster
-from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.compression import NONE
@@ -30,7 +30,7 @@ _BATCH_BYTES = 512 * 1024
 class RecordWriter:
     """Writes into one topic. Raises WriteFailed, whose text is for the user, Unanswered and ConfigError."""
 
-    def __init__(self, cluster: Cluster, topic: str, retries: Retries, codec: int = NONE) -> None:
+    def __init__(self, cluster: ClusterClient, topic: str, retries: Retries, codec: int = NONE) -> None:
         self._cluster = cluster
         self._topic = topic
         self._retries = retries
@@ -40,14 +40,14 @@ class RecordWriter:
         self._sequences: dict[int, int] = {}
         self._sticky = 0
         self.written = 0
-        retries.persist(f"topic {topic} cannot be written to", self._look)
+        retries.persist(f"topic {topic} cannot be written to", self._refresh)
         self._partitions = cluster.partition_count(topic)
         self._batch_bytes = min(_BATCH_BYTES, cluster.max_batch_bytes(topic) - _BATCH_OVERHEAD_BYTES)
         self._producer_id, self._epoch = retries.persist("no producer id was given", self._identify)
 
     def add(self, record: NewRecord, partition: int | None = None) -> None:
-        """Takes a record, and sends those that wait if it is one too many. Raises ValueError for a partition that there
-        is not."""
+        """Buffers a record; flushes first if the batch is full. Raises ValueError for a partition that does not
+        exist."""
         if partition is None:
             partition = self._sticky if record.key is None else partition_for_key(record.key, self._partitions)
         elif not 0 <= partition < self._partitions:
@@ -60,7 +60,7 @@ class RecordWriter:
         self._waiting_bytes += size
 
     def flush(self) -> None:
-        """Returns when all that was taken is on every in-sync replica."""
+        """Returns when all added records are on every in-sync replica."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
         batches = {}
         for partition, records in waiting.items():
@@ -79,7 +79,19 @@ class RecordWriter:
         self._sticky = random.randrange(self._partitions)
 
     def _attempt(self, batches: dict[int, bytearray]) -> int:
-        """Sends what is left of `batches`, and takes out what is stored. The code of an error that may pass, or 0."""
+        """Sends the remaining `batches`, and removes those that are stored. Returns the code of a retriable error, or
+        0. Raises Unanswered, WriteFailed."""
+        try:
+            code = self._send(batches)
+        except Unanswered:
+            self._refresh()
+            raise
+        if code:
+            self._refresh()
+        return code
+
+    def _send(self, batches: dict[int, bytearray]) -> int:
+        last = int(ErrorCode.NONE)
         for leader, mine in self._by_leader(batches).items():
             data = [PartitionProduceData(index=index, records=memoryview(batch)) for index, batch in mine.items()]
             request = ProduceRequest(
@@ -87,11 +99,7 @@ class RecordWriter:
                 timeout_ms=int(self._retries.timeout_s * 1000),
                 topic_data=[TopicProduceData(name=self._topic, partition_data=data)],
             )
-            try:
-                answer = self._cluster.ask(self._cluster.leader(leader), request, _PRODUCE_VERSION)
-            except Unanswered:
-                self._look()
-                raise
+            answer = self._cluster.leader(leader).ask(request, _PRODUCE_VERSION)
             for one in answer.responses[0].partition_responses:
                 if one.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     del batches[one.index]
@@ -100,30 +108,23 @@ class RecordWriter:
                     name = name_of_error(one.error_code)
                     raise WriteFailed(f"{self._topic}-{one.index} does not take records: {name} {why}".rstrip())
                 else:
-                    last: int = one.error_code
-        if not batches:
-            return 0
-        self._look()
+                    last = one.error_code
         return last
 
     def _by_leader(self, batches: Mapping[int, bytearray]) -> dict[int, dict[int, bytearray]]:
         led: dict[int, dict[int, bytearray]] = {}
         for index, batch in batches.items():
-            leader = self._cluster.leaders[self._topic, index]
-            if leader < 0:
-                self._look()
-                raise Unanswered(f"nobody leads {self._topic}-{index}")
-            led.setdefault(leader, {})[index] = batch
+            led.setdefault(self._cluster.leader_of((self._topic, index)), {})[index] = batch
         return led
 
-    def _look(self) -> int:
-        """Where the leaders are; the error code of the topic."""
+    def _refresh(self) -> int:
+        """Asks for the leaders. Returns the error code of the topic."""
         return self._cluster.refresh([self._topic]).get(self._topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _identify(self) -> int | tuple[int, int]:
         code, producer_id, epoch = self._cluster.init_producer_id(None, 0)
         if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            return -1, -1  # not even that may be asked for: what is sent twice is written twice
+            return -1, -1  # no InitProducerId permission: without idempotence, so a retry may duplicate
         return code or (producer_id, epoch)
 
 

@@ -1,27 +1,45 @@
 """The requests of a transaction that several processes share: one writes, another ends it.
 
-Whoever knows a transaction's identity (transactional id, producer id, epoch) can end it: a task writes and hands its
-identity over, the driver commits or aborts. A coordinator that is loading or moving is asked again.
-Source: org.apache.kafka.clients.producer.internals.TransactionManager, KIP-98.
+A process that knows a transaction's identity (transactional id, producer id, epoch) can end it: a task writes and hands
+its identity over, the driver commits or aborts. A coordinator that is loading or moving is asked again. Offsets of a
+group may be part of it: a copy reads its progress, writes records, and commits the new progress with them, so that all
+of it counts or nothing.
+Source: org.apache.kafka.clients.producer.internals.TransactionManager, KafkaProducer.sendOffsetsToTransaction, KIP-98;
+KIP-447 for require_stable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.cluster_client import GROUP_KEY, TRANSACTION_KEY, ClusterClient
+from kafkalite.client.retries import Retries
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
-from kafkalite.producer.cluster import Cluster
-from kafkalite.producer.retries import Retries
 from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.messages.group_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
-from kafkalite.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
+from kafkalite.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+)
 
 _ADD_PARTITIONS_VERSION = 2
 _END_VERSION = 2
 _ADMIN_VERSION = 0
+_ADD_OFFSETS_VERSION = 2
+_COMMIT_OFFSETS_VERSION = 2
+_FETCH_OFFSETS_VERSION = 7
 _ONGOING = "Ongoing"
 
 
@@ -36,7 +54,7 @@ class Identity(NamedTuple):
 class Transactions:
     """The transactions of a cluster. Methods raise WriteFailed when a coordinator refuses, or is away for too long."""
 
-    def __init__(self, cluster: Cluster, retries: Retries) -> None:
+    def __init__(self, cluster: ClusterClient, retries: Retries) -> None:
         self._cluster = cluster
         self._retries = retries
 
@@ -110,9 +128,9 @@ class Transactions:
         Unanswered."""
         self._cluster.refresh([])
         found: list[str] = []
-        for broker_id in self._cluster.broker_ids:
+        for broker_id in sorted(self._cluster.brokers):
             request = ListTransactionsRequest(state_filters=[_ONGOING])
-            response = self._cluster.ask(self._cluster.broker(broker_id), request, _ADMIN_VERSION)
+            response = self._cluster.client(broker_id).ask(request, _ADMIN_VERSION)
             if response.error_code:
                 raise Unanswered(f"broker {broker_id} does not list transactions: {name_of_error(response.error_code)}")
             found += [each.transactional_id for each in response.transaction_states]
@@ -120,5 +138,89 @@ class Transactions:
 
     def _ask_coordinator(self, identity: Identity, request: Message, version: int) -> Any:
         """The response, or the error code if there is no coordinator now."""
-        client = self._cluster.coordinator(identity.transactional_id or "")
-        return client if isinstance(client, int) else self._cluster.ask(client, request, version)
+        return self._cluster.ask_coordinator(identity.transactional_id or "", TRANSACTION_KEY, request, version)
+
+
+class CommittedOffset(NamedTuple):
+    """An offset and the text beside it."""
+
+    offset: int
+    metadata: str
+
+
+class GroupOffsets:
+    """The offsets of one group without members. The text beside an offset says whose progress it is. Methods raise
+    WriteFailed when a coordinator refuses, or is away for too long."""
+
+    def __init__(self, group_id: str, cluster: ClusterClient, retries: Retries) -> None:
+        self.group_id = group_id
+        self._cluster = cluster
+        self._retries = retries
+
+    def committed(self, partition: TopicPartition) -> CommittedOffset | None:
+        """The last committed one, None if there is none. Waits until no transaction with an offset for the partition
+        is open."""
+        topic, index = partition
+        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[index])]
+        request = OffsetFetchRequest(group_id=self.group_id, topics=topics, require_stable=True)
+
+        def ask() -> int | tuple[CommittedOffset | None]:
+            response = self._ask_coordinator(request, _FETCH_OFFSETS_VERSION)
+            if isinstance(response, int):
+                return response
+            found = response.topics[0].partitions[0] if response.topics else None
+            code = int(response.error_code or (found.error_code if found is not None else 0))
+            if code:
+                return code
+            if found is None or found.committed_offset < 0:
+                return (None,)
+            return (CommittedOffset(found.committed_offset, found.metadata or ""),)
+
+        result: tuple[CommittedOffset | None] = self._retries.persist(f"{self._name} cannot be read", ask)
+        return result[0]
+
+    def commit(self, identity: Identity, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Make these offsets part of the transaction; they count when it is committed."""
+        transactional_id = identity.transactional_id or ""
+        add = AddOffsetsToTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            group_id=self.group_id,
+        )
+
+        def ask_transaction() -> int:
+            response = self._cluster.ask_coordinator(transactional_id, TRANSACTION_KEY, add, _ADD_OFFSETS_VERSION)
+            return response if isinstance(response, int) else int(response.error_code)
+
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for (topic, index), (offset, metadata) in offsets.items():
+            one = TxnOffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=metadata
+            )
+            topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(one)
+        request = TxnOffsetCommitRequest(
+            transactional_id=transactional_id,
+            group_id=self.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            topics=list(topics.values()),
+        )
+
+        def ask_group() -> int:
+            response = self._ask_coordinator(request, _COMMIT_OFFSETS_VERSION)
+            if isinstance(response, int):
+                return response
+            codes = [one.error_code for topic in response.topics for one in topic.partitions]
+            return max(codes, key=abs, default=int(ErrorCode.NONE))
+
+        self._retries.persist(f"transaction {transactional_id} takes no offsets", ask_transaction)
+        self._retries.persist(f"{self._name} cannot be committed", ask_group)
+
+    @property
+    def _name(self) -> str:
+        return f"the progress of group {self.group_id}"
+
+    def _ask_coordinator(self, request: Message, version: int) -> Any:
+        """The response, or the error code if there is no coordinator now."""
+        return self._cluster.ask_coordinator(self.group_id, GROUP_KEY, request, version)

@@ -27,12 +27,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.common.errors import ConfigError
 from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import ProducerOptions, WriteOptions
 from kafkalite.producer.producer import Producer
-from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.spark.worker_process import make_reuse_cheap
 
@@ -186,7 +186,7 @@ def _check_columns(options: WriteOptions, schema: StructType) -> None:
         raise ConfigError("includeTimestamp is true, but there is no column 'timestamp'")
 
 
-def _connect(options: ProducerOptions) -> tuple[Cluster, Retries, Transactions]:
+def _connect(options: ProducerOptions) -> tuple[ClusterClient, Retries, Transactions]:
     cluster = options.connect()
     retries = Retries(options.max_block_ms / 1000, options.retry_backoff_ms / 1000)
     return cluster, retries, Transactions(cluster, retries)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.protocol.messages.transaction_admin import (
@@ -96,9 +96,12 @@ class TransactionCluster(ClusterClient):
 
     @property
     def first(self) -> Any:
-        return self.connect(1)
+        return self.client(1)
 
-    def connect(self, broker_id: int) -> Any:
+    def client(self, broker_id: int) -> Any:
+        if broker_id not in self.brokers:
+            raise ConfigError(f"there is no broker {broker_id} in {self.address}")
+
         def ask(request: Any, version: int) -> Any:
             self.asked.append((broker_id, request, version))
             return getattr(self, "_" + type(request).__name__)(broker_id, request)

@@ -81,7 +81,7 @@ class BrokerPool:
         with self._lock:
             idle, self._idle, self._closed = self._idle, [], True
         for client, _ in idle:
-            client.__exit__(None, None, None)
+            client.close()
 
     def _take(self, fresh: bool) -> tuple[ClusterClient, float]:
         with self._lock:
@@ -96,7 +96,7 @@ class BrokerPool:
                 client = self._renewed(client)
                 asked_s = now_s
             if client is None:
-                client, asked_s = ClusterClient(self.bootstrap, _ASK_S, self._security), now_s
+                client, asked_s = ClusterClient(self.bootstrap, _ASK_S, self._security).open(), now_s
         except BaseException:
             with self._lock:
                 self._borrowed -= 1
@@ -109,7 +109,7 @@ class BrokerPool:
         try:
             client.refresh()
         except Unanswered:
-            client.__exit__(None, None, None)
+            client.close()
             return None
         return client
 
@@ -117,7 +117,7 @@ class BrokerPool:
         """One that was lost is not kept; those to other brokers are renewed by the client itself."""
         with self._lock:
             self._borrowed -= 1
-            if not client.first.is_lost and not self._closed and len(self._idle) < _IDLE_MAX:
+            if not client.is_lost and not self._closed and len(self._idle) < _IDLE_MAX:
                 self._idle.append((client, asked_s))
                 return
-        client.__exit__(None, None, None)
+        client.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, PartitionPlace
+from kafkalite.client.cluster_client import NO_LEADER, TOPIC_RESOURCE, ClusterClient, PartitionPlace
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.groups import sum_known
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
@@ -17,7 +17,6 @@ from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataReques
 
 Places = dict[int, PartitionPlace]
 
-TOPIC_RESOURCE = 2
 _CONFIGS_VERSION = 3
 _WITH_IDS_VERSION = 12
 _SOURCES = {

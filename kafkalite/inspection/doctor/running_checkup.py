@@ -75,7 +75,7 @@ def met_findings(met: Met, now_s: float) -> Iterator[Finding]:
 
 def broker_settings(cluster: ClusterClient, broker_id: int) -> BrokerConfig:
     """The settings of a broker, as far as it tells them. Raises Unanswered, ConfigError."""
-    client = cluster.first if cluster.is_one else cluster.connect(broker_id)
+    client = cluster.client(broker_id)
     resource = DescribeConfigsResource(resource_type=_BROKER, resource_name=str(broker_id), configuration_keys=None)
     (result,) = client.ask(DescribeConfigsRequest(resources=[resource]), _DESCRIBE_VERSION).results
     if result.error_code:

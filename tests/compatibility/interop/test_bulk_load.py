@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.reference.jars import ReferenceUnavailable
 from bench.reference.kafka import reference_kafka
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries
 from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import parse_write_options
 from kafkalite.producer.producer import Producer as BulkProducer
-from kafkalite.producer.retries import Retries
 from kafkalite.producer.transactions import Identity, Transactions
 from tests.support.wait import DEADLINE_S
 
@@ -44,7 +44,7 @@ def rows() -> Any:
 
 def load(bootstrap: str, identity: Identity | None = None, **options: str) -> None:
     parsed = parse_write_options({"bootstrap.servers": bootstrap, **options})
-    cluster = Cluster(bootstrap, DEADLINE_S)
+    cluster = ClusterClient(bootstrap, DEADLINE_S)
     bulk_load = BulkLoad(
         parsed, BulkProducer(parsed.producer, cluster, Retries(DEADLINE_S), identity), chunk_bytes=100_000
     )
@@ -97,7 +97,7 @@ def test_keys_are_in_the_partitions_that_a_producer_of_kafka_chooses(bootstrap: 
 
 
 def test_a_transaction_is_ended_by_somebody_else(bootstrap: str) -> None:
-    cluster = Cluster(bootstrap, DEADLINE_S)
+    cluster = ClusterClient(bootstrap, DEADLINE_S)
     transactions = Transactions(cluster, Retries(DEADLINE_S))
     for name, commit in (("job-a", True), ("job-b", False)):
         identity = transactions.begin(name, 60_000)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import kafkalite
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries
 from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import parse_write_options
 from kafkalite.producer.producer import Producer
-from kafkalite.producer.retries import Retries
 from tests.support.broker_process import ServedBroker
 from tests.support.wait import DEADLINE_S, until
 
@@ -28,7 +28,7 @@ def test_every_row_is_there_once_though_the_broker_dies(tmp_path: Path) -> None:
     broker.start()
     sending = {"kafka.batch.size": "3000", "kafka.compression.type": "lz4"}
     options = parse_write_options({"bootstrap.servers": broker.bootstrap, "topic": "t", **sending})
-    cluster = Cluster(broker.bootstrap, DEADLINE_S)
+    cluster = ClusterClient(broker.bootstrap, DEADLINE_S)
     load = BulkLoad(options, Producer(options.producer, cluster, Retries(DEADLINE_S)), chunk_bytes=20_000)
     stop = threading.Event()
     faults: list[BaseException] = []

@@ -129,4 +129,4 @@ async def _one_is_silent(connect: str, tmp_path: Path, say: Say) -> None:
 def test_of_several_addresses_the_last_one_is_complained_of() -> None:
     first, last = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with pytest.raises(Unanswered, match=f"nothing listens on {last}"):
-        ClusterClient(f"{first}, {last}", 1.0)
+        ClusterClient(f"{first}, {last}", 1.0).open()

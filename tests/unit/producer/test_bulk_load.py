@@ -11,12 +11,12 @@ import pytest
 
 import kafkalite
 from kafkalite.client import sasl_login
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.cluster import Cluster
 from kafkalite.producer.options import parse_write_options
 from kafkalite.producer.producer import Producer
-from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.server.broker import Broker
 from tests.support.certificates import Authority
@@ -35,10 +35,10 @@ class Place:
     def __init__(self, broker: Broker, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.bootstrap = broker.bootstrap_servers
-        self.clusters: list[Cluster] = []
+        self.clusters: list[ClusterClient] = []
 
-    def connect(self) -> tuple[Cluster, Retries, Transactions]:
-        self.clusters.append(Cluster(self.bootstrap, 30))
+    def connect(self) -> tuple[ClusterClient, Retries, Transactions]:
+        self.clusters.append(ClusterClient(self.bootstrap, 30))
         retries = Retries(30)
         return self.clusters[-1], retries, Transactions(self.clusters[-1], retries)
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode
 from kafkalite.producer.options import ProducerOptions
 from kafkalite.producer.producer import Producer
 from kafkalite.producer.record_encoder import RecordRun
-from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.record.batch import NewRecord, encode_records, parse_header
 from kafkalite.record.record import read_records
 
@@ -61,12 +61,12 @@ class World:
         return dict.fromkeys(topics, 0)
 
     def leader(self, broker_id: int) -> Connection:
-        if broker_id not in self.clients:
+        if broker_id not in self.clients or self.clients[broker_id].is_lost:
             self.clients[broker_id] = Connection(self)
         return self.clients[broker_id]
 
-    def drop(self, client: Connection) -> None:
-        self.clients = {broker_id: each for broker_id, each in self.clients.items() if each is not client}
+    def leader_of(self, partition: tuple[str, int]) -> int:
+        return self.leaders[partition]
 
     def partition_count(self, topic: str) -> int:
         return 3

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import kafkalite
+from kafkalite.client.retries import WriteFailed
 from kafkalite.common.errors import ConfigError
-from kafkalite.producer.retries import WriteFailed
 from kafkalite.record.batch import NewRecord
 
 pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")

@@ -1,4 +1,7 @@
-"""Requests that are repeated while their fault may pass: a leader that moves, a coordinator that loads."""
+"""Requests that are repeated while their fault may pass: a leader that moves, a coordinator that loads.
+
+Source: org.apache.kafka.clients.admin.internals.CoordinatorStrategy, KafkaProducer's delivery.timeout.ms.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import COORDINATOR_MOVES, ErrorCode
 
 
 class WriteFailed(Exception):
@@ -46,4 +49,14 @@ class Retries:
                 why = str(error)
             if self.monotonic_s() >= deadline_s:
                 raise WriteFailed(f"{what} within {self.timeout_s:g} s: {why}")
+            self.sleep(self.backoff_s)
+
+    def ask_coordinator(self, ask: Callable[[], Any]) -> Any:
+        """The response; asks again while its `error_code` is one of a coordinator that loads or moves, and the time is
+        not over."""
+        deadline_s = self.monotonic_s() + self.timeout_s
+        while True:
+            response = ask()
+            if response.error_code not in COORDINATOR_MOVES or self.monotonic_s() >= deadline_s:
+                return response
             self.sleep(self.backoff_s)
