@@ -21,15 +21,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.worker_messages import Ending, FromWorker, LogLine, Outcome
-from kafkalite.cleaner.manager.cleaner_health import CleanerHealth
-from kafkalite.cleaner.manager.cleaner_state import DEATHS_MAX, CleanerState, CleanerStates, is_compacted
-from kafkalite.cleaner.manager.cleaning_queue import CleaningQueue, Done, QueueEntry, RunOutcome, RunRequest, refusal
-from kafkalite.cleaner.manager.dirty_log_scan import DirtyLogScan
+from kafkalite.cleaner.job.job import Ending, FromWorker, LogLine, Outcome
 from kafkalite.cleaner.manager.durability_check import DurabilityCheck
-from kafkalite.cleaner.manager.status import CLEANING, FLUSHING, QUEUED, CleanerTotals, PartitionCleaning
+from kafkalite.cleaner.manager.schedule import (
+    DEATHS_MAX,
+    CleanerState,
+    CleanerStates,
+    CleaningQueue,
+    DirtyLogScan,
+    Done,
+    QueueEntry,
+    RunOutcome,
+    RunRequest,
+    is_compacted,
+    refusal,
+)
+from kafkalite.cleaner.manager.status import CLEANING, FLUSHING, QUEUED, CleanerHealth, CleanerTotals, PartitionCleaning
 from kafkalite.cleaner.workers.cleaning_task import CleaningTask, make_job
-from kafkalite.cleaner.workers.worker_pool import WorkerPool, WorkerSlot
+from kafkalite.cleaner.workers.worker_process import WorkerPool, WorkerSlot, start_process
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import KafkaError
 from kafkalite.common.names import TopicPartition
@@ -50,15 +59,15 @@ _REQUESTED_PER_TURN = 32
 
 
 class LogCleaner:
-    """Belongs to the owner of the logs. `released` is called with each log whose cleaning has ended. With
-    log.cleaner.enable=false it only shows the status."""
+    """Belongs to the owner of the logs. `start_worker` starts a worker; None: a process. `released` is called with each
+    log whose cleaning has ended. With log.cleaner.enable=false it only reports the status."""
 
     def __init__(
         self,
         logs: LogManager,
         config: BrokerConfig,
         clock: Clock,
-        start_worker: StartWorker,
+        start_worker: StartWorker | None = None,
         released: Callable[[TopicPartition], object] = lambda key: None,
     ) -> None:
         self.is_enabled = config.log_cleaner_enable
@@ -69,7 +78,7 @@ class LogCleaner:
         self._states = CleanerStates(logs)
         self._queue = CleaningQueue()
         self._durability = DurabilityCheck(logs)
-        self._workers = WorkerPool(start_worker, clock, self._receive, self._worker_ended)
+        self._workers = WorkerPool(start_worker or start_process, clock, self._receive, self._worker_ended)
         self._tasks: dict[TopicPartition, CleaningTask] = {}
         self._health = CleanerHealth(clock)
         self._totals = CleanerTotals()
@@ -81,13 +90,14 @@ class LogCleaner:
         self._has_progressed = False  # a cleaning since the last scan has
         self._is_stopped = False
         self._at_rest = asyncio.Event()
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     # start and stop
 
     def start(self) -> None:
         """The first scan comes after the back-off. Warns if there are compacted topics and the cleaner is disabled."""
         if self.is_enabled:
-            self._logs.on_log_removed = self._log_removed
+            self._unsubscribe = self._logs.on_log_removed.subscribe(self._log_removed)
             self._schedule_scan(self._backoff_ms)
         elif any(map(is_compacted, self._logs.logs.values())):
             logger.warning(
@@ -98,7 +108,7 @@ class LogCleaner:
     async def stop(self) -> None:
         """Workers have ended and unfinished files are removed when this returns, at the latest after 5 s."""
         self._is_stopped = True
-        self._logs.on_log_removed = lambda key: None
+        self._unsubscribe()
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         if self._scan is not None:
@@ -124,10 +134,6 @@ class LogCleaner:
         self._workers.shrink(config.log_cleaner_threads)
         if self.is_enabled and self._backoff_ms != before_ms:  # or frequent changes would put the scan off for ever
             self._schedule_scan(self._backoff_ms)
-
-    def is_busy(self, key: TopicPartition) -> bool:
-        """Whether the log is being cleaned, so that its first segments must not be deleted."""
-        return key in self._tasks
 
     @property
     def is_at_work(self) -> bool:
@@ -256,6 +262,7 @@ class LogCleaner:
         task = CleaningTask(state.log, directory, job, slot.send, partial(self._done, entry, state))
         task.last_message_ms = self._clock.monotonic_ms()
         self._tasks[state.key] = task
+        self._logs.being_cleaned.add(state.key)
         state.enter(CLEANING)
         try:
             self._workers.begin(slot, task, self._config.log_cleaner_io_max_bytes_per_second)
@@ -316,6 +323,7 @@ class LogCleaner:
     def _done(self, entry: QueueEntry, state: CleanerState, task: CleaningTask, outcome: Outcome) -> None:
         with self._health.guard(f"the end of compacting {task.name}"):
             del self._tasks[task.key]
+            self._logs.being_cleaned.discard(task.key)
             self._queue.finish(entry)
             self._workers.release(task, self._config.log_cleaner_io_max_bytes_per_second)
             self._workers.shrink(self._config.log_cleaner_threads)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.event import Event
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
@@ -88,10 +89,10 @@ class ReplicaManager:
         self._truncated: set[TopicPartition] = set()  # logs that lost bytes, until they are led under a new epoch
         self._unresolved: set[str] = set()  # topics with logs here whose settings are not in the metadata yet
         self._is_loaded = False
-        self.on_election: Callable[[Partition], object] = lambda partition: None
-        self.on_resignation: Callable[[Partition], object] = lambda partition: None
-        self.when_deleted: Callable[[str], object] = lambda name: None
-        self.on_config_change: Callable[[], object] = lambda: None  # of any topic, when it has taken effect
+        self.on_election = Event[[Partition]]()
+        self.on_resignation = Event[[Partition]]()
+        self.when_deleted = Event[[str]]()
+        self.on_config_change = Event[[]]()  # of any topic, when it has taken effect
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
 

@@ -136,7 +136,7 @@ def broker_metrics(
     groups: GroupCoordinator,
     transactions: TransactionCoordinator,
     server: SocketServer,
-    cleaner: LogCleaner,
+    cleaner: Callable[[], LogCleaner],
     wall_ms: Callable[[], int],
     transaction_timeout_max_ms: Callable[[], int],
     is_controller: Callable[[], bool] = lambda: True,
@@ -170,9 +170,9 @@ def broker_metrics(
     metrics.gauge(
         "kafka_log_logcleaner_deadthreadcount",
         "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
-        lambda: cleaner.problem is not None,
+        lambda: cleaner().problem is not None,
     )
-    _add_cleaner_totals(metrics, cleaner.totals)
+    _add_cleaner_totals(metrics, lambda: cleaner().totals())
     metrics.table(_CLEANING_COLUMNS, _WHERE, partial(_cleaning, replica_manager, cleaner))
     metrics.table(_LOG_COLUMNS, _WHERE, partial(_partitions, replica_manager))
     return metrics
@@ -409,11 +409,11 @@ def _add_cleaner_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -
     metrics.table(columns, (), rows)
 
 
-def _cleaning(replica_manager: ReplicaManager, cleaner: LogCleaner) -> Iterator[Row]:
+def _cleaning(replica_manager: ReplicaManager, cleaner: Callable[[], LogCleaner]) -> Iterator[Row]:
     for topic in list(replica_manager):
         if "compact" in topic.config.cleanup_policy:
             keys = [(topic.name, index) for index in topic.partitions]
-            for one in cleaner.rows(keys, as_last_seen=True):
+            for one in cleaner().rows(keys, as_last_seen=True):
                 yield Row((one.topic, str(one.partition)), _of_one_log(one))
 
 

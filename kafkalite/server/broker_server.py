@@ -22,7 +22,6 @@ from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
 from kafkalite.api.request.report_sources import ReportSources
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
-from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.throttled_log import RateLimitedLogger
@@ -62,6 +61,7 @@ _STOP_GRACE_MS = 5_000
 _FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
 _READ_THREADS = 2  # for look-ups by timestamp and down-conversion; more would only contend with the loop
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
+_CLEANER_CHECK_MS_MIN = 100
 _KILL_GRACE_S = 5.0  # for the end of cancelled tasks
 
 
@@ -84,6 +84,7 @@ class BrokerServer:
         self.config = config
         self.failed: asyncio.Future[str] = self._loop.create_future()
         self.metrics: MetricsEndpoint | None = None
+        self._cleaner: LogCleaner | None = None
         self._adopts = adopts
         self._dial_zookeeper = dial_zookeeper
         self._start_cleaner_worker = start_cleaner
@@ -102,7 +103,6 @@ class BrokerServer:
             await self._load_coordinators()
             await self._open_sockets()
             self._start_periodic_tasks()
-            self._start_cleaner()
             await self._start_metrics()
             await self._join()
         except BaseException:
@@ -121,7 +121,8 @@ class BrokerServer:
         """As after kill -9, for tests: nothing is answered or written. Then this loop must end, then `end_threads`."""
         self.server.abort()
         self.logs.abandon()
-        self._cleaner.kill()
+        if self._cleaner is not None:
+            self._cleaner.kill()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -193,9 +194,10 @@ class BrokerServer:
             self._applier,
             lambda: member.default_replication_factor,
         )
-        self.logs.on_offline, self.logs.on_failed_log = self._on_offline_logs, self._on_failed_log
-        self.logs.on_tail_in_doubt = self.metadata.distrust_logs
-        self.logs.on_lost_tail = self.metadata.admit_lost_tail
+        self.logs.on_offline.subscribe(self._on_offline_logs)
+        self.logs.on_failed_log.subscribe(self._on_failed_log)
+        self.logs.on_tail_in_doubt.subscribe(self.metadata.distrust_logs)
+        self.logs.on_lost_tail.subscribe(self.metadata.admit_lost_tail)
         await self.logs.load(
             self.metadata.cluster_id,
             self.replica_manager.config_for,
@@ -207,11 +209,7 @@ class BrokerServer:
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
             await self.metadata.skip_producer_ids(highest)
         await self._applier.load()
-        self.logs.moves.is_busy = self.is_being_cleaned
-        self._retention = RetentionTask(lambda: self.logs.logs, self.clock, self.is_being_cleaned)
-        self._cleaner = LazyLogCleaner(
-            self.logs, self.config, self.clock, self._retention.check_soon, self._start_cleaner_worker
-        )
+        self._retention = RetentionTask(self.logs, self.clock)
 
     def _replica_roles(self) -> ReplicaRoles | None:
         """A broker that shares its metadata with others may share partitions with them, too."""
@@ -278,7 +276,7 @@ class BrokerServer:
 
     def _build_services(self, readers: ThreadPoolExecutor) -> Services:
         admission_epoch = AdmissionEpoch()
-        self.replica_manager.on_config_change = admission_epoch.advance
+        self.replica_manager.on_config_change.subscribe(admission_epoch.advance)
         return Services(
             runtime=Runtime(self._loop, self.clock, readers),
             dynamic_config=self.dynamic_config,
@@ -329,10 +327,10 @@ class BrokerServer:
         self._coordinators.add_periodic_tasks(tasks, config)
         TokenExpiry(config, self.metadata, self.broker_id, self.clock).add_to(tasks)
         tasks.add("producer expiry", config.producer_id_expiration_check_interval_ms, self.logs.expire_producers)
-
-    def _start_cleaner(self) -> None:
-        self._closing.push_async_callback(self._cleaner.stop)
-        self._cleaner.start()
+        self._closing.push_async_callback(self._stop_cleaner)
+        if not config.log_cleaner_enable:
+            self.cleaner  # noqa: B018  its start warns
+        tasks.add("compaction", max(_CLEANER_CHECK_MS_MIN, config.log_cleaner_backoff_ms), self._compact_if_needed)
 
     async def _start_metrics(self) -> None:
         if not self.config.metrics_listener:
@@ -350,7 +348,7 @@ class BrokerServer:
             self.groups,
             self.transactions,
             self.server,
-            self.cleaner,
+            lambda: self.cleaner,
             self.clock.wall_ms,
             lambda: self.config.transaction_max_timeout_ms,
             lambda: self.metadata.controller_id == self.broker_id,
@@ -384,16 +382,30 @@ class BrokerServer:
 
     @property
     def cleaner(self) -> LogCleaner:
-        return self._cleaner.cleaner
+        """The log cleaner, which is created and started at its first use: most starts are spared 12 ms of imports."""
+        if self._cleaner is None:
+            from kafkalite.cleaner.log_cleaner import LogCleaner
 
-    def is_being_cleaned(self, key: TopicPartition) -> bool:
-        """Whether the log cleaner is at work on that log, so that its first segments must stay."""
-        return self._cleaner.is_busy(key)
+            cleaner = LogCleaner(
+                self.logs, self.config, self.clock, self._start_cleaner_worker, released=self._retention.check_soon
+            )
+            cleaner.start()
+            self._cleaner = cleaner
+        return self._cleaner
+
+    def _compact_if_needed(self) -> None:
+        """Starts the cleaner once a log is compacted; from then on it schedules its scans itself."""
+        if self._cleaner is None and any("compact" in log.config.cleanup_policy for log in self.logs.logs.values()):
+            self.cleaner.scan()
+
+    async def _stop_cleaner(self) -> None:
+        if self._cleaner is not None:
+            await self._cleaner.stop()
 
     @property
     def has_background_work(self) -> bool:
         """Whether other threads or processes work for this broker: jobs on files, the log cleaner."""
-        return self.logs.has_background_work or self._cleaner.is_at_work
+        return self.logs.has_background_work or (self._cleaner is not None and self._cleaner.is_at_work)
 
     def first_port(self) -> int:
         return self.server.ports[self._first_listener().name]
@@ -415,7 +427,8 @@ class BrokerServer:
         self.logs.reconfigure(config)
         self._services.admission_epoch.advance()
         self._security.reconfigure(config)
-        self._cleaner.reconfigure(config)
+        if self._cleaner is not None:
+            self._cleaner.reconfigure(config)
         self.server.reconfigure(NetworkLimits.of(config))
         self._member.reconfigure(config)
         self._listener_changes.apply(config)

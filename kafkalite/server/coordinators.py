@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
@@ -103,9 +102,10 @@ class Coordinators:
         )
         self._replica_manager = replica_manager
         self._loading: list[asyncio.Future[None]] = []
-        replica_manager.on_election = self._on_election
-        replica_manager.on_resignation = self._on_resignation
-        replica_manager.when_deleted = self.groups.offsets.on_topic_deleted
+        for topic in (self.offsets_topic, self.transaction_topic):
+            replica_manager.on_election.subscribe(topic.on_election)
+            replica_manager.on_resignation.subscribe(topic.on_resignation)
+        replica_manager.when_deleted.subscribe(self.groups.offsets.on_topic_deleted)
 
     async def load(self) -> None:
         """Begin to load the partitions that are led here, and wait for a moment: the rest loads while clients are told
@@ -163,14 +163,6 @@ class Coordinators:
         store.on_open = look_later
         if store.open:
             look_later()
-
-    def _on_election(self, partition: Partition) -> None:
-        self.offsets_topic.on_election(partition)
-        self.transaction_topic.on_election(partition)
-
-    def _on_resignation(self, partition: Partition) -> None:
-        self.offsets_topic.on_resignation(partition)
-        self.transaction_topic.on_resignation(partition)
 
     def _verify_commit(
         self, index: int, commit: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None]

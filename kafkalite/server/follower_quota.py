@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from kafkalite.api.request.follower_fetches import FollowerFetches
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 from kafkalite.replication.replica_manager import ReplicaManager
 
@@ -23,11 +22,5 @@ def follower_fetches(
         config.replication_quota_window_size_seconds * 1_000,
     )
     fetches = FollowerFetches(quota)
-    to_coordinators = replica_manager.on_election
-
-    def on_election(partition: Partition) -> None:
-        to_coordinators(partition)
-        fetches.on_election()
-
-    replica_manager.on_election = on_election
+    replica_manager.on_election.subscribe(lambda _: fetches.on_election())
     return fetches

@@ -13,7 +13,7 @@ from kafkalite.common.names import INTERNAL_TOPICS
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+    from kafkalite.cleaner.manager.schedule import RunOutcome
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.replication.replica_manager import Topic
     from kafkalite.server.broker_server import BrokerServer
@@ -60,7 +60,7 @@ def expire(server: BrokerServer) -> None:
     that is due by the broker's clock. Raises StorageError."""
     now_ms = server.clock.wall_ms()
     for key, log in list(server.logs.logs.items()):
-        if not server.is_being_cleaned(key):
+        if key not in server.logs.being_cleaned:
             _apply_retention(log, now_ms)
         log.expire_producers(now_ms)
     server.groups.offsets.expire()

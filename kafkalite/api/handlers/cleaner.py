@@ -26,7 +26,7 @@ from kafkalite.replication.replica_manager import Topic
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats
-    from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+    from kafkalite.cleaner.manager.schedule import RunOutcome
     from kafkalite.cleaner.manager.status import PartitionCleaning
 
 TIMEOUT_MS_MAX = 86_400_000

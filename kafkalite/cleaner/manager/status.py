@@ -1,4 +1,4 @@
-"""The states of a compacted log, as a table, and the values that status and metrics show. No I/O.
+"""The states of a compacted log as a table, the values of status and metrics, and the health of the cleaner. No I/O.
 
 A log is IDLE until a scan finds it due, then QUEUED until a worker is free. If its dirty range is not yet on the disk,
 it is FLUSHING and then QUEUED again. A worker is CLEANING it until it is IDLE again, or UNCLEANABLE because its data
@@ -10,17 +10,26 @@ make each cleaning fail:
             FLUSHING   UNCLEANABLE -> QUEUED
 
 A request by name takes a log that is IDLE past the queue. Absence from the table means "not allowed".
+The health is one line for /health and status, None if healthy. One problem is that worker processes cannot start: it
+lasts until one has sent a message, with a growing pause between attempts. The other is an exception of the cleaner
+itself: it is logged with its traceback, the cleaner continues, and the problem ends with a complete scan without one.
 Source: kafka.log.LogCleaningState, kafka.log.LogCleanerManager.uncleanablePartitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.common.clock import Clock
+
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats
+
+logger = logging.getLogger(__name__)
 
 
 class CleaningState(Enum):
@@ -101,3 +110,75 @@ class CleanerTotals(NamedTuple):
             records_read=self.records_read + stats.records_read,
             records_kept=self.records_kept + stats.records_kept,
         )
+
+
+_PAUSE_MS_MAX = 300_000
+
+
+class Pause:
+    """A pause after a failure. `until_ms` is monotonic; `length_ms` doubles, from the back-off up to five minutes."""
+
+    __slots__ = ("length_ms", "until_ms")
+
+    def __init__(self) -> None:
+        self.until_ms = self.length_ms = 0
+
+    def begin(self, now_ms: int, backoff_ms: int) -> None:
+        self.length_ms = min(2 * self.length_ms or backoff_ms, max(backoff_ms, _PAUSE_MS_MAX))
+        self.until_ms = now_ms + self.length_ms
+
+
+class CleanerHealth:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start_error: str | None = None
+        self._fault: str | None = None
+        self._has_faulted = False  # since the last scan began
+        self._pause = Pause()
+
+    @property
+    def text(self) -> str | None:
+        return self._start_error or self._fault
+
+    @property
+    def may_start(self) -> bool:
+        """Whether a worker process may be started now."""
+        return self._clock.monotonic_ms() >= self._pause.until_ms
+
+    def cannot_start(self, reason: str, backoff_ms: int) -> None:
+        """A process could not start, or ended before its first message."""
+        self._pause.begin(self._clock.monotonic_ms(), backoff_ms)
+        self._start_error = reason
+        logger.error("%s; nothing is compacted; the next try is in %d ms", reason, self._pause.length_ms)
+
+    def has_started(self) -> None:
+        """A process has sent a message."""
+        if self._start_error is not None:
+            logger.info("cleaner processes can start again")
+        self._start_error = None
+        self._pause.length_ms = 0
+
+    def retry_now(self) -> None:
+        """A request ends the pause."""
+        self._pause.until_ms = 0
+
+    def fault(self, what: str, error: Exception) -> None:
+        """An exception that is a bug of the cleaner."""
+        self._has_faulted = True
+        self._fault = f"{what} failed: {error!r}"
+        logger.error("%s failed in the cleaner, which goes on", what, exc_info=error)
+
+    @contextlib.contextmanager
+    def guard(self, what: str) -> Iterator[None]:
+        """Turns an exception into a `fault`, so that the cleaner continues."""
+        try:
+            yield
+        except Exception as error:
+            self.fault(what, error)
+
+    def scan_began(self) -> None:
+        self._has_faulted = False
+
+    def scan_ended(self) -> None:
+        if not self._has_faulted:
+            self._fault = None

@@ -19,8 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.job import CleanJob, LastRecord
-from kafkalite.cleaner.job.worker_messages import Abort, Ending, FromWorker, Outcome, Swapped, ToWorker
+from kafkalite.cleaner.job.job import Abort, CleanJob, Ending, FromWorker, LastRecord, Outcome, Swapped, ToWorker
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment.cleaned_segment import CleanedSegment

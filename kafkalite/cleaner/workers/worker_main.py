@@ -5,6 +5,8 @@ logs. It yields to all other processes: a lower priority, the scheduler's batch 
 when memory runs out. It polls the socket between two pieces of work, so it aborts a job soon after the request; at the
 end of the stream, which is the end of the broker, it exits. It ignores signals of terminals and service managers: they
 are meant for the broker, which ends its workers.
+A throttle (log.cleaner.io.max.bytes.per.second, of which each busy worker has a share) makes it sleep when it is fast.
+Source: kafka.log.LogCleaner (CleanerThread), org.apache.kafka.storage.internals.utils.Throttler.
 """
 
 from __future__ import annotations
@@ -12,18 +14,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from kafkalite.cleaner.job.job import CleaningFailed, CleanResult
-from kafkalite.cleaner.job.throttle import Throttle
-from kafkalite.cleaner.job.worker_messages import (
+from kafkalite.cleaner.job.job import (
     Abort,
     Clean,
+    CleaningFailed,
+    CleanResult,
     Ending,
     FromWorker,
     LogLine,
@@ -37,6 +41,42 @@ from kafkalite.cleaner.job.worker_messages import (
 from kafkalite.common.clock import monotonic_s
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.files import Files
+
+_SLEEP_S_MIN = 0.02
+
+
+class Throttle:
+    """`bytes_per_second` may be changed at any time. `slept_seconds` is the total. `sleep` may return early: it is
+    called again. `clock` returns seconds since some moment."""
+
+    def __init__(
+        self,
+        bytes_per_second: float,
+        clock: Callable[[], float] = monotonic_s,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.bytes_per_second = bytes_per_second
+        self.slept_seconds = 0.0
+        self._clock = clock
+        self._sleep = sleep
+        self._unpaid_bytes = 0.0  # of those taken until `_at_s`, not yet covered by the rate
+        self._at_s = clock()
+
+    def take(self, count: int) -> None:
+        """`count` bytes were read or written; returns when the next may be."""
+        self._unpaid_bytes += count
+        while (wait_s := self._wait_s()) >= _SLEEP_S_MIN:
+            before_s = self._clock()
+            self._sleep(wait_s)
+            self.slept_seconds += self._clock() - before_s
+
+    def _wait_s(self) -> float:
+        now_s = self._clock()
+        passed_s, self._at_s = now_s - self._at_s, now_s
+        rate = self.bytes_per_second
+        self._unpaid_bytes = max(0.0, self._unpaid_bytes - passed_s * rate) if math.isfinite(rate) else 0.0
+        return self._unpaid_bytes / rate if self._unpaid_bytes else 0.0
+
 
 _NICENESS = 10
 _OOM_SCORE = b"500"  # of 1000

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from kafkalite.cleaner.job.worker_messages import FromWorker, ToWorker
+from kafkalite.cleaner.job.job import FromWorker, ToWorker
 from kafkalite.log.storage.files import Files
 
 

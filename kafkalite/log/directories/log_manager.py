@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import StorageError
+from kafkalite.common.event import Event
 from kafkalite.common.forks import close_in_children
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
@@ -46,7 +47,6 @@ logger = logging.getLogger(__name__)
 
 _NAMED_MAX = 100  # logs in as many lines
 _WANTED_MAX = 10_000
-OnOffline = Callable[[Sequence[TopicPartition], str], None]
 
 
 class ManagerState(Enum):
@@ -68,10 +68,13 @@ ENTERED_FROM = {
 
 class LogManager:
     """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log, `directories` are
-    in the order of log.dirs; `was_clean` says whether the last shutdown of every directory was clean. `on_log_removed`
-    is called for each log that is no longer served, for any reason; `on_failed_log` for one that is read only from now
-    on, since it has failed; `on_tail_in_doubt` when an fsync or a disk has failed, so that logs may lack records which
-    they have acknowledged; `on_lost_tail` when the start finds that they do."""
+    in the order of log.dirs; `was_clean` says whether the last shutdown of every directory was clean. The first
+    segments of logs that are `being_cleaned` must stay; the cleaner adds and removes them.
+
+    Events: `on_offline`, the logs of a failed directory and the reason; `on_log_removed`, a log is no longer served for
+    any reason; `on_failed_log`, a log is read only from now on, since it has failed; `on_tail_in_doubt`, an fsync or a
+    disk has failed, so that logs may lack records which they have acknowledged; `on_lost_tail`, the start finds that
+    they do."""
 
     def __init__(
         self,
@@ -85,11 +88,12 @@ class LogManager:
         """Creates missing directories and locks all. `wake` is called on another thread when `run_completions`
         has something to do. Raises ConfigError with one line for the operator."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.on_offline: OnOffline = lambda keys, failure: None
-        self.on_log_removed: Callable[[TopicPartition], object] = lambda key: None
-        self.on_failed_log: Callable[[TopicPartition], object] = lambda key: None
-        self.on_tail_in_doubt: Callable[[], object] = lambda: None
-        self.on_lost_tail: Callable[[], object] = lambda: None
+        self.being_cleaned: set[TopicPartition] = set()
+        self.on_offline = Event[[Sequence[TopicPartition], str]]()
+        self.on_log_removed = Event[[TopicPartition]]()
+        self.on_failed_log = Event[[TopicPartition]]()
+        self.on_tail_in_doubt = Event[[]]()
+        self.on_lost_tail = Event[[]]()
         self._config = config
         self._clock = clock
         self._executor = SerialExecutor(run_in_background, wake)
@@ -112,12 +116,12 @@ class LogManager:
             self.run_completions,
             verification=self.verification,
             record_validation=config.kafkalite_record_validation,
+            before_truncation=self._before_truncation,
+            on_failure=self._on_failed_log,
         )
-        self._context.before_truncation = self._before_truncation
-        self._context.on_failure = self._on_failed_log
         self.moves = LogMoves(
-            self.logs, self._directory_of, self._context, clock, self._deletion, self._executor.serial_queue,
-            self._checkpoints.write_soon,
+            self.logs, self._directory_of, self.being_cleaned, self._context, clock, self._deletion,
+            self._executor.serial_queue, self._checkpoints.write_soon,
         )  # fmt: skip
         self._wanted: dict[TopicPartition, LogDirectory] = {}  # of logs that are to be created
         self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)

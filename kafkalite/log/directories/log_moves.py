@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, TimerGroup
@@ -64,24 +64,25 @@ class _Move:
 
 
 class LogMoves:
-    """The moves of a broker. Fields: `is_busy` says whether the cleaner is at work on a log. `rate` are the bytes per
+    """The moves of a broker. Logs `being_cleaned` wait. Fields: `rate` are the bytes per
     second of all moves together, `at_once` the number of them; the others wait."""
 
     def __init__(
         self,
         logs: Mapping[TopicPartition, PartitionLog],
         directory_of: dict[TopicPartition, LogDirectory],
+        being_cleaned: Collection[TopicPartition],
         context: LogContext,
         clock: Clock,
         deletion: LogDeletion,
         background: Callable[[], Background],
         write_soon: Callable[[LogDirectory], None],
     ) -> None:
-        self.is_busy: Callable[[TopicPartition], bool] = lambda key: False
         self.rate = NEVER
         self.at_once = 1
         self._logs = logs
         self._directory_of = directory_of
+        self._being_cleaned = being_cleaned
         # a copy has no checkpoints, and its failure is not that of the log
         self._context = LogContext(
             clock, context.serial_queue, context.files, context.producer_expiration_ms, context.run_completions,
@@ -167,7 +168,7 @@ class LogMoves:
 
     def _step(self, move: _Move) -> None:
         if move.copy is None:
-            if self.is_busy(move.key):
+            if move.key in self._being_cleaned:
                 self._timers.call_later(_BUSY_PAUSE_MS, lambda: self._go_on(move))
                 return
             move.copy = self._create(move)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, Timer
@@ -18,6 +18,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 
 if TYPE_CHECKING:
+    from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -29,17 +30,11 @@ _RECHECK_MS_MAX = 60_000
 
 
 class RetentionTask:
-    """`start` starts a check of all `logs`. A log that `is_busy` is skipped: its first segments are being compacted."""
+    """`start` starts a check of all logs. Logs that are `being_cleaned` are skipped."""
 
-    def __init__(
-        self,
-        logs: Callable[[], Mapping[TopicPartition, PartitionLog]],
-        clock: Clock,
-        is_busy: Callable[[TopicPartition], bool] = lambda key: False,
-    ) -> None:
-        self._logs = logs
+    def __init__(self, manager: LogManager, clock: Clock) -> None:
+        self._manager = manager
         self._clock = clock
-        self._is_busy = is_busy
         self._waiting: deque[TopicPartition] = deque()
         self._later: list[TopicPartition] = []  # these have more to delete after an fsync
         self._timer: Timer | None = None
@@ -51,7 +46,7 @@ class RetentionTask:
         if not self._waiting:
             self._later.clear()
             self._recheck_ms = RECHECK_MS
-            self._schedule(list(self._logs()), 0)
+            self._schedule(list(self._manager.logs), 0)
 
     def check_soon(self, key: TopicPartition) -> None:
         """Checks one log soon: it is not busy any more."""
@@ -79,11 +74,11 @@ class RetentionTask:
     def _check_some(self) -> None:
         self._timer = None
         now_ms = self._clock.wall_ms()
-        logs = self._logs()
+        manager = self._manager
         for _ in range(min(LOGS_PER_TURN, len(self._waiting))):
             key = self._waiting.popleft()
-            log = logs.get(key)
-            if log is not None and not self._is_busy(key) and self._check(log, key, now_ms):
+            log = manager.logs.get(key)
+            if log is not None and key not in manager.being_cleaned and self._check(log, key, now_ms):
                 break
         if self._waiting:
             self._timer = self._clock.call_later(0, self._check_some)

@@ -36,9 +36,11 @@ class LogContext:
         run_completions: Callable[[], None] = lambda: None,
         verification: VerificationSetting | None = None,
         record_validation: str = "records",
+        before_truncation: BeforeTruncation = lambda key, start_offset, end_offset, empties: None,
+        on_failure: Callable[[TopicPartition], object] = lambda key: None,
     ) -> None:
-        self.before_truncation: BeforeTruncation = lambda key, start_offset, end_offset, empties: None
-        self.on_failure: Callable[[TopicPartition], object] = lambda key: None
+        self.before_truncation = before_truncation
+        self.on_failure = on_failure
         self.clock = clock
         self.record_validation = record_validation
         self.serial_queue = serial_queue

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkalite.cleaner.compaction.clean_log import clean
-from kafkalite.cleaner.job.job import CleanJob
-from kafkalite.cleaner.job.worker_messages import Abort, Clean, Ending, FromWorker, Outcome, Rate, Ready, ToWorker
+from kafkalite.cleaner.job.job import Abort, Clean, CleanJob, Ending, FromWorker, Outcome, Rate, Ready, ToWorker
 from kafkalite.cleaner.workers.worker_main import CleanFunction, perform
 from kafkalite.log.storage.files import Files
 

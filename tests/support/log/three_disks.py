@@ -94,9 +94,9 @@ class Machine:
         background = self.jobs.append if self.jobs is not None else None
         manager = LogManager(paths or self.paths, self.clock, config, background, self.disks)
         self.managers.append(manager)
-        manager.on_offline = lambda keys, why: self.offline.extend(keys)
-        manager.on_tail_in_doubt = self._doubt
-        manager.on_lost_tail = self._miss
+        manager.on_offline.subscribe(lambda keys, why: self.offline.extend(keys))
+        manager.on_tail_in_doubt.subscribe(self._doubt)
+        manager.on_lost_tail.subscribe(self._miss)
         if load:
             loading = manager.load(CLUSTER, lambda topic: CONFIG, self.ids.get, progress_interval_s=progress_interval_s)
             asyncio.run(loading)

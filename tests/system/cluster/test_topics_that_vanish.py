@@ -101,7 +101,7 @@ def test_what_somebody_orders_to_be_deleted_is(tell):
 def test_what_vanishes_is_kept(tell, caplog):
     async def story(cluster, hand):
         deleted = []
-        cluster.topics(1).when_deleted = deleted.append
+        cluster.topics(1).when_deleted.subscribe(deleted.append)
         await hand.remove(znode_paths.topic(T))
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (0, 3, 0)

@@ -118,13 +118,7 @@ async def lose(broker: Any, tmp_path: Path, name: str) -> None:
     """The disk is gone from under the broker, which soon writes its checkpoints, and finds out."""
     found_out = asyncio.Event()
     logs = broker._running.logs
-    inner = logs.on_offline
-
-    def noted(keys: Any, why: str) -> None:
-        inner(keys, why)
-        found_out.set()
-
-    logs.on_offline = noted
+    logs.on_offline.subscribe(lambda keys, why: found_out.set())
     (tmp_path / name).rename(tmp_path / f"{name}-unplugged")
     logs.checkpoint()
     async with asyncio.timeout(DEADLINE_S):

@@ -11,9 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import Abort, Ending, FromWorker, LogLine, Outcome, Progress, Swapped
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.job.job import (
+    Abort,
+    CleaningFailed,
+    CleanJob,
+    CleanResult,
+    CleanStats,
+    Ending,
+    FromWorker,
+    LogLine,
+    Outcome,
+    Progress,
+    Swapped,
+)
+from kafkalite.cleaner.manager.schedule import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
@@ -355,7 +366,7 @@ class TestAWorkerThatDies:
         monkeypatch.setattr(type(log.swap), "replace", lambda self, cleaned, done: told.append(done))
         scene.worker.hear(CleanedSegment(0, (0,), 0, 0, 0, -1, 0))
         scene.worker.die("was killed")
-        assert scene.cleaner.is_busy(("orders", 0)), "its first segments are not to be touched yet"
+        assert ("orders", 0) in scene.logs.being_cleaned, "its first segments are not to be touched yet"
         told[0](None)
         assert len(scene.staff.begun) == 2, "then it is tried again"
 
@@ -409,12 +420,12 @@ class TestALogThatChangesMeanwhile:
         scene.staff.is_lazy = True
         scene.fill(scene.make(cleanup_policy=("compact", "delete"), retention_ms=-1))
         scene.pass_time()
-        assert scene.cleaner.is_busy(("orders", 0))
+        assert ("orders", 0) in scene.logs.being_cleaned
         return scene
 
     def test_a_topic_that_is_deleted_is_let_go_of_at_once(self, scene: Scene) -> None:
         scene.logs.delete("orders", 0)
-        assert Abort() in scene.worker.said and not scene.cleaner.is_busy(("orders", 0))
+        assert Abort() in scene.worker.said and ("orders", 0) not in scene.logs.being_cleaned
         assert list(scene.cleaner.rows()) == []
         scene.fill(scene.make())
         assert scene.row().runs == 0 and scene.row().last_run_ms == -1, "another log"
@@ -433,7 +444,7 @@ class TestALogThatChangesMeanwhile:
         scene.staff.obeys = False
         scene.logs.delete("orders", 0)
         scene.pass_time()
-        assert scene.staff.alive == [] and not scene.cleaner.is_busy(("orders", 0))
+        assert scene.staff.alive == [] and ("orders", 0) not in scene.logs.being_cleaned
 
     def test_records_that_are_deleted_end_the_pass(self, scene: Scene) -> None:
         log = scene.logs.logs["orders", 0]
@@ -469,7 +480,7 @@ class TestALogThatChangesMeanwhile:
         log = scene.logs.logs["orders", 0]
         log.config = TopicConfig(**SETTINGS | {"cleanup_policy": ("delete",)})
         scene.worker.hear(Progress())
-        assert scene.worker.said[-1] == Abort() and not scene.cleaner.is_busy(("orders", 0))
+        assert scene.worker.said[-1] == Abort() and ("orders", 0) not in scene.logs.being_cleaned
 
     def test_what_is_written_meanwhile_does_not(self, scene: Scene) -> None:
         log = scene.logs.logs["orders", 0]
@@ -483,7 +494,7 @@ class TestALogThatChangesMeanwhile:
     def test_a_directory_that_fails_ends_the_pass(self, scene: Scene) -> None:
         scene.logs._on_io_error(str(scene.root), OSError(errno.EIO, "Input/output error"))
         scene.pass_time(0)
-        assert Abort() in scene.worker.said and not scene.cleaner.is_busy(("orders", 0))
+        assert Abort() in scene.worker.said and ("orders", 0) not in scene.logs.being_cleaned
 
 
 class TestStopping:
@@ -683,7 +694,7 @@ class TestItNeverStopsUnseen:
         monkeypatch.setattr(type(log.swap), "replace", fail)
         scene.worker.hear(CleanedSegment(0, (0,), 0, 0, 0, -1, 0))
         assert "in the swap" in str(scene.cleaner.problem) and "Traceback" in caplog.text
-        assert scene.row().state is CleaningState.UNCLEANABLE and not scene.cleaner.is_busy(("orders", 0))
+        assert scene.row().state is CleaningState.UNCLEANABLE and ("orders", 0) not in scene.logs.being_cleaned
         monkeypatch.undo()
         scene.fill(scene.make("another"))
         scene.pass_time()

@@ -219,7 +219,7 @@ def test_a_topic_that_is_deleted_goes_with_its_logs_also_with_those_led_elsewher
 ) -> None:
     async def story(broker: Life) -> None:
         gone: list[str] = []
-        broker.topics.when_deleted = gone.append
+        broker.topics.when_deleted.subscribe(gone.append)
         broker.cluster.put(record("t", ME, ME), Change.TOPIC_CREATED)
         await broker.settled()
         broker.cluster.lead("t", 1, OTHER)

@@ -73,7 +73,7 @@ def metrics_of(running: BrokerServer, controller_stats: ControllerStats | None =
         running.groups,
         running.transactions,
         running.server,
-        running.cleaner,
+        lambda: running.cleaner,
         running.clock.wall_ms,
         lambda: running.config.transaction_max_timeout_ms,
         controller_stats=controller_stats,

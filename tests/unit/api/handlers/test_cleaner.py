@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.api.handlers.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
 from kafkalite.cleaner.job.job import CleanStats
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.schedule import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS, SERVED

@@ -9,9 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.cleaner import log_cleaner
-from kafkalite.cleaner.job.job import CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import Abort, Ending, Outcome, Swapped
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.job.job import Abort, CleanJob, CleanResult, CleanStats, Ending, Outcome, Swapped
+from kafkalite.cleaner.manager.schedule import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
 from kafkalite.log.storage.files import Files
@@ -44,7 +43,7 @@ class TestALogThatIsGone:
         scene.fill(scene.make())
         scene.pass_time()
         scene.logs.delete("orders", 0)
-        assert list(scene.cleaner._states) == [] and not scene.cleaner.is_busy(("orders", 0))
+        assert list(scene.cleaner._states) == [] and ("orders", 0) not in scene.logs.being_cleaned
 
     def test_does_not_speak_for_the_one_that_has_its_name(self, scene: Scene) -> None:
         """The new log has a state of its own; the old one's cleaning ends after that."""
@@ -90,7 +89,7 @@ class TestAFaultOfOurOwn:
 
         monkeypatch.setattr(scene.cleaner._workers, "begin", fail)
         assert "of ours" in str(scene.run_now("orders")[0].error)
-        assert not scene.cleaner.is_busy(("orders", 0))
+        assert ("orders", 0) not in scene.logs.being_cleaned
         monkeypatch.undo()
         assert scene.run_now("orders")[0].stats is not None
 

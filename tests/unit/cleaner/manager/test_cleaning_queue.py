@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.cleaner.manager.cleaning_queue import CleaningQueue, RunOutcome, RunRequest
+from kafkalite.cleaner.manager.schedule import CleaningQueue, RunOutcome, RunRequest
 from kafkalite.common.names import TopicPartition
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)

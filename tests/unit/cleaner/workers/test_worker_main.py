@@ -20,10 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import (
+from kafkalite.cleaner.job.job import (
     Abort,
     Clean,
+    CleaningFailed,
+    CleanJob,
+    CleanResult,
+    CleanStats,
     Ending,
     FromWorker,
     LogLine,
@@ -146,7 +149,7 @@ def test_what_is_too_fast_waits_and_hears_of_a_new_rate(tmp_path: Path, monkeypa
         return CleanResult(7, True)
 
     channel = Waiting()
-    monkeypatch.setattr("kafkalite.cleaner.job.throttle.time.sleep", None)
+    monkeypatch.setattr("kafkalite.cleaner.workers.worker_main.time.sleep", None)
     from kafkalite.cleaner.workers import worker_main
 
     throttle_of = worker_main.Throttle
@@ -339,7 +342,7 @@ def test_it_ends_with_the_broker(tmp_path: Path) -> None:
     script = (
         "import asyncio, sys\n"
         "from kafkalite.cleaner.workers.worker_process import WorkerProcess\n"
-        "from kafkalite.cleaner.job.worker_messages import Ready\n"
+        "from kafkalite.cleaner.job.job import Ready\n"
         "async def main():\n"
         "    ready = asyncio.Event()\n"
         "    hear = lambda message: ready.set()\n"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.cleaner.compaction import clean_log
-from kafkalite.cleaner.job.worker_messages import Abort, Clean, Ending, FromWorker, Outcome, Ready
+from kafkalite.cleaner.job.job import Abort, Clean, Ending, FromWorker, Outcome, Ready
 from kafkalite.cleaner.workers.worker_thread import WorkerThread, start_thread
 from tests.support.wait import DEADLINE_S
 

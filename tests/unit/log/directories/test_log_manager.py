@@ -586,7 +586,7 @@ def test_every_log_that_lacks_committed_records_is_named(
         path.write_bytes(b"")
     told: list[str] = []
     manager = LogManager([data], ManualClock(), BrokerConfig())
-    manager.on_lost_tail = lambda: told.append("lost")
+    manager.on_lost_tail.subscribe(lambda: told.append("lost"))
     asyncio.run(manager.load(CLUSTER, lambda topic: config))
     messages = [record.getMessage() for record in caplog.records]
     named = [line for line in messages if "though all below 5 was committed" in line]

@@ -183,12 +183,11 @@ def test_a_deleted_log_leaves_no_copy(machine: Machine, log: PartitionLog) -> No
 
 def test_a_log_that_is_being_cleaned_waits(machine: Machine, log: PartitionLog) -> None:
     manager = machine.managers[0]
-    busy = {KEY}
-    manager.moves.is_busy = busy.__contains__
+    manager.being_cleaned.add(KEY)
     move(manager, 1)
     machine.clock.advance(1_000)
     assert place(manager) == "a" and KEY in manager.moves and machine.names(1) == []
-    busy.clear()
+    manager.being_cleaned.clear()
     machine.clock.advance(1_000)
     assert place(manager) == "b"
 

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -344,7 +346,7 @@ def test_old_segments_wait_until_the_new_one_is_on_the_disk(tmp_path: Path) -> N
     """Else a power cut might leave the log without any, and it would begin at offset 0 again."""
     slow = SlowDisk(tmp_path, retention_ms=60_000)
     log = slow.log
-    check = RetentionTask(lambda: {("orders", 0): log}, slow.clock)
+    check = RetentionTask(cast("Any", SimpleNamespace(logs={("orders", 0): log}, being_cleaned=set())), slow.clock)
     log.append(memoryview(build_batch([NewRecord(None, b"x", (), START_MS)] * 3)), 0, START_MS)
     slow.clock.advance(HOUR_MS)
     check.start()
@@ -374,7 +376,8 @@ class World:
             directory.mkdir()
             key = ("orders", number)
             self.logs[key] = PartitionLog.open(*key, str(directory), config, LoadOptions(True), services)
-        self.check = RetentionTask(lambda: self.logs, self.clock)
+        self.being_cleaned: set[tuple[str, int]] = set()
+        self.check = RetentionTask(cast("Any", self), self.clock)
 
     def fill(self, number: int, segments: int) -> None:
         log = self.logs["orders", number]
@@ -555,14 +558,13 @@ def test_no_history_of_thousands_does(tmp_path: Path, no_fsync: None) -> None:
 
 def test_a_log_that_is_being_compacted_is_looked_at_when_that_is_over(tmp_path: Path) -> None:
     world = World(tmp_path, 2, retention_ms=0)
-    busy = {("orders", 0)}
-    world.check = RetentionTask(lambda: world.logs, world.clock, busy.__contains__)
+    world.being_cleaned.add(("orders", 0))
     for number in range(2):
         world.fill(number, 3)
     world.check.start()
     world.clock.advance(0)
     assert [log.start_offset for log in world.logs.values()] == [0, 3]
-    busy.clear()
+    world.being_cleaned.clear()
     world.check.check_soon(("orders", 0))
     world.clock.advance(0)
     assert [log.start_offset for log in world.logs.values()] == [3, 3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kafkalite.cleaner.job.throttle import Throttle
+from kafkalite.cleaner.workers.worker_main import Throttle
 
 
 class Time:
