@@ -99,7 +99,7 @@ def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecur
         return ClientSecurity(None, login)
     import ssl
 
-    from kafkalite.config.tls.contexts import TlsSettings, client_context
+    from kafkalite.config.tls import TlsSettings, client_context
 
     context = client_context(TlsSettings.read(lambda name: config.listener_setting(listener.name, name)))
     context.check_hostname = False

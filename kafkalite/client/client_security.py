@@ -15,7 +15,7 @@ from kafkalite.client.logins import login_of, value_of
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.listeners import PROTOCOLS
 from kafkalite.config.properties import read_properties
-from kafkalite.config.tls.contexts import TlsSettings, client_context
+from kafkalite.config.tls import TlsSettings, client_context
 from kafkalite.security.sasl.client_exchange import Login
 from kafkalite.security.sasl.jaas import parse_jaas
 

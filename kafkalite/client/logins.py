@@ -140,7 +140,7 @@ def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:
 
 def tls_of_module(options: Mapping[str, str]) -> ssl.SSLContext:
     """TLS to an authority: its settings are options of the login module, as in Kafka. Raises ConfigError."""
-    from kafkalite.config.tls.contexts import TlsSettings, client_context
+    from kafkalite.config.tls import TlsSettings, client_context
 
     return client_context(TlsSettings.read(lambda name: value_of(options, name, " of the login module")))
 

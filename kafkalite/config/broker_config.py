@@ -3,7 +3,7 @@
 Names, types, defaults and bounds are Kafka 3.9's; the few defaults that differ say so. The default of a topic's setting
 is declared with that (`of_topic`). The command line, DescribeConfigs and config/server.properties are derived from these
 lines.
-Source: kafka.server.KafkaConfig, kafka.server.ConfigHelper.
+Source: kafka.server.KafkaConfig, kafka.server.ConfigHelper, org.apache.kafka.server.config.QuotaConfigs.
 """
 
 # ruff: noqa: E501
@@ -16,23 +16,37 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.broker_identity import settle_identity
-from kafkalite.config.listener_settings import PREFIX, base_name, base_name_for_any, prefixes
 from kafkalite.config.listeners import (
+    PREFIX,
     ListenerConfig,
+    base_name,
+    base_name_for_any,
+    parse_host_limits,
     parse_listeners,
     parse_metrics_listener,
     parse_protocol_map,
-    settle_listeners,
+    prefixes,
+    resolve_listeners,
 )
-from kafkalite.config.one_copy import one_copy_warnings
-from kafkalite.config.quota_settings import QuotaSettings
+from kafkalite.config.security_settings import SecuritySettings
+from kafkalite.config.setting_checks import (
+    one_copy_warnings,
+    parse_authorizer,
+    parse_directories,
+    parse_endpoint_identification,
+    parse_principals,
+    parse_replica_selector,
+    parse_store_type,
+    parse_zookeeper_connect,
+    resolve_broker_id,
+)
 from kafkalite.config.settings import (
     INT_MAX,
     LONG_MAX,
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
+    ConfigType,
     Setting,
     boolean,
     double,
@@ -45,15 +59,6 @@ from kafkalite.config.settings import (
     words,
 )
 from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig, topic_conflict
-from kafkalite.config.value_parsers import (
-    parse_authorizer,
-    parse_directories,
-    parse_endpoint_identification,
-    parse_principals,
-    parse_replica_selector,
-    parse_store_type,
-    parse_zookeeper_connect,
-)
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
@@ -67,7 +72,7 @@ def of_topic(name: str, doc: str = "") -> Any:
     return Setting(setting.type, default, doc or setting.doc, dynamic=True, **limits)
 
 
-class BrokerConfig(QuotaSettings):
+class BrokerConfig(SecuritySettings):
     """The configuration of one broker: `BrokerConfig()` has the defaults, `load` takes an operator's properties.
 
     `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: changed while running, for this
@@ -257,6 +262,16 @@ class BrokerConfig(QuotaSettings):
     console_write: bool = boolean(False, "Whether users of the console may change topics, groups and records, as far as access control lists let them (kafkalite's own setting).")
     console_command_config: str = string("", "A file of a Kafka client's properties, by which the console connects to this broker: for TLS (kafkalite's own setting).")
     metrics_listener: str = string("", "Where Prometheus scrapes /metrics, such as 127.0.0.1:9404; empty is nowhere (kafkalite's own setting).", convert=parse_metrics_listener)
+
+    _limits = section("Quotas and limits of connections")
+    max_connections: int = integer(INT_MAX, "Connections at a time; others wait to be accepted. The inter-broker listener beside others may exceed it.", at_least=0, dynamic=True)
+    max_connections_per_ip: int = integer(INT_MAX, "Connections at a time from one address; others are closed at once.", at_least=0, dynamic=True)
+    max_connections_per_ip_overrides: Mapping[str, int] = string("", "Other limits for some addresses: host:count,...", convert=parse_host_limits, dynamic=True)
+    max_connection_creation_rate: int = integer(INT_MAX, "New connections in a second; others wait to be accepted.", at_least=0, dynamic=True)
+    quota_window_num: int = integer(11, "Windows over which the rates of clients and connections are measured.", at_least=1)
+    quota_window_size_seconds: int = integer(1, "Length of such a window.", at_least=1)
+    controller_quota_window_num: int = integer(11, "Windows whose partitions a client may create or delete at once.", at_least=1)
+    controller_quota_window_size_seconds: int = integer(1, "Length of such a window.", at_least=1)
     # fmt: on
 
     def __init__(self, **values: Any) -> None:
@@ -292,11 +307,11 @@ class BrokerConfig(QuotaSettings):
         for name, text in given.items():
             setting = cls.by_name.get(name)
             if setting is None and name.startswith(PREFIX):
-                continue  # settle_listeners checks it
+                continue  # resolve_listeners checks it
             if setting is None:
-                from kafkalite.config.idle_settings import checked  # 480 names that most starts never need
+                from kafkalite.config.idle_settings import check_property  # 180 names that most starts never need
 
-                warnings.append(checked(name, text, cls.by_name))
+                warnings.append(check_property(name, text, cls.by_name))
                 continue
             try:
                 values[setting.attribute] = setting.parse(text)
@@ -306,9 +321,9 @@ class BrokerConfig(QuotaSettings):
                 warnings.append(f"{name} is understood, but nothing in kafkalite acts on it yet")
         if values.get("zookeeper_connect") is None:
             warnings += one_copy_warnings(values)
-        settle_identity(values)
+        resolve_broker_id(values)
         may_wait = given if "listeners" in dynamic else {**dynamic_default, **dynamic}
-        settle_listeners(given, values, cls.by_name, warnings, may_wait)
+        resolve_listeners(given, values, cls.by_name, warnings, may_wait)
         config = cls(**values)
         config._remember(
             explicit=dict(properties), dynamic=dynamic, dynamic_default=dynamic_default, warnings=tuple(warnings)
@@ -429,9 +444,15 @@ class BrokerConfig(QuotaSettings):
             if setting.convert and synonyms:
                 value = synonyms[0].value
             entries.append(ConfigEntry.of(setting, value, synonyms, read_only=not setting.dynamic))
-        from kafkalite.config import idle_settings
+        from kafkalite.config.idle_settings import IDLE, describe_idle
 
-        return entries + self._describe_listener_settings() + idle_settings.describe(self, type(self).by_name)
+        entries += self._describe_listener_settings() + describe_idle(self.synonyms)
+        for name in dict.fromkeys((*self.explicit, *self.dynamic_default, *self.dynamic)):
+            if name not in type(self).by_name and name not in IDLE and not name.startswith(PREFIX):
+                # its value is hidden: a plugin may keep a secret there
+                unknown = tuple(one._replace(value=None) for one in self.given(name))
+                entries.append(ConfigEntry(name, None, unknown[0].source, True, True, ConfigType.UNKNOWN, "", unknown))
+        return entries
 
     def _describe_listener_settings(self) -> list[ConfigEntry]:
         entries = []

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.idle_settings import refusal as idle_refusal
-from kafkalite.config.listener_settings import PREFIX
+from kafkalite.config.idle_settings import java_refusal
+from kafkalite.config.listeners import PREFIX
 
 _WITH_LISTENER = re.compile(
     r"ssl\.(keystore\.(type|location|password|key|certificate\.chain)|key\.password"
@@ -43,7 +43,7 @@ def refusal(config: BrokerConfig, changed: Mapping[str, str], *, for_all: bool) 
     of_one = [name for name in changed if for_all and _is_of_one_broker(name)]
     if of_one:
         return f"Cannot update these configs at default cluster level, broker id must be specified: {', '.join(of_one)}"
-    return next((why for name, text in changed.items() if (why := idle_refusal(name, text))), None)
+    return next((why for name, text in changed.items() if (why := java_refusal(name, text))), None)
 
 
 def conflict_between(new: BrokerConfig, now: BrokerConfig) -> str | None:

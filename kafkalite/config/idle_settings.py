@@ -1,11 +1,13 @@
-"""Settings of Kafka's broker that kafkalite has no use for.
+"""Properties of Kafka's brokers that `BrokerConfig` does not declare: idle settings, and names that Kafka knows.
 
-They are described as Kafka describes them, since tools expect all of them, and checked as it checks them; the start
-warns of those that are set (`known_properties`). A line of the table: name, type, whether it may be changed while the
-broker runs, limits, and behind "=" the default; without "=" there is none.
+Idle settings have no use in kafkalite. They are described as Kafka 3.9.1 describes them, since tools expect all of them,
+and checked as it checks them. A line of their table: name, type, whether it may be changed while the broker runs,
+limits, and behind "=" the default; without "=" there is none. The other names are those that only Kafka 4.1.0 has,
+internal ones, and older ones that are still common in files. A start warns of each that is set, and tells it from a
+misspelt name.
 
-Loaded only when a client asks for the settings of a broker, or when one of them is set.
-Source: DescribeConfigs of Apache Kafka 3.9.1, kafka.server.KafkaConfig.
+Loaded only when a client asks for the settings of a broker, or when such a property is set.
+Source: DescribeConfigs of Apache Kafka 3.9.1; the output of kafka.server.KafkaConfig of 3.9.1 and 4.1.0.
 """
 
 # ruff: noqa: E501
@@ -13,12 +15,9 @@ Source: DescribeConfigs of Apache Kafka 3.9.1, kafka.server.KafkaConfig.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.known_properties import no_effect
-from kafkalite.config.listener_settings import PREFIX
 from kafkalite.config.settings import ConfigEntry, ConfigSynonym, ConfigType, Setting, quoted
 
 _DOC = "A setting of Kafka's that has no effect here."
@@ -158,24 +157,54 @@ def _declared(line: str) -> Setting:
 
 
 IDLE: Mapping[str, Setting] = {each.name: each for each in map(_declared, _TABLE.strip().splitlines())}
+_OTHER_NAMES = """
+add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.host.name advertised.port
+group.consumer.migration.policy group.coordinator.new.enable group.share.assignors group.share.enable
+group.share.max.share.sessions group.streams.heartbeat.interval.ms group.streams.max.heartbeat.interval.ms
+group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
+group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
+group.streams.session.timeout.ms host.name log.initial.task.delay.ms metadata.log.segment.min.bytes port
+quota.consumer.default quota.producer.default remote.list.offsets.request.timeout.ms
+remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
+remote.log.manager.task.retry.jitter sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+server.max.startup.time.ms share.coordinator.append.linger.ms share.coordinator.load.buffer.size
+share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes share.coordinator.threads
+share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests transaction.two.phase.commit.enable
+unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms
+"""
+KNOWN = frozenset((*IDLE, *_OTHER_NAMES.split()))
 
-
-class Given(Protocol):
-    """The settings of a broker, as far as they were set."""
-
-    explicit: Mapping[str, str]
-    dynamic: Mapping[str, str]
-    dynamic_default: Mapping[str, str]
-
-    def given(self, *names: str) -> list[ConfigSynonym]: ...
-
-    def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]: ...
-
-
+# The reason why a property has no effect, by the beginning of its name; the first that fits counts.
+_REASONS = {
+    "zookeeper.": "kafkalite's way to ZooKeeper has no such thing",
+    "process.roles": "kafkalite is one node that needs no KRaft controller",
+    "controller.": "kafkalite is one node that needs no KRaft controller",
+    "metadata.": "kafkalite is one node that needs no KRaft metadata log",
+    "num.io.threads": "kafkalite answers requests on its network loops",
+    "background.threads": "kafkalite does its background work on its own loop",
+    "queued.max.requests": "a connection has one request in work at a time",
+    "inter.broker.protocol.version": "kafkalite has one protocol version",
+    "ssl.engine.factory.class": "kafkalite runs no Java classes",
+    **dict.fromkeys(
+        ("ssl.protocol", "ssl.provider", "ssl.keymanager.", "ssl.trustmanager.", "ssl.secure.random.", "security.prov"),
+        "it chooses a part of Java's TLS, and kafkalite has OpenSSL's",
+    ),
+    "auto.include.jmx.reporter": "there is no JMX without a JVM",
+}
+_PREFIXES = ("remote.log.", "rlmm.config.", "rsm.config.", "sasl.", "zookeeper.")
 _OF_JAVA = ("metric.reporters", "ssl.engine.factory.class")
 
 
-def checked(name: str, text: str, honoured: Mapping[str, Setting]) -> str:
+def check_property(name: str, text: str, honoured: Mapping[str, Setting]) -> str:
     """The warning that a property has no effect. Raises ConfigError for a value that Kafka would not take."""
     setting = IDLE.get(name)
     try:
@@ -186,21 +215,37 @@ def checked(name: str, text: str, honoured: Mapping[str, Setting]) -> str:
     return no_effect(name, honoured)
 
 
-def refusal(name: str, text: str) -> str | None:
+def java_refusal(name: str, text: str) -> str | None:
     """Why a running broker cannot take it, although it is dynamic."""
     return f"{name}={text}: kafkalite runs no Java classes" if name in _OF_JAVA and text else None
 
 
-def describe(config: Given, honoured: Mapping[str, Setting]) -> list[ConfigEntry]:
-    """All of them, and then the names that were given and that no broker knows: their values are not told, for a plugin
-    may keep a secret there. `honoured` are the settings that have an effect."""
+def describe_idle(synonyms: Callable[[str], tuple[ConfigSynonym, ...]]) -> list[ConfigEntry]:
+    """Every idle setting as DescribeConfigs answers it; `synonyms` gives the sources of its value."""
     entries = []
     for setting in IDLE.values():
-        synonyms = config.synonyms(setting.name)
-        value = synonyms[0].value if synonyms else None
-        entries.append(ConfigEntry.of(setting, value, synonyms, read_only=not setting.dynamic))
-    for name in dict.fromkeys((*config.explicit, *config.dynamic_default, *config.dynamic)):
-        if name not in honoured and name not in IDLE and not name.startswith(PREFIX):
-            unknown = tuple(one._replace(value=None) for one in config.given(name))
-            entries.append(ConfigEntry(name, None, unknown[0].source, True, True, ConfigType.UNKNOWN, "", unknown))
+        found = synonyms(setting.name)
+        value = found[0].value if found else None
+        entries.append(ConfigEntry.of(setting, value, found, read_only=not setting.dynamic))
     return entries
+
+
+def no_effect(name: str, honoured: Iterable[str]) -> str:
+    """One line for a property that `BrokerConfig` does not declare: known to Kafka, or unknown with the nearest
+    name."""
+    if name in KNOWN or name.startswith(_PREFIXES):
+        reason = next((reason for beginning, reason in _REASONS.items() if name.startswith(beginning)), None)
+        if reason is not None:
+            return f"{name} has no effect: {reason}"
+        return f"{name} is known to Kafka but kafkalite does not honour it yet"
+    nearest = _nearest_name(name, {*KNOWN, *honoured})
+    shown = name if name.isprintable() and len(name) <= 120 else ascii(name[:120])
+    return f"{shown} is not a property of Kafka" + (f"; did you mean {nearest}?" if nearest else "")
+
+
+def _nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The most similar of `names`, None if none is similar."""
+    from difflib import get_close_matches  # 3 ms to import, needed only for a misspelt property
+
+    found = get_close_matches(name[:120].lower(), sorted(names), n=1, cutoff=0.75)
+    return found[0] if found else None

@@ -1,19 +1,21 @@
-"""Listeners: the addresses where the broker accepts connections, and the advertised ones that clients dial.
+"""Listeners: addresses to accept connections at, advertised addresses for clients to dial, settings of one listener.
 
 A listener is written NAME://HOST:PORT. An empty host binds every interface; an IPv6 host is in brackets.
-listener.security.protocol.map gives the security protocol of a name.
-Source: org.apache.kafka.network.SocketServerConfigs, kafka.utils.CoreUtils.listenerListToEndPoints.
+listener.security.protocol.map gives the security protocol of a name. A setting of connections and their security may be
+given for one listener, listener.name.NAME.SETTING with the name in lower case, and one of SASL for one mechanism, too:
+listener.name.outside.scram-sha-256.sasl.jaas.config. The most special one wins.
+Source: org.apache.kafka.network.SocketServerConfigs, kafka.utils.CoreUtils.listenerListToEndPoints,
+org.apache.kafka.common.config.AbstractConfig.valuesWithPrefixOverride, kafka.server.DynamicListenerConfig.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.listener_settings import check_listener_settings
-from kafkalite.config.settings import Setting
+from kafkalite.config.settings import Setting, quoted
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._:-]*)):([0-9]{1,5})\Z", re.ASCII)
@@ -104,7 +106,7 @@ def with_protocols(listeners: tuple[ListenerConfig, ...], protocols: Mapping[str
     return tuple(result)
 
 
-def settle_listeners(
+def resolve_listeners(
     given: Mapping[str, str],
     values: dict[str, Any],
     settings: Mapping[str, Setting],
@@ -216,3 +218,86 @@ def bind_fault(listeners: tuple[ListenerConfig, ...]) -> str | None:
 def _family(host: str) -> int:
     """4, 6, or 0 for a name or every interface. Only 4 and 6 add up to 10."""
     return 6 if ":" in host else 4 if _IPV4.match(host) else 0
+
+
+PREFIX = "listener.name."
+_PREFIXABLE = frozenset(
+    (
+        "principal.builder.class",
+        "connections.max.reauth.ms",
+        "max.connections",
+        "max.connection.creation.rate",
+        "num.network.threads",
+    )
+)
+_BEGINNINGS = ("ssl.", "sasl.")
+_OF_A_MECHANISM = re.compile(r"[a-z0-9_-]+\.((?:sasl\.|connections\.max\.reauth\.ms).*)\Z", re.ASCII)
+
+
+def prefixes(listener_name: str, mechanism: str | None = None) -> Iterator[str]:
+    """The beginnings of the properties for this listener, the most special one first."""
+    listener = f"{PREFIX}{listener_name.lower()}."
+    if mechanism is not None:
+        yield f"{listener}{mechanism.lower()}."
+    yield listener
+
+
+def base_name(prefixed: str, listeners: Iterable[str]) -> str | None:
+    """The setting that `prefixed` gives for one of `listeners`, perhaps for one mechanism; None if for none of them."""
+    fitting = [start for name in listeners if prefixed.startswith(start := next(prefixes(name)))]
+    if not fitting:
+        return None
+    rest = prefixed[len(max(fitting, key=len)) :]
+    of_mechanism = _OF_A_MECHANISM.match(rest)
+    return of_mechanism[1] if of_mechanism else rest
+
+
+def base_name_for_any(prefixed: str) -> str | None:
+    """The setting that `prefixed` gives for a listener that may come later; None if no listener could have it."""
+    parts = prefixed.removeprefix(PREFIX).split(".")
+    rests = (".".join(parts[i:]) for i in range(1, len(parts)))
+    return next((rest for rest in rests if rest.startswith(_BEGINNINGS) or rest in _PREFIXABLE), None)
+
+
+def check_listener_settings(
+    given: Mapping[str, str],
+    listeners: Iterable[str],
+    ignored: Iterable[str],
+    settings: Mapping[str, Setting],
+    may_wait: Container[str] = (),
+) -> list[str]:
+    """Warnings for those that have no effect here. Raises ConfigError for one without a listener or with a value that
+    is not allowed. `ignored` are the listeners of a KRaft controller; the listener of a setting that `may_wait` can be
+    added, or was removed, while the broker runs."""
+    warnings = []
+    names, ignored = sorted(listeners), set(ignored)
+    for name, text in given.items():
+        if not name.startswith(PREFIX) or (ignored and base_name(name, ignored) is not None):
+            continue
+        base = base_name(name, names)
+        if base is None and name in may_wait and base_name_for_any(name) is not None:
+            warnings.append(f"{name} has no effect while there is no such listener; there are {', '.join(names)}")
+            continue
+        if base is None:
+            raise ConfigError(
+                f"{quoted(name)} belongs to no listener: `listeners` has {', '.join(names)}, and the name stands in "
+                f"lower case, such as {next(prefixes(names[0]))}ssl.keystore.location"
+            )
+        setting = settings.get(base)
+        if not base.startswith(_BEGINNINGS) and base not in _PREFIXABLE:
+            raise ConfigError(
+                f"{quoted(name)}: {quoted(base)} cannot be set for one listener; settings of ssl and sasl can, and "
+                f"{', '.join(sorted(_PREFIXABLE))}"
+            )
+        if setting is None:
+            from kafkalite.config.idle_settings import KNOWN, no_effect  # 180 names that most starts never need
+
+            if base not in KNOWN:
+                raise ConfigError(f"{quoted(name)}: {no_effect(base, settings)}")
+            warnings.append(f"{name}: {no_effect(base, settings)}")
+            continue
+        try:
+            setting.parse(text)
+        except ValueError as fault:
+            raise ConfigError(f"{name}={setting.shown(text)} {fault}") from None
+    return warnings

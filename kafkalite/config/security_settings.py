@@ -10,6 +10,11 @@ Source: org.apache.kafka.common.config.{SslConfigs, internals.BrokerSecurityConf
 from __future__ import annotations
 
 from kafkalite.config.listeners import PROTOCOLS
+from kafkalite.config.setting_checks import (
+    parse_endpoint_identification,
+    parse_principal_builder,
+    parse_store_type,
+)
 from kafkalite.config.settings import (
     Settings,
     boolean,
@@ -22,11 +27,6 @@ from kafkalite.config.settings import (
     short,
     string,
     words,
-)
-from kafkalite.config.value_parsers import (
-    parse_endpoint_identification,
-    parse_principal_builder,
-    parse_store_type,
 )
 
 CLIENT_AUTH = ("required", "requested", "none")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.config.setting_checks import parse_gzip_level, parse_throttled_replicas
 from kafkalite.config.settings import (
     LONG_MAX,
     ConfigEntry,
@@ -30,7 +31,6 @@ from kafkalite.config.settings import (
     string,
     words,
 )
-from kafkalite.config.value_parsers import parse_gzip_level, parse_throttled_replicas
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20

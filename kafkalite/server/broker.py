@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import HomeProcess
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.listener_settings import PREFIX
+from kafkalite.config.listeners import PREFIX
 from kafkalite.server.broker_server import BrokerServer
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _config_from(
     for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a misspelt name is an error
         if name.startswith(PREFIX):
             continue  # `load` refuses what is wrong
-        from kafkalite.config.known_properties import no_effect  # 350 names that most starts never need
+        from kafkalite.config.idle_settings import no_effect  # 180 names that most starts never need
 
         raise ConfigError(no_effect(name, BrokerConfig.by_name))
     if data_dir is not None:

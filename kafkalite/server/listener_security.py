@@ -18,7 +18,7 @@ from kafkalite.client.broker_channel import ChannelSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.config.tls.contexts import (
+from kafkalite.config.tls import (
     TlsSettings,
     client_context,
     file_states,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.tls.contexts import TlsSettings, key_store_of, server_context
+from kafkalite.config.tls import TlsSettings, key_store_of, server_context
 from kafkalite.inspection.doctor.certificates import certificate_findings
 from kafkalite.inspection.doctor.endpoint import Endpoint, host_of
 from kafkalite.inspection.doctor.exposure import exposures

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.tls.contexts import TlsSettings, client_context
+from kafkalite.config.tls import TlsSettings, client_context
 from kafkalite.zk.client.connection import Connection
 from kafkalite.zk.client.operations import ConnectionState
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.listener_settings import base_name, prefixes
+from kafkalite.config.listeners import base_name, prefixes
 from kafkalite.config.settings import ConfigSource
 
 TWO = {

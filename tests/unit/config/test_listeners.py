@@ -18,7 +18,7 @@ from kafkalite.config.listeners import (
     parse_listeners,
     parse_metrics_listener,
     parse_protocol_map,
-    settle_listeners,
+    resolve_listeners,
     with_protocols,
 )
 
@@ -96,7 +96,7 @@ def settled(**given: str) -> tuple[dict[str, Any], list[str]]:
     known = BrokerConfig.by_name
     values = {name.replace(".", "_"): known[name].parse(text) for name, text in texts.items() if name in known}
     warnings: list[str] = []
-    settle_listeners(texts, values, known, warnings)
+    resolve_listeners(texts, values, known, warnings)
     return values, warnings
 
 

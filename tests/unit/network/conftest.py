@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from kafkalite.config import tls
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.tls import contexts
-from kafkalite.config.tls.contexts import TlsSettings
+from kafkalite.config.tls import TlsSettings
 from kafkalite.network.client_connection import ANONYMOUS, Answer, ClientConnection
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer, Tls
 from tests.support.certificates import Authority
@@ -125,7 +125,7 @@ def server_context() -> ssl.SSLContext:
     identity = authority().identify()
     settings = TlsSettings.read(lambda name: getattr(BrokerConfig(), name.replace(".", "_")))
     inline = {"keystore_key": identity.key_pem().decode(), "keystore_certificate_chain": identity.chain_pem.decode()}
-    return contexts.server_context(settings._replace(**inline))
+    return tls.server_context(settings._replace(**inline))
 
 
 class World:

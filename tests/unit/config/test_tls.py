@@ -9,8 +9,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.tls.cipher_suites import choose_suites
-from kafkalite.config.tls.contexts import TlsSettings, client_context, file_states, server_context
+from kafkalite.config.tls import TlsSettings, choose_suites, client_context, file_states, server_context
 from tests.support.certificates import Authority, Identity
 
 AUTHORITY = Authority()

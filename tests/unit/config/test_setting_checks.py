@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.config.value_parsers import (
+from kafkalite.config.setting_checks import (
     parse_directories,
     parse_endpoint_identification,
     parse_gzip_level,

@@ -1,9 +1,17 @@
-"""Parsers of settings whose text needs more than a type and bounds; they raise ValueError saying what is allowed."""
+"""Checks of a broker's settings that need more than a type and bounds.
+
+Parsers of one setting's text raise ValueError saying what is allowed. Rules between settings work on parsed values:
+broker.id and node.id are one number, and a broker that is a cluster by itself has one copy of each partition.
+Source: kafka.server.KafkaConfig.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import java_trim
 
 _REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}\Z", re.ASCII)
@@ -112,3 +120,49 @@ def parse_principal_builder(text: str) -> str:
     if text.strip() != _PRINCIPAL_BUILDER:
         raise ValueError(f"must be {_PRINCIPAL_BUILDER}, since kafkalite runs no Java classes")
     return _PRINCIPAL_BUILDER
+
+
+def resolve_broker_id(values: dict[str, Any]) -> None:
+    """Makes broker.id and node.id one number, which with ZooKeeper may be -1; log.dirs wins over log.dir."""
+    broker_id, node_id = values.get("broker_id", -1), values.get("node_id", -1)
+    if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
+        raise ConfigError(f"broker.id={broker_id} and node.id={node_id} are the same setting and must not differ")
+    in_cluster = values.get("zookeeper_connect") is not None
+    values["broker_id"] = values["node_id"] = max(broker_id, node_id, -1 if in_cluster else 0)
+    if in_cluster:
+        _check_broker_id(values["broker_id"], values)
+    if values.get("log_dirs") is not None:
+        values["log_dir"] = values["log_dirs"]
+
+
+def _check_broker_id(broker_id: int, values: Mapping[str, Any]) -> None:
+    generates = values.get("broker_id_generation_enable", True)
+    reserved = values.get("reserved_broker_max_id", 1000)
+    if broker_id < 0 and not generates:
+        raise ConfigError("broker.id must be given when broker.id.generation.enable=false")
+    if broker_id > reserved and generates:
+        raise ConfigError(
+            f"broker.id={broker_id} must not be above reserved.broker.max.id={reserved}: numbers above it are made up "
+            "for brokers that have none; raise that, or set broker.id.generation.enable=false"
+        )
+
+
+def one_copy_warnings(values: Mapping[str, Any]) -> list[str]:
+    """Warnings for settings that ask for more than one replica, where there can be only one; they are common, so they
+    do not prevent a start."""
+    found = []
+    for name, what in (
+        ("default.replication.factor", "new topics"),
+        ("offsets.topic.replication.factor", "the topic"),
+        ("transaction.state.log.replication.factor", "the topic"),
+    ):
+        if (factor := values.get(name.replace(".", "_"), 1)) > 1:
+            found.append(
+                f"{name}={factor} has no effect: there is one copy of each partition, and {what} will have 1 replica"
+            )
+    if (replicas := values.get("min_insync_replicas", 1)) > 1:
+        found.append(
+            f"min.insync.replicas={replicas} asks for more copies than the one that there is: a topic with 1 replica "
+            "takes acks=all with that one, as in Apache Kafka"
+        )
+    return found
