@@ -47,7 +47,8 @@ _MAX_TIMESTAMP = struct.Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch, 61 bytes. Their values are not checked."""
+    """The header of a batch, 61 bytes, whose values are not checked; of a message of formats v0 and v1 as
+    `message_set.entry_header` has it, with the message's offset as base and last offset."""
 
     base_offset: int
     batch_length: int
@@ -67,6 +68,16 @@ class BatchHeader(NamedTuple):
     def last_offset(self) -> int:
         """The offset of the last record, even if compaction has removed that record: the delta stays."""
         return self.base_offset + self.last_offset_delta
+
+    @property
+    def first_offset(self) -> int | None:
+        """None for a compressed message of formats v0 and v1, whose first offset is known only after decompression."""
+        return self.base_offset if self.magic == MAGIC or not self.attributes & CODEC_MASK else None
+
+    def begins_by(self, offset: int) -> bool:
+        """Whether the batch may begin at or before `offset`."""
+        first = self.first_offset
+        return first is None or first <= offset
 
     @property
     def size_bytes(self) -> int:

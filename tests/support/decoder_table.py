@@ -32,10 +32,10 @@ from kafkalite.inspection.files.internal_topics import decode_group_record, deco
 from kafkalite.inspection.files.log_file import find_bounds
 from kafkalite.inspection.files.record_decoders import FIELD_DECODERS
 from kafkalite.inspection.files.record_rows import rows_of_batch
-from kafkalite.log.segment.file_batches import iter_batches as iter_file_batches
-from kafkalite.log.segment.file_batches import iter_headers
 from kafkalite.log.segment.record_count_file import decode_entries as decode_record_counts
 from kafkalite.log.segment.record_counting import count
+from kafkalite.log.segment.segment_file import iter_batches as iter_file_batches
+from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.state.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from kafkalite.log.storage.checkpoint_file import decode_entries, decode_offsets, decode_topic_id
 from kafkalite.log.storage.files import Files
@@ -373,7 +373,7 @@ DECODERS = (
     ),
     Decoder(
         "batches of a segment",
-        ("log/segment/file_batches.py", "log/segment/record_counting.py"),
+        ("log/segment/segment_file.py", "log/segment/record_counting.py"),
         _all_of(
             _in_file(lambda fd, size: list(iter_headers(fd, 0, size))),
             _in_file(lambda fd, size: list(iter_file_batches(fd, 0, size))),
@@ -579,8 +579,7 @@ NO_DECODERS = {
     "inspection/verify/segment_scan.py": "it looks for a batch behind damage, and tells it by its checksum",
     "local_cluster/broker_process.py": _OWN,
     "log/directories/log_moves.py": _OWN,
-    "log/index/offset_index.py": _INDEX,
-    "log/index/time_index.py": _INDEX,
+    "log/index/sparse_index.py": _INDEX,
     "log/index/transaction_index.py": _INDEX,
     "network/framing.py": _FRAME,
     "network/tls_handshake.py": _ONE,
@@ -588,7 +587,6 @@ NO_DECODERS = {
     "producer/record_encoder.py": _COLUMNS,
     "reader/chunks/chunk_file.py": _BATCHES,
     "reader/chunks/resync.py": "it looks for a batch behind damage, and tells it by its checksum",
-    "reader/segments/sparse_index.py": _INDEX,
     "reader/segments/transactions.py": _INDEX,
     "replication/fetcher/leader_connection.py": _FRAME,
     "replication/fetcher/replica_fetcher.py": _ONE,

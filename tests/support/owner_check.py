@@ -11,8 +11,7 @@ import asyncio
 import threading
 from typing import Any
 
-from kafkalite.log.index.offset_index import OffsetIndex
-from kafkalite.log.index.time_index import TimeIndex
+from kafkalite.log.index.sparse_index import OffsetIndex, TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.partition_log import PartitionLog

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.index.time_index import TimeIndex
+from kafkalite.log.index.sparse_index import TimeIndex
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.storage.descriptor_cache import DescriptorCache
 from kafkalite.log.storage.files import Files

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.common.region import FileRegion
-from kafkalite.log.segment.file_batches import iter_batches
+from kafkalite.log.segment.segment_file import iter_batches
 from kafkalite.record.message_set import V0, V1
 from kafkalite.record.validation.format_conversion import NotConvertible, to_old_format
 from kafkalite.replication.partition import Partition

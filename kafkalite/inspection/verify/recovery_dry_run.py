@@ -21,7 +21,7 @@ from kafkalite.common.region import OpenFile
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import PartitionDirectory, read_written
 from kafkalite.log.recovery.log_loader import LoadOptions, load
-from kafkalite.log.segment.file_batches import iter_headers
+from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
 from kafkalite.log.storage.files import Files
@@ -77,8 +77,8 @@ class ShadowFiles(Files):
         try:
             self.truncate(fd, end - start)
             with suppress(Malformed):
-                for position, _, _, size in iter_headers(source_fd, start, end):
-                    begin = self.pread(source_fd, min(size, _BATCH_BYTES), position)
+                for position, header in iter_headers(source_fd, start, end):
+                    begin = self.pread(source_fd, min(header.size_bytes, _BATCH_BYTES), position)
                     self.write_fully(fd, begin, position - start)
         finally:
             self.close(source_fd)

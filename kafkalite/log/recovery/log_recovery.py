@@ -22,14 +22,15 @@ from itertools import pairwise
 from kafkalite.common.errors import Malformed
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.recovery.segment_split import find_parts, split
-from kafkalite.log.segment.file_batches import is_intact, iter_headers
 from kafkalite.log.segment.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.segment.segment_rebuild import SegmentRebuild, rewrite_content, was_sealed
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import FAILED_SYNC
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batches import is_intact
 
 logger = logging.getLogger(__name__)
 
@@ -353,8 +354,8 @@ def _end_of(segment: Segment) -> int:
         segment.close_writer()
     last_offset = segment.base_offset - 1
     with contextlib.suppress(Malformed):
-        for _, _, last_offset, _ in iter_headers(segment.open_file().fd, 0, segment.size_bytes):  # noqa: B007
-            pass
+        for _, header in iter_headers(segment.open_file().fd, 0, segment.size_bytes):
+            last_offset = header.last_offset
     segment.close_writer()
     return last_offset + 1
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.segment.file_batches import UNKNOWN_OFFSET, iter_headers
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.segment.segment_rebuild import SegmentRebuild
 from kafkalite.log.storage.file_names import CLEANED, SWAP
 from kafkalite.log.storage.files import Files, is_full
@@ -47,15 +47,17 @@ def find_parts(segment: Segment, limit_offset: int) -> list[Part]:
     starts = [(segment.base_offset, 0)]
     latest = before_far = segment.base_offset - 1
     try:
-        for position, base_offset, last_offset, size in iter_headers(segment.open_file().fd, 0, segment.size_bytes):
+        for position, header in iter_headers(segment.open_file().fd, 0, segment.size_bytes):
+            last_offset = header.last_offset
             if last_offset <= latest or last_offset >= limit_offset:
                 if before_far < last_offset <= segment.base_offset + RELATIVE_OFFSET_MAX or len(starts) == 1:
                     return []
                 break
             if last_offset - starts[-1][0] > RELATIVE_OFFSET_MAX:
-                if base_offset == UNKNOWN_OFFSET:
+                base_offset = header.first_offset
+                if base_offset is None:
                     nearest = max(latest + 1, last_offset - RELATIVE_OFFSET_MAX)
-                    base_offset = _first_offset(segment, position, size, nearest)
+                    base_offset = _first_offset(segment, position, header.size_bytes, nearest)
                 if base_offset <= latest:
                     break
                 starts.append((base_offset, position))

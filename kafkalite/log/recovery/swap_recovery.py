@@ -19,8 +19,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from kafkalite.common.errors import Malformed, StorageError
-from kafkalite.log.segment.file_batches import iter_headers
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX
+from kafkalite.log.segment.segment_file import end_offset
 from kafkalite.log.storage.file_names import CLEANED, DELETED, LOG, SNAPSHOT, SWAP, parse_segment_file
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import HEADER_BYTES
@@ -74,10 +74,8 @@ def _end_of(path: str, base: int, files: Files) -> int:
     """The offset after the last batch of a complete segment file; an empty one covers at least its base offset."""
     fd = files.open(path, os.O_RDONLY)
     try:
-        last = base
-        for _, _, last, _ in iter_headers(fd, 0, os.fstat(fd).st_size):  # noqa: B007
-            pass
-        return last + 1
+        size_bytes = os.fstat(fd).st_size
+        return end_offset(fd, 0, size_bytes) if size_bytes else base + 1
     except Malformed as error:
         raise StorageError(f"{path} should be complete, but {error}; move it away to start without it") from error
     finally:

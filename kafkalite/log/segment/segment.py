@@ -23,10 +23,9 @@ from typing import NamedTuple
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.index.offset_index import OffsetIndex
-from kafkalite.log.index.time_index import TimeIndex
+from kafkalite.log.index.sparse_index import OffsetIndex, TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
-from kafkalite.log.segment import file_batches
+from kafkalite.log.segment import segment_file
 from kafkalite.log.segment.record_count_file import identity_of
 from kafkalite.log.segment.segment_tally import SegmentTally
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
@@ -232,7 +231,7 @@ class Segment:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
         self._indexed_timestamp_ms = self.time_index.last()[0]
         if self._first_timestamp_ms == -2:
-            self._first_timestamp_ms = file_batches.first_timestamp_ms(file.fd, self.size_bytes)
+            self._first_timestamp_ms = segment_file.first_timestamp_ms(file.fd, self.size_bytes)
         self._check_index_room()
         self.set_roll_age(self._roll_age_ms)
         self.file = file
@@ -320,18 +319,18 @@ class Segment:
             try:
                 if not 0 < position < self.size_bytes:
                     raise Malformed("an index entry outside of the segment")
-                found = file_batches.find_header(fd, position, self.size_bytes, offset)
+                found = segment_file.find_header(fd, position, self.size_bytes, offset)
                 # an entry never points past its offset
-                if found is None or found[0] != position or found[1] <= offset:
-                    return found and (found[0], found[2])
+                if found is None or found[0] != position or found[1].begins_by(offset):
+                    return found and (found[0], found[1].size_bytes)
             except Malformed:
                 pass
             self._warn_of_index(offset)
         try:
-            found = file_batches.find_header(fd, 0, self.size_bytes, offset)
+            found = segment_file.find_header(fd, 0, self.size_bytes, offset)
         except Malformed as error:
             raise OSError(errno.EIO, f"{self.path}: {error}") from error
-        return found and (found[0], found[2])
+        return found and (found[0], found[1].size_bytes)
 
     def position_before(self, offset: int) -> int:
         """The nearest indexed position at or before the batch that holds `offset`; 0 where the index is wrong about it.
@@ -341,8 +340,8 @@ class Segment:
         position = self.offset_index.position_of(offset)
         if 0 < position < self.size_bytes:
             with suppress(Malformed):
-                _, base_offset, _, _ = next(file_batches.iter_headers(self.open_file().fd, position, self.size_bytes))
-                if base_offset <= offset:
+                _, header = next(segment_file.iter_headers(self.open_file().fd, position, self.size_bytes))
+                if header.begins_by(offset):
                     return position
         if position:
             self._warn_of_index(offset)
@@ -363,7 +362,7 @@ class Segment:
     def iter_batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """(position, header, whole batch) from `position` up to `end` or the segment's. Raises Malformed, OSError."""
         file = self.open_file()  # the iteration keeps it open, even if the segment is closed
-        yield from file_batches.iter_batches(file.fd, position, self.size_bytes if end is None else end)
+        yield from segment_file.iter_batches(file.fd, position, self.size_bytes if end is None else end)
 
     def next_offset(self) -> int:
         """The offset after the last batch, searched from the last index entry on. Raises Malformed, OSError."""
@@ -372,7 +371,7 @@ class Segment:
         position = self.offset_index.last()[1]
         if not 0 <= position < self.size_bytes:
             position = 0
-        return file_batches.end_offset(self.open_file().fd, position, self.size_bytes)
+        return segment_file.end_offset(self.open_file().fd, position, self.size_bytes)
 
     def largest_timestamp_ms(self) -> int:
         """The largest timestamp of any record; without timestamps, the file's mtime. Raises OSError."""
@@ -384,7 +383,7 @@ class Segment:
     def first_timestamp_ms(self) -> int:
         """The largest timestamp of the first batch; -1 without one. Raises OSError."""
         if self._first_timestamp_ms == -2:
-            self._first_timestamp_ms = file_batches.first_timestamp_of(self._files, self.path, self.size_bytes)
+            self._first_timestamp_ms = segment_file.first_timestamp_of(self._files, self.path, self.size_bytes)
         return self._first_timestamp_ms
 
     def times(self) -> SegmentTimes:
@@ -509,7 +508,7 @@ class SegmentTimes(NamedTuple):
         Raises OSError, if the segment was removed meanwhile, too."""
         first_ms, last_ms = self.first_timestamp_ms, self.max_timestamp_ms
         if first_ms == -2:
-            first_ms = file_batches.first_timestamp_of(self.files, self.path, self.size_bytes)
+            first_ms = segment_file.first_timestamp_of(self.files, self.path, self.size_bytes)
         if last_ms == -2:
             index = TimeIndex(self.time_index_path, self.base_offset, 0, self.files)
             try:

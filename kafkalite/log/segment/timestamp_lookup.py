@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.region import OpenFile
-from kafkalite.log.segment.file_batches import iter_batches
 from kafkalite.log.segment.segment import Segment
+from kafkalite.log.segment.segment_file import iter_batches
 from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.message_set import message_times
 from kafkalite.record.record import record_times

@@ -13,11 +13,11 @@ import numpy as np
 
 from kafkalite.common.errors import Malformed
 from kafkalite.reader.chunks.chunk_file import ChunkFile
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader
+from kafkalite.record.batches import is_intact, read_header
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes
-from kafkalite.record.message_set import HEAD_BYTES, entry_header
-from kafkalite.record.message_set import compute_crc as compute_old_crc
+from kafkalite.record.message_set import HEAD_BYTES
 
 _PIECE_BYTES = 1 << 20
 
@@ -31,14 +31,8 @@ class Found(NamedTuple):
 
 def header_at(file: ChunkFile, position: int) -> BatchHeader | None:
     """The header of the batch or old message at `position`; None where there is none that can be whole."""
-    data = file.read(position, min(HEADER_BYTES, file.end - position))
     try:
-        if len(data) >= HEAD_BYTES and data[16] < MAGIC:
-            header = entry_header(data)
-        else:
-            header = parse_header(data)
-            if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
-                return None
+        header = read_header(file.read(position, min(HEADER_BYTES, file.end - position)))
     except Malformed:
         return None
     return header if header.size_bytes <= file.end - position else None
@@ -112,4 +106,4 @@ def _candidates(data: Bytes, first_offset: int, end_offset: int) -> Array:
 def _is_right(file: ChunkFile, position: int, header: BatchHeader) -> bool:
     if header.magic == MAGIC:
         return file.crc(position, header.size_bytes) == header.crc
-    return compute_old_crc(file.read(position, header.size_bytes)) == header.crc
+    return is_intact(header, file.read(position, header.size_bytes))

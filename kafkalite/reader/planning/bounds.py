@@ -26,6 +26,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.segment.segment_file import SegmentFile
 from kafkalite.log.storage.checkpoint_file import decode_entries, read_offsets, read_topic_id
 from kafkalite.log.storage.file_names import (
     HIGH_WATERMARKS,
@@ -37,7 +38,6 @@ from kafkalite.log.storage.file_names import (
 from kafkalite.log.storage.files import Files
 from kafkalite.reader.planning.discovery import Replica
 from kafkalite.reader.planning.read_options import At, Position, ReadOptions
-from kafkalite.reader.segments.segment_file import SegmentFile
 from kafkalite.reader.segments.segment_list import SegmentList, list_segments
 from kafkalite.reader.segments.time_lookup import SegmentRange, first_offset_at
 from kafkalite.reader.segments.transactions import read_transactions

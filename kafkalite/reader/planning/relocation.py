@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from kafkalite.log.segment.segment_file import SegmentFile
 from kafkalite.reader.planning.split import Chunk
 from kafkalite.reader.planning.splits import PartitionPlan, find_spans, whole
-from kafkalite.reader.segments.segment_file import SegmentFile
 from kafkalite.reader.segments.segment_list import list_segments
 from kafkalite.reader.segments.time_lookup import SegmentRange
 

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.segment.segment_file import Place, SegmentFile
 from kafkalite.log.storage.file_names import LOG, segment_stem
 from kafkalite.reader.planning.row_filter import LOWEST, RowFilter
 from kafkalite.reader.planning.split import Chunk, Split
-from kafkalite.reader.segments.segment_file import Place, SegmentFile
 from kafkalite.reader.segments.time_lookup import SegmentRange, earlier_up_to
 from kafkalite.reader.segments.transactions import overlapping
 
@@ -111,7 +111,7 @@ def _trimmed(directory: str, segment: SegmentRange, first: int, stop: int, *, is
             place = file.locate(first, end)
             if place is None:
                 return None
-            start = place.position
+            start = place[0]
         if stop < segment.end_offset and (place := file.locate(stop, end)) is not None:
             end = _end_before(place, stop)
         head = file.head(start)
@@ -122,8 +122,9 @@ def _trimmed(directory: str, segment: SegmentRange, first: int, stop: int, *, is
 
 def _end_before(place: Place, offset: int) -> int:
     """The position behind the last batch with an offset below `offset`, if `place` is the first that reaches it."""
-    begins_at = place.begins_at
-    return place.position if begins_at is not None and begins_at >= offset else place.end_position
+    position, header = place
+    first_offset = header.first_offset
+    return position if first_offset is not None and first_offset >= offset else position + header.size_bytes
 
 
 def divide(plans: Iterable[PartitionPlan], split_bytes: int, max_records: int | None) -> list[Split]:
@@ -213,14 +214,13 @@ def _batch_cut(plan: PartitionPlan, number: int, position: int) -> Cut | None:
     span = plan.spans[number]
     with SegmentFile(plan.directory, span.base_offset) as file:
         place = file.batch_from(position, span.end)
-        while place is not None and place.begins_at is None:  # a wrapper of old tells it only decompressed
-            place = next(file.places(place.end_position, span.end), None)
-        head = b"" if place is None else file.head(place.position)
-    if place is None or place.begins_at is None:
-        return _border(plan, number + 1)
-    if not span.first_offset < place.begins_at < span.stop_offset:
-        return None
-    return Cut(number, place.position, place.position, place.begins_at, head)
+        places = file.headers(place[0], span.end) if place is not None else ()
+        for at, header in places:
+            if (first_offset := header.first_offset) is not None:  # a wrapper of old tells it only decompressed
+                if not span.first_offset < first_offset < span.stop_offset:
+                    return None
+                return Cut(number, at, at, first_offset, file.head(at))
+    return _border(plan, number + 1)
 
 
 def _cuts_by_offset(plan: PartitionPlan, first: int, stop: int, count: int) -> Iterator[Cut]:
@@ -235,11 +235,11 @@ def _cuts_by_offset(plan: PartitionPlan, first: int, stop: int, count: int) -> I
             continue
         with SegmentFile(plan.directory, span.base_offset) as file:
             place = file.locate(offset, span.end)
-            head = b"" if place is None else file.head(place.position)
+            head = b"" if place is None else file.head(place[0])
         if place is None:
             yield Cut(number, span.end, span.end, offset)
         else:
-            yield Cut(number, place.position, _end_before(place, offset), offset, head)
+            yield Cut(number, place[0], _end_before(place, offset), offset, head)
 
 
 def _chunks(plan: PartitionPlan, before: Cut, after: Cut) -> list[Chunk]:

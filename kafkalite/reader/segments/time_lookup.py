@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.log.index.sparse_index import TIME_ENTRY, IndexFile
+from kafkalite.log.segment.segment_file import SegmentFile
 from kafkalite.log.storage.file_names import TIME_INDEX, segment_stem
-from kafkalite.reader.segments.segment_file import Place, SegmentFile
-from kafkalite.reader.segments.sparse_index import open_time_index
-from kafkalite.record.batch import MAGIC
+from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.message_set import message_times
 from kafkalite.record.record import record_times
 
@@ -48,9 +48,9 @@ def first_offset_at(
             continue
         with SegmentFile(directory, segment.base_offset) as file:
             first = file.locate(max(offset, start_offset), segment.end_position)
-            for place in file.places(first.position, segment.end_position) if first is not None else ():
-                if place.header.max_timestamp >= timestamp_ms:
-                    found = _first_in(file, place, timestamp_ms, start_offset)
+            for position, header in file.headers(first[0], segment.end_position) if first is not None else ():
+                if header.max_timestamp >= timestamp_ms:
+                    found = _first_in(file, position, header, timestamp_ms, start_offset)
                     if found is not None:
                         return found
     return None
@@ -58,7 +58,7 @@ def first_offset_at(
 
 def earlier_up_to(directory: str, segment: SegmentRange, timestamp_ms: int) -> int:
     """An offset before which all records of the segment are earlier than `timestamp_ms`, as its time index knows."""
-    index = open_time_index(f"{directory}/{segment_stem(segment.base_offset)}{TIME_INDEX}")
+    index = IndexFile(f"{directory}/{segment_stem(segment.base_offset)}{TIME_INDEX}", TIME_ENTRY)
     try:
         entry = index.last
         if entry is None or entry[0] >= timestamp_ms:
@@ -68,13 +68,15 @@ def earlier_up_to(directory: str, segment: SegmentRange, timestamp_ms: int) -> i
     return segment.base_offset if entry is None else min(segment.base_offset + entry[1] + 1, segment.end_offset)
 
 
-def _first_in(file: SegmentFile, place: Place, timestamp_ms: int, start_offset: int) -> int | None:
-    batch = memoryview(os.pread(file.fd, place.header.size_bytes, place.position))
+def _first_in(
+    file: SegmentFile, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> int | None:
+    batch = memoryview(os.pread(file.fd, header.size_bytes, position))
     try:
-        times = record_times if place.header.magic == MAGIC else message_times
+        times = record_times if header.magic == MAGIC else message_times
         for offset, record_ms in times(batch):
             if record_ms >= timestamp_ms and offset >= start_offset:
                 return offset
     except Malformed as error:
-        raise Malformed(f"{file.path}: the batch at position {place.position} cannot be read: {error}") from None
+        raise Malformed(f"{file.path}: the batch at position {position} cannot be read: {error}") from None
     return None

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import ENTRY, AbortedTxn
+from kafkalite.log.segment.segment_file import SegmentFile
 from kafkalite.log.state.producer_snapshot import decode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, segment_stem
-from kafkalite.reader.segments.segment_file import SegmentFile
 from kafkalite.reader.segments.segment_list import SegmentList
 from kafkalite.record.batch import CONTROL, MAGIC, TRANSACTIONAL, parse_header
 from kafkalite.record.columns.batch_columns import Batches, OldFormat, scan
@@ -114,7 +114,7 @@ class _Follower:
 
     def follow(self, segment: SegmentFile, end_position: int) -> None:
         first = segment.locate(self._start, end_position)
-        position = end_position if first is None else first.position
+        position = end_position if first is None else first[0]
         size = _FIRST_BYTES
         while position < end_position:
             data = memoryview(os.pread(segment.fd, min(size, end_position - position), position))
@@ -143,11 +143,10 @@ class _Follower:
             self._see(int(producer_ids[row]), offset, attribute, data[at : at + parse_header(data, at).size_bytes])
 
     def _hop(self, segment: SegmentFile, position: int, end_position: int) -> None:
-        for place in segment.places(position, end_position):
-            header = place.header
+        for at, header in segment.headers(position, end_position):
             if header.attributes & (TRANSACTIONAL | CONTROL):
                 size = header.size_bytes if header.is_control else 0
-                batch = memoryview(os.pread(segment.fd, size, place.position))
+                batch = memoryview(os.pread(segment.fd, size, at))
                 self._see(header.producer_id, header.base_offset, header.attributes, batch)
 
     def _see(self, producer_id: int, offset: int, attributes: int, batch: memoryview) -> None:
@@ -164,8 +163,8 @@ class _Follower:
 
 def _behind_old_format(segment: SegmentFile, position: int, end_position: int) -> int:
     """The position of the first v2 batch."""
-    places = segment.places(position, end_position)
-    return next((place.position for place in places if place.header.magic == MAGIC), end_position)
+    places = segment.headers(position, end_position)
+    return next((at for at, header in places if header.magic == MAGIC), end_position)
 
 
 def _index(directory: str, base: int) -> list[AbortedTxn]:

@@ -74,9 +74,7 @@ def check_batches(records: memoryview, next_offset: int, leader_epoch: int = EPO
 
 def _entry(records: memoryview, position: int) -> tuple[BatchHeader, int]:
     """The message of v0 or v1 at `position`, and its end. Raises KafkaError(CORRUPT_MESSAGE)."""
-    head = records[position : position + message_set.HEAD_BYTES]
-    if len(head) < message_set.HEAD_BYTES:
-        head = memoryview(bytes(head).ljust(message_set.HEAD_BYTES, b"\0"))
+    head = bytes(records[position : position + message_set.HEAD_BYTES]).ljust(message_set.HEAD_BYTES, b"\0")
     try:
         header = message_set.entry_header(head)
     except Malformed:

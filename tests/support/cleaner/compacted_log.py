@@ -12,7 +12,7 @@ from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanJob, CleanResult, LastRecord
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
-from kafkalite.log.segment.file_batches import iter_batches
+from kafkalite.log.segment.segment_file import iter_batches
 from kafkalite.log.storage.file_names import CLEANED, SEGMENT_FILES
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header

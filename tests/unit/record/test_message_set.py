@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.segment.file_batches import UNKNOWN_OFFSET, is_intact, iter_batches, iter_headers
+from kafkalite.log.segment.segment_file import iter_batches, iter_headers
 from kafkalite.record.batch import MAGIC
+from kafkalite.record.batches import is_intact
 from kafkalite.record.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from kafkalite.record.message_set import (
     UNKNOWN_COUNT,
@@ -86,14 +87,12 @@ def test_entries_are_those_that_kafka_sees(partition: str) -> None:
             size_bytes = path.stat().st_size
             hopped = list(iter_headers(file.fileno(), 0, size_bytes))
             walked = list(iter_batches(file.fileno(), 0, size_bytes))
-        assert [(at, last, size) for at, _, last, size in hopped] == [
-            (at, header.last_offset, header.size_bytes) for at, header, _ in walked
-        ]
-        for (at, base, last, _), (_, header, entry) in zip(hopped, walked, strict=True):
-            if header.magic == MAGIC:
-                assert base == header.base_offset
+        assert hopped == [(at, header) for at, header, _ in walked]
+        for at, header, entry in walked:
+            if header.magic < MAGIC and header.codec:
+                assert header.first_offset is None
             else:
-                assert base == (UNKNOWN_OFFSET if header.codec else last)
+                assert header.first_offset == header.base_offset
             assert is_intact(header, entry)
             found.append((at, header))
     told, _ = dumped(partition)

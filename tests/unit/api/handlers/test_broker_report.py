@@ -15,7 +15,7 @@ from kafkalite.api.handlers import broker_report
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.members import Member
-from kafkalite.log.index.time_index import TimeIndex
+from kafkalite.log.index.sparse_index import TimeIndex
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest

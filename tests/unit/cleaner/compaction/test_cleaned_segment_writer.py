@@ -15,7 +15,7 @@ from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWr
 from kafkalite.cleaner.job.job import CleanJob
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
-from kafkalite.log.segment.file_batches import iter_headers
+from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.compression import GZIP
@@ -36,7 +36,7 @@ def written(directory: Path, cleaned: CleanedSegment) -> list[list[tuple[int, in
     found = []
     for each in cleaned.all:
         with open(directory / f"{each.base_offset:020d}.log.cleaned", "rb") as file:
-            found.append([(first, last) for _, first, last, _ in iter_headers(file.fileno(), 0, each.size_bytes)])
+            found.append([(h.base_offset, h.last_offset) for _, h in iter_headers(file.fileno(), 0, each.size_bytes)])
     return found
 
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.log.index import mapped_index
-from kafkalite.log.index.offset_index import OffsetIndex
-from kafkalite.log.index.time_index import TimeIndex
+from kafkalite.log.index import sparse_index
+from kafkalite.log.index.sparse_index import OffsetIndex, TimeIndex
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.storage.files import Files
 
@@ -87,9 +86,9 @@ def test_the_disk_is_asked_for_a_page_before_the_map_is_written(path: str, monke
     def full(fd: int, data: bytes, position: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    index = OffsetIndex(path, 0, 3 * mapped_index.mmap.PAGESIZE, Files())
+    index = OffsetIndex(path, 0, 3 * sparse_index.mmap.PAGESIZE, Files())
     index.open_writable()
-    per_page = mapped_index.mmap.PAGESIZE // 8
+    per_page = sparse_index.mmap.PAGESIZE // 8
     for i in range(per_page):
         index.append(i + 1, i * 100 + 1)
     monkeypatch.setattr(Files, "pwrite", staticmethod(full))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import Malformed
-from kafkalite.reader.segments.segment_file import SegmentFile
+from kafkalite.log.segment.segment_file import SegmentFile
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import build_set
 
@@ -42,13 +42,13 @@ def test_places_are_the_same_with_and_without_an_index(tmp_path: Path, index: st
     write(tmp_path, index)
     size = sum(map(len, BATCHES))
     with SegmentFile(str(tmp_path), 0) as segment:
-        places = list(segment.places(0, size))
-        assert [place.end_position - place.position for place in places] == [len(batch) for batch in BATCHES]
+        places = list(segment.headers(0, size))
+        assert [header.size_bytes for _, header in places] == [len(batch) for batch in BATCHES]
         for offset in range(215):
-            expected = next((one for one in places if one.header.last_offset >= offset), None)
+            expected = next((one for one in places if one[1].last_offset >= offset), None)
             assert segment.locate(offset, size) == expected
         for position in range(0, size + 1, 11):
-            expected = next((one for one in places if one.position >= position), None)
+            expected = next((one for one in places if one[0] >= position), None)
             assert segment.batch_from(position, size) == expected
         assert segment.end() == (size, 10 + 5 * 39 + 3)
     assert list(tmp_path.glob("*.index")) or index == "missing"
