@@ -588,7 +588,6 @@ NO_DECODERS = {
     "reader/chunks/chunk_file.py": _BATCHES,
     "reader/chunks/resync.py": "it looks for a batch behind damage, and tells it by its checksum",
     "reader/segments/transactions.py": _INDEX,
-    "replication/fetcher/leader_connection.py": _FRAME,
     "replication/fetcher/replica_fetcher.py": _ONE,
     "security/password_encoder.py": _OWN,
     "testing/daemon/control.py": "base64 of a request",

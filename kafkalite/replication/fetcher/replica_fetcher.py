@@ -24,6 +24,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from kafkalite.client.broker_channel import BrokerConnection
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.protocol.codec.schema import Message
@@ -31,7 +32,6 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafkalite.replication.fetcher import leader_requests as wire
 from kafkalite.replication.fetcher.fetch_session import FetchSession, Key
-from kafkalite.replication.fetcher.leader_connection import LeaderConnection
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset
 from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffset, Fetch
 
@@ -91,7 +91,7 @@ class ReplicaFetcher:
         self._delayed_count = 0
         self._removed: set[Key] = set()  # since the request in flight was sent
         self._session = FetchSession()
-        self._connection: LeaderConnection | None = None
+        self._connection: BrokerConnection | None = None
         self._endpoint: ListenerConfig | None = None
         self._opening: asyncio.Task[None] | None = None
         self._answers: deque[tuple[int, Callable[[memoryview], None]]] = deque()  # the responses that are expected
@@ -215,7 +215,7 @@ class ReplicaFetcher:
         if self._nudges < _NUDGES_MAX:
             self._wake_at(self._nudge_again_ms)
 
-    def _send_next(self, connection: LeaderConnection, now_ms: float) -> None:
+    def _send_next(self, connection: BrokerConnection, now_ms: float) -> None:
         self._removed.clear()
         epochs, offsets = self._look_at_changed(now_ms)
         if epochs or offsets:
@@ -292,7 +292,7 @@ class ReplicaFetcher:
             if endpoint is None:
                 return  # until `on_brokers`
             settings = self._settings()
-            connection = LeaderConnection(
+            connection = BrokerConnection(
                 self._on_frame, self._on_lost, self._clock, settings.replica_socket_timeout_ms
             )
             try:

@@ -7,12 +7,14 @@ import contextlib
 import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from kafkalite.client.broker_channel import (
     RESPONSE_BYTES_MAX,
     BrokerChannels,
+    BrokerConnection,
     BrokerUnreachable,
     ChannelSecurity,
 )
@@ -271,17 +273,15 @@ def test_a_connection_that_was_given_up_does_not_hide_the_one_after_it(monkeypat
     async def story() -> None:
         async with listening(serve) as endpoint:
             nowhere = endpoint._replace(host="nowhere")
-            dial, dialled = asyncio.open_connection, asyncio.Event()
+            dial, dialled = BrokerConnection.open, asyncio.Event()
 
-            async def hang(
-                host: str, port: int, ssl: object = None
-            ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            async def hang(connection: BrokerConnection, host: str, *more: Any) -> None:
                 if host == "nowhere":
                     dialled.set()
                     await asyncio.get_running_loop().create_future()
-                return await dial(host, port)
+                await dial(connection, host, *more)
 
-            monkeypatch.setattr(asyncio, "open_connection", hang)
+            monkeypatch.setattr(BrokerConnection, "open", hang)
             endpoints = {2: nowhere}
             ours = channels(endpoints)
             lost = asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION))

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from kafkalite.client.broker_channel import BrokerConnection
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafkalite.replication.fetcher import replica_fetcher
-from kafkalite.replication.fetcher.leader_connection import LeaderConnection
 from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
 from kafkalite.replication.replica.follower_replica import FAILED, FENCED, FETCHING, AskEpochEnd, AskOffset
 from tests.support.manual_clock import ManualClock
@@ -728,16 +728,16 @@ def test_a_partition_has_the_fetcher_that_kafka_gives_it(topic: str, index: int,
 
 
 def test_a_leader_that_does_not_take_the_connection_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    open_, tries = LeaderConnection.open, []
+    open_, tries = BrokerConnection.open, []
 
-    async def hang_once(connection: LeaderConnection, *address: Any) -> None:
+    async def hang_once(connection: BrokerConnection, *address: Any) -> None:
         tries.append(address)
         if len(tries) == 1:
             await asyncio.Event().wait()
         await open_(connection, *address)
 
     async def story(scene: Scene) -> None:
-        monkeypatch.setattr(LeaderConnection, "open", hang_once)
+        monkeypatch.setattr(BrokerConnection, "open", hang_once)
         monkeypatch.setattr(replica_fetcher, "_SETUP_TIMEOUT_S", 0.01)
         led = scene.leader.lead("t")
         scene.leader.append(led, 1)

@@ -1,4 +1,4 @@
-"""A connection to a leader: frames out of whatever pieces the bytes come in, and every end of it."""
+"""A connection to another broker: frames out of whatever pieces the bytes come in, and every end of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.client.broker_channel import ChannelSecurity
+from kafkalite.client.broker_channel import SLAB_BYTES, BrokerConnection, ChannelSecurity
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite.replication.fetcher.leader_connection import SLAB_BYTES, LeaderConnection
 from kafkalite.security.sasl.client_exchange import ClientExchange, Login
 from tests.support.manual_clock import ManualClock
 from tests.support.sasl_server import LOGIN, METADATA_VERSION, SaslServer
@@ -53,7 +52,7 @@ class Scene:
         self.frames: list[bytes] = []
         self.views: list[memoryview] = []
         self.lost: list[str] = []
-        self.connection = LeaderConnection(self._on_frame, self.lost.append, self.clock, TIMEOUT_MS)
+        self.connection = BrokerConnection(self._on_frame, self.lost.append, self.clock, TIMEOUT_MS)
         self.connection.connection_made(self.transport)
 
     def _on_frame(self, frame: memoryview) -> None:
@@ -184,7 +183,7 @@ class LoggedIn:
         self.clock = ManualClock()
         self.said: asyncio.Queue[bytes] = asyncio.Queue()
         self.lost: list[str] = []
-        self.connection = LeaderConnection(
+        self.connection = BrokerConnection(
             lambda frame: self.said.put_nowait(bytes(frame)), self.lost.append, self.clock, TIMEOUT_MS
         )
 
@@ -276,5 +275,19 @@ def test_a_connection_that_is_lost_while_its_login_waits_says_so_once() -> None:
             async with asyncio.timeout(DEADLINE_S):
                 await scene.open(Login("PLAIN", "broker", exchange, may_wait=True))
         assert not scene.lost
+
+    asyncio.run(story())
+
+
+def test_requests_behind_a_due_login_wait_until_all_responses_have_come() -> None:
+    async def story() -> None:
+        scene = LoggedIn(SaslServer(lifetime_ms=10_000))
+        await scene.open()
+        scene.connection.send(request_frame(MetadataRequest(), METADATA_VERSION, 0, "c"))
+        scene.clock.advance(8_500)
+        assert await scene.ask(2) == [0, 0]  # that of the first, and then the held ones
+        async with asyncio.timeout(DEADLINE_S):
+            assert int.from_bytes((await scene.said.get())[:4], "big") == 1
+        assert scene.server.asked == [17, 36, 3, 17, 36, 3, 3]
 
     asyncio.run(story())
