@@ -27,13 +27,12 @@ from kafkalite.common.names import (
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.effect_performer import AppendDone, Records
 from kafkalite.record.batch import build_batch_at
-from kafkalite.replication.partition import Partition
+from kafkalite.replication.partition import Partition, ReplicatedPartition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
-from kafkalite.replication.replicated_partition import ReplicatedPartition
 from kafkalite.replication.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
-    from kafkalite.log.partition.hosted_log import HostedLog
+    from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.log.state.transaction_verification import VerificationGuard
 
 logger = logging.getLogger(__name__)
@@ -381,7 +380,7 @@ class _Timeout:
         self.tell(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not all in-sync replicas have the records in time"))
 
 
-def _seal_for_compaction(log: HostedLog, now_ms: int) -> None:
+def _seal_for_compaction(log: PartitionLog, now_ms: int) -> None:
     if 2 * log.segments[-1].size_bytes >= log.size_bytes and "compact" in log.config.cleanup_policy:
         with suppress(KafkaError):  # the next append meets the error
             log.roll(now_ms)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.replication.partition import ReplicatedPartition
 from kafkalite.replication.replica.effects import (
     Append,
     Fail,
@@ -33,7 +34,6 @@ from kafkalite.replication.replica.follower_replica import (
     FollowerReplica,
     Request,
 )
-from kafkalite.replication.replicated_partition import ReplicatedPartition
 
 if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import PartitionLog
@@ -77,7 +77,7 @@ class FollowerPartition(ReplicatedPartition):
 
     @property
     def end_offset(self) -> int:
-        return self.local_log.end_offset
+        return self.log.end_offset
 
     @property
     def is_failed(self) -> bool:
@@ -107,7 +107,7 @@ class FollowerPartition(ReplicatedPartition):
         effects = self.replica.on_fetch(sent, answer, self.replica_log(), now_ms)
         is_done = self._perform(effects, now_ms, records, wall_ms)
         if not answer.error:
-            self.lag = max(0, answer.high_watermark - self.local_log.end_offset)
+            self.lag = max(0, answer.high_watermark - self.log.end_offset)
         return len(records) if records is not None and is_done and any(type(each) is Append for each in effects) else 0
 
     def on_epoch_end(self, error: ErrorCode, end: EpochEndOffset, now_ms: float) -> None:
@@ -145,7 +145,7 @@ class FollowerPartition(ReplicatedPartition):
         return True
 
     def _append(self, records: memoryview, wall_ms: int) -> None:
-        log = self.local_log
+        log = self.log
         end_offset = log.end_offset
         try:
             log.append_as_follower(records, wall_ms, self.leader_epoch)
@@ -161,7 +161,7 @@ class FollowerPartition(ReplicatedPartition):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes from the leader hold no whole batch")
 
     def _perform_one(self, effect: FollowerEffect) -> None:
-        log = self.local_log
+        log = self.log
         match effect:
             case SetHighWatermark():
                 self.move_high_watermark(effect.offset)

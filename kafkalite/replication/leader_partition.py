@@ -17,6 +17,8 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
 from kafkalite.metadata.isr_state import IsrState, WriteIsr
+from kafkalite.replication.delayed_operations import DelayedAcks, Notify
+from kafkalite.replication.partition import ReplicatedPartition
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,
@@ -26,7 +28,6 @@ from kafkalite.replication.replica.effects import (
     ReadIsr,
 )
 from kafkalite.replication.replica.leader_replica import FetchDecision, LeaderReplica, ReplicaFetch
-from kafkalite.replication.replicated_partition import ReplicatedPartition
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
@@ -35,11 +36,10 @@ if TYPE_CHECKING:
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.metadata.isr_state import WriteOutcome
-    from kafkalite.replication.partition import DelayedAcks, DelayedOperation, Partition
+    from kafkalite.replication.delayed_operations import DelayedOperation
+    from kafkalite.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
-
-Tell = Callable[[KafkaError | None], None]
 
 _NO_LOW_WATERMARK = -1  # it is another leader's to know
 
@@ -93,7 +93,7 @@ class LeaderPartition(ReplicatedPartition):
         self.replica_fetches: dict[DelayedOperation, None] = {}
         self.idle_followers: dict[FollowerSession, Any] = {}
         self.adding = record.adding
-        self._delayed_writes: DelayedAcks = []  # of acks=1
+        self._delayed_writes = DelayedAcks()  # of acks=1
         self._delayed_deletions: list[tuple[int, Callable[[int], None]]] = []  # (low watermark, callback)
         self._isr_store = isr_store
         self._clock = clock
@@ -126,7 +126,7 @@ class LeaderPartition(ReplicatedPartition):
         transactional: bool = False,
         guard: VerificationGuard | None = None,
     ) -> AppendResult:
-        log = self.local_log
+        log = self.log
         end_offset, active_base = log.end_offset, log.active_base
         try:
             return log.append(records, self.leader_epoch, now_ms, produce_version, trusted, transactional, guard)
@@ -150,41 +150,28 @@ class LeaderPartition(ReplicatedPartition):
                 f"{self.replica.min_isr} that min.insync.replicas asks for",
             )
 
-    def when_written(self, last_offset: int, tell: Tell) -> None:
-        self._delayed_writes.append((last_offset, tell))
+    def when_written(self, last_offset: int, notify: Notify) -> None:
+        self._delayed_writes.append((last_offset, notify))
 
     def _answer_acks(self) -> None:
         if self._delayed_acks:
-            delayed_acks, self._delayed_acks = self._delayed_acks, []
-            for last_offset, tell in delayed_acks:
+            for last_offset, notify in self._delayed_acks.withdraw():
                 code = self.replica.acks_all_result(last_offset)
                 if code is None:
-                    self._delayed_acks.append((last_offset, tell))
+                    self._delayed_acks.append((last_offset, notify))
                 else:
-                    tell(KafkaError(code) if code else None)
+                    notify(KafkaError(code) if code else None)
 
     def _on_ack(self, error: KafkaError | None) -> None:
         self._on_log()
         end_offset, written_offset = self.log.end_offset, self.written_offset
-        delayed_writes, self._delayed_writes = self._delayed_writes, []
-        for last_offset, tell in delayed_writes:
-            if last_offset < written_offset:
-                tell(None)
-            elif error is not None or last_offset >= end_offset:
-                tell(error or _cut_off())
-            else:
-                self._delayed_writes.append((last_offset, tell))
-        delayed_acks, self._delayed_acks = self._delayed_acks, []
-        for last_offset, tell in delayed_acks:
-            if last_offset >= end_offset or (error is not None and last_offset >= written_offset):
-                tell(error or _cut_off())
-            else:
-                self._delayed_acks.append((last_offset, tell))
+        self._delayed_writes.complete(written_offset, end_offset, error)
+        self._delayed_acks.complete(0, end_offset, error, min(written_offset, end_offset))
 
     def _on_log(self) -> None:
         """The log calls this until the partition has another role, which may be never."""
         if not self._is_retired:
-            log = self.local_log
+            log = self.log
             self._perform(self.replica.on_append(log.end_offset, log.flusher.ack_offset, self._clock.monotonic_ms()))
 
     # Followers
@@ -205,7 +192,7 @@ class LeaderPartition(ReplicatedPartition):
 
     def read_as_replica(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
         """As `read`, up to the end of the log."""
-        return self.local_log.read(offset, max_bytes, self.local_log.end_offset, min_one)
+        return self.log.read(offset, max_bytes, self.log.end_offset, min_one)
 
     def shrink_isr(self) -> None:
         """Take followers that lag out of the ISR; called every half replica.lag.time.max.ms."""
@@ -265,7 +252,7 @@ class LeaderPartition(ReplicatedPartition):
                 case IsrChanged():
                     logger.info("%s-%d: in sync are %s", self.topic, self.index, sorted(effect.isr))
                 case AssignEpoch():
-                    self.local_log.assign_epoch(effect.leader_epoch)
+                    self.log.assign_epoch(effect.leader_epoch)
                 case RaiseLowWatermark():
                     self._answer_deletions(effect.offset)
         if effects:
@@ -283,21 +270,21 @@ class LeaderPartition(ReplicatedPartition):
     def low_watermark(self) -> int:
         return self.replica.low_watermark
 
-    def when_deleted(self, low_watermark: int, tell: Callable[[int], None]) -> None:
-        self._delayed_deletions.append((low_watermark, tell))
+    def when_deleted(self, low_watermark: int, notify: Callable[[int], None]) -> None:
+        self._delayed_deletions.append((low_watermark, notify))
 
     def _answer_deletions(self, low_watermark: int) -> None:
         deletions, self._delayed_deletions = self._delayed_deletions, []
-        for target, tell in deletions:
+        for target, notify in deletions:
             if target <= low_watermark:
-                tell(low_watermark)
+                notify(low_watermark)
             else:
-                self._delayed_deletions.append((target, tell))
+                self._delayed_deletions.append((target, notify))
 
     def _on_log_start(self) -> None:
         self.wake_all()
         if not self._is_retired:
-            self._perform(self.replica.on_log_start(self.local_log.start_offset))
+            self._perform(self.replica.on_log_start(self.log.start_offset))
 
     def wake_all(self) -> None:
         super().wake_all()
@@ -309,25 +296,18 @@ class LeaderPartition(ReplicatedPartition):
         super().take_over(former)
         self._answer_acks()
 
-    def hand_over(self) -> tuple[DelayedAcks, DelayedAcks]:
+    def hand_over(self) -> tuple[list[tuple[int, Notify]], list[tuple[int, Notify]]]:
         self._end_idle()
         self._is_retired = True
-        self._answer_deletions(self.local_log.start_offset)
-        delayed_writes, self._delayed_writes = self._delayed_writes, []
-        return super().hand_over()[0], delayed_writes
+        self._answer_deletions(self.log.start_offset)
+        return super().hand_over()[0], self._delayed_writes.withdraw()
 
     def retire(self, error: KafkaError | None = None) -> None:
         self._is_retired = True
         error = error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        waiting = [*self._delayed_writes, *self._delayed_acks]
-        self._delayed_writes, self._delayed_acks = [], []
-        for _, tell in waiting:
-            tell(error)
+        for _, notify in (*self._delayed_writes.withdraw(), *self._delayed_acks.withdraw()):
+            notify(error)
         deletions, self._delayed_deletions = self._delayed_deletions, []
-        for _, tell_low_watermark in deletions:
-            tell_low_watermark(_NO_LOW_WATERMARK)
+        for _, notify_of_low_watermark in deletions:
+            notify_of_low_watermark(_NO_LOW_WATERMARK)
         self.wake_all()
-
-
-def _cut_off() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the batch was cut off before it was committed")

@@ -7,103 +7,39 @@ With one replica a record is committed as soon as the log acknowledges it: at on
 the disk. Until then no client reads it, and its producer waits (`when_committed`).
 A read_committed fetch ends at the last stable offset: below it no transaction is open, and every marker is committed.
 It waits for that offset to move; bytes of open transactions do not count.
-Source: kafka.cluster.Partition, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
+Source: kafka.cluster.Partition, kafka.log.UnifiedLog, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.partition.offline_log import OfflineLog
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.record.transaction_marker import build_marker
+from kafkalite.replication.delayed_operations import ENOUGH_BYTES, DelayedAcks, DelayedOperation, Notify
+from kafkalite.replication.replica.epoch_divergence import ReplicaLog
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
     from kafkalite.log.index.transaction_index import AbortedTxn
     from kafkalite.log.partition.append_result import AppendResult
-    from kafkalite.log.partition.hosted_log import HostedLog
+    from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.log.segment.timestamp_lookup import TimeLookup
     from kafkalite.log.state.producer import ActiveProducer
     from kafkalite.log.state.transaction_verification import VerificationGuard
 
 
 _NO_OFFSET = -2  # matches no fetch offset
-ENOUGH_BYTES = 1 << 40  # wakes any operation: the size of an append under an earlier leader epoch is not known
-
-
-DelayedAcks = list[tuple[int, Callable[[KafkaError | None], None]]]
-"""(last offset, callback) of producers that wait."""
-
-
-class CallSoon(Protocol):
-    """The method of the event loop that a delayed operation uses."""
-
-    def __call__(self, callback: Callable[[], None], /) -> object: ...
-
-
-class DelayedOperation:
-    """An operation that waits for `missing_bytes` more in all of its partitions together; for a `read_committed` fetch
-    only bytes below the last stable offset count.
-
-    The callback `wake` runs in a turn of the loop of its own, and not again before `woken` is reset. Invariant: until
-    `withdraw` it waits in exactly the lists `_lists` of partitions.
-    """
-
-    __slots__ = ("_call_soon", "_lists", "_wake", "missing_bytes", "read_committed", "woken")
-
-    def __init__(
-        self, missing_bytes: int, wake: Callable[[], None], call_soon: CallSoon, read_committed: bool = False
-    ) -> None:
-        self.missing_bytes = missing_bytes
-        self.read_committed = read_committed
-        self.woken = False
-        self._lists: list[dict[DelayedOperation, None]] = []
-        self._wake = wake
-        self._call_soon = call_soon
-
-    def watch(self, partition: Partition) -> None:
-        """Wait for committed bytes of the partition."""
-        if not partition.delayed_operations:
-            partition.watched_base = partition.log.active_base
-        self.wait_in(partition.delayed_operations)
-        if self.read_committed:
-            partition.count_stable_bytes()
-
-    def wait_in(self, operations: dict[DelayedOperation, None]) -> None:
-        operations[self] = None
-        self._lists.append(operations)
-
-    def accumulate(self, size_bytes: int) -> None:
-        """`size_bytes` more can be read from one of the partitions; wakes the operation when nothing is missing."""
-        self.missing_bytes -= size_bytes
-        if self.missing_bytes <= 0:
-            self.wake()
-
-    def wake(self) -> None:
-        """Wake the operation regardless of the missing bytes, as when a partition is retired."""
-        if not self.woken:
-            self.woken = True
-            self._call_soon(self._wake)
-
-    def complete(self) -> None:
-        """End the wait, whatever is missing."""
-        self.wake()
-
-    def withdraw(self) -> None:
-        for operations in self._lists:
-            operations.pop(self, None)
-        self._lists.clear()
 
 
 class Partition:
     """A partition that this broker leads. `leader_epoch` is stamped on every batch; `high_watermark` is the first
     offset that is not committed. Invariant: start_offset <= high_watermark <= end_offset.
 
-    Delayed read_committed operations have been told of the bytes up to `_counted_stable_offset`; None: up to the high
+    For delayed read_committed operations bytes are counted up to `_counted_stable_offset`; None: up to the high
     watermark, since no transaction is open. `watched_base` is the base offset of the active segment when the first of
     the delayed operations began to wait.
     """
@@ -125,18 +61,18 @@ class Partition:
     is_offline = False  # see OfflinePartition
 
     def __init__(
-        self, topic: str, index: int, log: HostedLog, leader_epoch: int, high_watermark: int | None = None
+        self, topic: str, index: int, log: PartitionLog, leader_epoch: int, high_watermark: int | None = None
     ) -> None:
         self.topic = topic
         self.index = index
-        self.log: HostedLog = log
+        self.log = log
         self.leader_epoch = leader_epoch
         self.high_watermark = log.flusher.ack_offset if high_watermark is None else high_watermark
         self.delayed_operations: dict[DelayedOperation, None] = {}
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, size in bytes) of each batch
         if log.end_offset > self.high_watermark:
             self._uncommitted.append((log.end_offset, ENOUGH_BYTES))
-        self._delayed_acks: DelayedAcks = []
+        self._delayed_acks = DelayedAcks()
         self._producers = log.producers
         self._producers.acknowledge(self.high_watermark)
         self._counted_stable_offset: int | None = None
@@ -237,7 +173,7 @@ class Partition:
             self.watched_base = self.log.active_base
 
     def _newly_stable_bytes(self, old_high_watermark: int) -> int:
-        """The bytes below the last stable offset that delayed operations have not been told of."""
+        """The bytes below the last stable offset that were not counted for delayed operations yet."""
         counted, stable_offset = self._counted_stable_offset, self.last_stable_offset
         self._counted_stable_offset = stable_offset if stable_offset < self.high_watermark else None
         if counted is None:
@@ -250,19 +186,19 @@ class Partition:
             return ENOUGH_BYTES  # the operation meets the error when it reads
         return ENOUGH_BYTES if size_bytes is None else size_bytes
 
-    def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
-        """Call `tell` when all records up to `last_offset` are committed, with None, or with the error if they will not
-        be. Invariant: `last_offset` is not committed yet."""
-        self._delayed_acks.append((last_offset, tell))
+    def when_committed(self, last_offset: int, notify: Notify) -> None:
+        """Calls `notify` when all records up to `last_offset` are committed, with None, or with the error if they will
+        not be. Invariant: `last_offset` is not committed yet."""
+        self._delayed_acks.append((last_offset, notify))
 
     @property
     def written_offset(self) -> int:
-        """The end of what a producer with acks=1 is told of: the end of the log, or with flush.messages of the disk."""
+        """The end of what is acknowledged with acks=1: the end of the log, with flush.messages of what is fsynced."""
         return self.log.flusher.ack_offset
 
-    def when_written(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
+    def when_written(self, last_offset: int, notify: Notify) -> None:
         """As `when_committed`, when this broker has written them. With one replica that is the same."""
-        self.when_committed(last_offset, tell)
+        self.when_committed(last_offset, notify)
 
     def check_in_sync(self) -> None:
         """Raises KafkaError(NOT_ENOUGH_REPLICAS) if a batch with acks=-1 must be refused. A single replica is enough,
@@ -279,16 +215,7 @@ class Partition:
             # what was appended under an earlier leader epoch may be committed in parts of unknown sizes
             is_part = ack_offset > self.high_watermark and not (uncommitted and uncommitted[0][0] <= ack_offset)
             self._advance(ack_offset, ENOUGH_BYTES if is_part else 0)
-        delayed_acks, self._delayed_acks = self._delayed_acks, []
-        for last_offset, tell in delayed_acks:
-            if last_offset < self.high_watermark:
-                tell(None)
-            elif error is not None:
-                tell(error)
-            elif last_offset >= end_offset:  # another batch may get this offset
-                tell(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the batch was cut off before it was committed"))
-            else:
-                self._delayed_acks.append((last_offset, tell))
+        self._delayed_acks.complete(self.high_watermark, end_offset, error)
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, now_ms: int
@@ -371,9 +298,9 @@ class Partition:
         """No live replica has records below."""
         return self.log.start_offset
 
-    def when_deleted(self, low_watermark: int, tell: Callable[[int], None]) -> None:
-        """Call `tell` with the low watermark when it has reached `low_watermark`, or with -1 when another broker leads.
-        Invariant: it has not yet."""
+    def when_deleted(self, low_watermark: int, notify: Callable[[int], None]) -> None:
+        """Calls `notify` with the low watermark when it has reached `low_watermark`, or with -1 when another broker
+        leads. Invariant: it has not yet."""
         raise AssertionError("with one replica the low watermark is the start of the log")
 
     def latest_offset(self) -> int:
@@ -387,22 +314,29 @@ class Partition:
         self.wake_all()
 
     def take_over(self, former: Partition) -> None:
-        """Go on with the operations that wait on `former`, the same partition under the same leader epoch."""
+        """Takes over the operations that wait on `former`, the same partition under the same leader epoch."""
         delayed_acks, delayed_writes = former.hand_over()
         self._delayed_acks += delayed_acks
-        for last_offset, tell in delayed_writes:
-            self.when_written(last_offset, tell)
+        for last_offset, notify in delayed_writes:
+            self.when_written(last_offset, notify)
         former.wake_all()
         self._on_ack(None)
 
-    def hand_over(self) -> tuple[DelayedAcks, DelayedAcks]:
+    def hand_over(self) -> tuple[list[tuple[int, Notify]], list[tuple[int, Notify]]]:
         """The producers that wait with acks=-1, and those with acks=1 if they wait for less. The partition is not used
         any more."""
-        delayed_acks, self._delayed_acks = self._delayed_acks, []
-        return delayed_acks, []
+        return self._delayed_acks.withdraw(), []
 
-    def count_stable_bytes(self) -> None:
-        """Begin to tell read_committed operations of bytes: those past the last stable offset of now."""
+    def watch(self, operation: DelayedOperation) -> None:
+        """Has the operation wait for committed bytes."""
+        if not self.delayed_operations:
+            self.watched_base = self.log.active_base
+        operation.wait_in(self.delayed_operations)
+        if operation.read_committed:
+            self._count_stable_bytes()
+
+    def _count_stable_bytes(self) -> None:
+        """Begins to count bytes for read_committed operations: those past the last stable offset of now."""
         stable_offset = self.last_stable_offset
         self._counted_stable_offset = stable_offset if stable_offset < self.high_watermark else None
 
@@ -419,33 +353,84 @@ class Partition:
 
 class OfflinePartition(Partition):
     """A partition whose data directory has failed, until the next start, or whose log could not be opened, until a
-    later try succeeds: every use of it raises StorageError.
+    later try succeeds. It has no log: every use of it raises StorageError with the reason, `failure`.
     Source: kafka.server.HostedPartition.Offline."""
 
-    __slots__ = ()
+    __slots__ = ("failure",)
 
     is_offline = True
 
-    def __init__(self, topic: str, index: int, why: str, leader_epoch: int) -> None:
+    def __init__(self, topic: str, index: int, failure: str, leader_epoch: int) -> None:
         self.topic = topic
         self.index = index
-        self.log = OfflineLog(topic, index, why)
+        self.failure = failure
         self.leader_epoch = leader_epoch
         self.high_watermark = _NO_OFFSET
         self.delayed_operations = {}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Called for the fields that are not set, such as `log`."""
+        raise StorageError(f"{self.topic}-{self.index} is offline: {self.failure}")
 
     @property
     def last_stable_offset(self) -> int:
         return self.high_watermark
 
     def check_epoch(self, known_by_client: int) -> None:
-        raise StorageError(f"{self.log.failure}")
-
-    def active_producers(self) -> NoReturn:
-        raise StorageError(f"{self.log.failure}")
-
-    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> NoReturn:
-        raise StorageError(f"{self.log.failure}")
+        self.log  # noqa: B018  raises
 
     def retire(self, error: KafkaError | None = None) -> None:
         """Does nothing: no operation waits on an offline partition."""
+
+
+class ReplicatedPartition(Partition):
+    """A partition with several replicas: the common part of leader and follower. The replicas decide what is committed,
+    not the log. The high watermark survives a change of the role, and a start: the log keeps it
+    (`PartitionLog.replicated_offset`), and the checkpoint file.
+
+    Invariant: start_offset <= high_watermark <= end_offset, and `log.replicated_offset` is the high watermark.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int) -> None:
+        high_watermark = log.replicated_offset = max(log.start_offset, min(log.committed_offset, log.end_offset))
+        super().__init__(topic, index, log, leader_epoch, high_watermark)
+
+    def replica_log(self) -> ReplicaLog:
+        """The offsets of the log as they are now."""
+        log = self.log
+        return ReplicaLog(
+            log.start_offset,
+            log.end_offset,
+            log.flusher.ack_offset,
+            self.high_watermark,
+            log.epochs,
+            None if log.gap_offset >= log.end_offset else log.gap_offset,
+        )
+
+    def move_high_watermark(self, offset: int) -> None:
+        """To `offset`, up, or on a follower down. The bytes count for consumers that wait here."""
+        self.log.replicated_offset = offset
+        if offset > self.high_watermark:
+            uncommitted = self._uncommitted
+            # a batch is committed as a whole; one of unknown size, or a part, ends every wait
+            is_part = not (uncommitted and uncommitted[0][0] <= offset)
+            self._advance(offset, ENOUGH_BYTES if is_part else 0)
+        elif offset < self.high_watermark:
+            self.high_watermark = offset
+            self._counted_stable_offset = None
+            self.wake_all()
+
+    def note_append(self, size_bytes: int) -> None:
+        """The log has grown by so many bytes, which are not committed yet."""
+        self._uncommitted.append((self.log.end_offset, size_bytes))
+
+    def note_truncation(self) -> None:
+        """The log was truncated, perhaps below the high watermark."""
+        log, uncommitted = self.log, self._uncommitted
+        while uncommitted and uncommitted[-1][0] > log.end_offset:
+            uncommitted.pop()
+        if self.high_watermark > log.end_offset:
+            self.move_high_watermark(log.end_offset)
+        self.wake_all()

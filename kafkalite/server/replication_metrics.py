@@ -150,7 +150,7 @@ def _led_with_replicas(replica_manager: ReplicaManager) -> Iterator[Row]:
 
 def _replica_lags(replica_manager: ReplicaManager) -> Iterator[Row]:
     for topic, led in _leaders(replica_manager):
-        end_offset = led.local_log.end_offset
+        end_offset = led.log.end_offset
         for broker_id, state in sorted(led.replica.followers.items()):
             lag = None if state.log_end_offset < 0 else max(end_offset - state.log_end_offset, 0)
             yield Row((topic.name, str(led.index), str(broker_id)), (lag,))

@@ -317,7 +317,7 @@ class DelayedFetch(DeferredResponse):
         self.frame = memoryview(bytes(frame))  # a view would keep the whole receive buffer
         runtime = fast_path._services.runtime
         self._poll = poll = LongPoll(runtime, known.max_wait_ms, known.min_bytes, self._look, known.reads_committed)
-        poll.watch(partition)
+        partition.watch(poll)
 
     def _look(self, is_over: bool) -> int:
         if self.settled:

@@ -37,7 +37,7 @@ from kafkalite.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalite.replication.replicated_partition import ReplicatedPartition
+from kafkalite.replication.partition import ReplicatedPartition
 from kafkalite.security.acl.acl import Operation, ResourceType
 
 if TYPE_CHECKING:

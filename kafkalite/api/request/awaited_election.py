@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.metadata.registration_state import RegistrationState
-from kafkalite.replication.partition import DelayedOperation
+from kafkalite.replication.delayed_operations import DelayedOperation
 
 if TYPE_CHECKING:
     from kafkalite.api.request.services import Services

@@ -18,8 +18,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from kafkalite.replication.partition import Partition
-from kafkalite.replication.replicated_partition import ReplicatedPartition
+from kafkalite.replication.partition import Partition, ReplicatedPartition
 
 _DISK_WAIT_MS_MIN = 30_000
 _WAIT_MS_MAX = 2**31 - 1

@@ -108,7 +108,7 @@ class FetchReader:
             wanted = self._context.partitions.values()
             partitions = [found for each in wanted if (found := self._partition_of(each)) is not None]
         for partition in partitions:
-            poll.watch(partition)
+            partition.watch(poll)
 
     def _partition_of(self, wanted: WantedPartition) -> Partition | None:
         topic = self._services.replica_manager.by_name.get(wanted.topic)

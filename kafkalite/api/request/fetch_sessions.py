@@ -21,8 +21,8 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 if TYPE_CHECKING:
+    from kafkalite.replication.delayed_operations import DelayedOperation
     from kafkalite.replication.leader_partition import LeaderPartition
-    from kafkalite.replication.partition import DelayedOperation
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 100_000  # of one session; a client with more is served without a session

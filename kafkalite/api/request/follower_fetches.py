@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalite.common.names import TopicPartition
     from kafkalite.metadata.cluster_metadata import PartitionRecord
-    from kafkalite.replication.partition import DelayedOperation
+    from kafkalite.replication.delayed_operations import DelayedOperation
     from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.network.client_connection import ignore
-from kafkalite.replication.partition import DelayedOperation
+from kafkalite.replication.delayed_operations import DelayedOperation
 
 if TYPE_CHECKING:
     from kafkalite.api.request.services import Runtime

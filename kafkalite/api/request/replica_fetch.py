@@ -157,7 +157,7 @@ class ReplicaFetchReader(FetchReader):
                     urgent = True
                     found.append((wanted, data))
                 continue
-            log = partition.local_log
+            log = partition.log
             if session is not None and wanted.fetch_offset == log.end_offset and not partition.is_retired:
                 if wanted.is_told(partition.high_watermark, log.start_offset):
                     idle.append(wanted)
@@ -179,9 +179,9 @@ class ReplicaFetchReader(FetchReader):
     def _countable_bytes(self, wanted: WantedPartition, data: PartitionData) -> int:
         """The bytes up to the end of the log, as far as the follower's quota allows any."""
         partition = wanted.counted_by
-        if partition is None or partition.local_log.end_offset == wanted.fetch_offset or self._is_held_back(partition):
+        if partition is None or partition.log.end_offset == wanted.fetch_offset or self._is_held_back(partition):
             return 0
-        return partition.countable_bytes(wanted.fetch_offset, partition.local_log.end_offset, wanted.max_bytes)
+        return partition.countable_bytes(wanted.fetch_offset, partition.log.end_offset, wanted.max_bytes)
 
     def _read_arrived(
         self, partition: LeaderPartition, wanted: WantedPartition, budget: int, min_one: bool
@@ -294,7 +294,7 @@ def _offsets_of(partition: LeaderPartition, index: int) -> PartitionData:
         partition_index=index,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.local_log.start_offset,
+        log_start_offset=partition.log.start_offset,
         aborted_transactions=None,
         preferred_read_replica=NO_REPLICA,
     )

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.replication.partition import DelayedOperation
+from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.testing.records.stored_record import READ_COMMITTED, StoredRecord, end_offset, stored_records
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class RecordWatch:
         topic = self._server.replica_manager.by_name.get(self._topic)
         for partition in topic.partitions.values() if topic is not None else ():
             if not partition.is_offline:
-                waiting.watch(partition)
+                partition.watch(waiting)
         try:
             await asyncio.wait_for(changed.wait(), wait_s)
         except TimeoutError:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.replication.partition import ENOUGH_BYTES, Partition
+from kafkalite.replication.delayed_operations import ENOUGH_BYTES
+from kafkalite.replication.partition import Partition
 from tests.support.replication.led_in_broker import REGISTRATIONS, lead
 from tests.unit.api.conftest import Crowd, until
 from tests.unit.log.conftest import Disk

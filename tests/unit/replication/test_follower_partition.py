@@ -19,8 +19,8 @@ from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.follower_partition import FollowerPartition
-from kafkalite.replication.partition import DelayedOperation
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog, diverging_epoch
 from kafkalite.replication.replica.follower_replica import (
     FAILED,
@@ -101,7 +101,7 @@ class World:
             assert self.step(partition, max_bytes)
             if (partition.end_offset, partition.high_watermark) == (self.leader.end_offset, self.high_watermark):
                 return
-        raise AssertionError(f"{partition.local_log} does not become {self.leader}")
+        raise AssertionError(f"{partition.log} does not become {self.leader}")
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ class Waiting:
         def wake() -> None:
             self.woken += 1
 
-        DelayedOperation(1, wake, call_soon).watch(partition)
+        partition.watch(DelayedOperation(1, wake, call_soon))
 
 
 def test_what_a_power_cut_took_from_the_middle_is_fetched_again(world: World) -> None:
@@ -133,10 +133,10 @@ def test_what_a_power_cut_took_from_the_middle_is_fetched_again(world: World) ->
     world.write(*(b"value %d" % number for number in range(60)))
     partition = world.follow()
     world.catch_up(partition, max_bytes=700)
-    segments = partition.local_log.segments
+    segments = partition.log.segments
     assert len(segments) > 2
     path, second_base, third_base = Path(segments[1].path), segments[1].base_offset, segments[2].base_offset
-    partition.local_log.abandon()
+    partition.log.abandon()
     data = path.read_bytes()
     path.write_bytes(data[: int.from_bytes(data[8:12], "big") + 12])
     log = world.log("follower", LoadOptions(False, second_base))
@@ -152,9 +152,9 @@ def test_it_becomes_equal_to_its_leader(world: World) -> None:
     world.write(*(b"value %d" % number for number in range(50)))
     partition = world.follow()
     world.catch_up(partition, max_bytes=700)
-    assert content(partition.local_log) == content(world.leader)
-    assert partition.local_log.epochs.entries() == world.leader.epochs.entries()
-    assert partition.high_watermark == partition.local_log.replicated_offset == 50
+    assert content(partition.log) == content(world.leader)
+    assert partition.log.epochs.entries() == world.leader.epochs.entries()
+    assert partition.high_watermark == partition.log.replicated_offset == 50
     assert partition.lag == 0
 
 
@@ -202,7 +202,7 @@ def test_a_log_behind_the_start_of_its_leader_starts_there(world: World) -> None
     world.leader.delete_records_before(20)
     partition = world.follow(log)
     world.catch_up(partition)
-    assert partition.local_log.start_offset == 20
+    assert partition.log.start_offset == 20
     assert content(log) == content(world.leader)
 
 
@@ -218,7 +218,7 @@ def test_records_that_the_leader_deletes_go_here_too_also_above_the_high_waterma
     assert isinstance(sent, Fetch)
     answer, records = world.answer(sent)
     partition.on_fetch(sent, answer._replace(high_watermark=8), records, NOW, 0)
-    assert (partition.local_log.start_offset, partition.high_watermark) == (8, 8)
+    assert (partition.log.start_offset, partition.high_watermark) == (8, 8)
     assert waiting.woken == 1
 
 
@@ -229,11 +229,11 @@ def test_an_answer_for_another_offset_or_epoch_changes_nothing(world: World) -> 
     assert isinstance(sent, Fetch)
     late = world.answer(sent)
     world.catch_up(partition)
-    before = content(partition.local_log)
+    before = content(partition.log)
     assert partition.on_fetch(sent, *late, NOW, 0) == 0
     other = Fetch(partition.leader_epoch + 1, partition.end_offset, 1, 0)
     assert partition.on_fetch(other, *late, NOW, 0) == 0
-    assert content(partition.local_log) == before and partition.high_watermark == 2
+    assert content(partition.log) == before and partition.high_watermark == 2
 
 
 @pytest.mark.parametrize("at", [8, 20, 40])
@@ -297,7 +297,7 @@ def test_a_disk_that_fails_ends_the_replica(world: World) -> None:
 def test_a_log_that_takes_no_more_ends_the_replica(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write(b"a")
     partition = world.follow()
-    partition.local_log.flusher.failure = "an earlier fsync failed"
+    partition.log.flusher.failure = "an earlier fsync failed"
     world.step(partition)
     assert partition.is_failed and partition.end_offset == 0
 
@@ -311,7 +311,7 @@ def test_a_full_disk_is_asked_again_until_it_has_room(
     world.write(b"a", b"b")
     partition = world.follow()
     with monkeypatch.context() as patch:
-        patch.setattr(partition.local_log.segments[-1], "_pwrite", full)
+        patch.setattr(partition.log.segments[-1], "_pwrite", full)
         for now_ms in (0, 2_000):
             assert world.step(partition, now_ms=now_ms)
             assert partition.next_request(now_ms) is None and not partition.is_failed
@@ -364,7 +364,7 @@ def test_whatever_leaders_and_logs_have_been_through_the_logs_become_equal(steps
         world = World(Path(directory))
         partition = world.follow()
         for what, number in steps:
-            log = partition.local_log
+            log = partition.log
             if what == "write":
                 before = world.high_watermark
                 world.write(*(b"%d" % each for each in range(number)))
@@ -389,10 +389,10 @@ def test_whatever_leaders_and_logs_have_been_through_the_logs_become_equal(steps
                 world.leader.truncate_to(max(world.high_watermark, world.leader.end_offset - number))
                 world.leader.assign_epoch(world.epoch)
                 partition = world.follow(log)
-            log = partition.local_log
+            log = partition.log
             assert log.start_offset <= partition.high_watermark <= log.end_offset
             assert log.replicated_offset == partition.high_watermark
         world.write(b"the last one")
         world.catch_up(partition)
-        assert content(partition.local_log) == content(world.leader)
-        assert partition.local_log.start_offset == world.leader.start_offset
+        assert content(partition.log) == content(world.leader)
+        assert partition.log.start_offset == world.leader.start_offset

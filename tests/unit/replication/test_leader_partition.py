@@ -16,8 +16,9 @@ from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.metadata.cluster_metadata import PartitionRecord
 from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.leader_partition import LeaderPartition
-from kafkalite.replication.partition import DelayedOperation, Partition
+from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 from tests.support.log.delayed_disk import DelayedDisk
 from tests.support.manual_clock import ManualClock
@@ -90,7 +91,7 @@ def test_a_record_is_committed_when_all_in_sync_replicas_have_it(world: World) -
     assert partition.high_watermark == 0 and not told.codes
     world.fetch(partition, THREE, 1)
     assert partition.high_watermark == 1 and told.codes == [None]
-    assert partition.local_log.replicated_offset == 1
+    assert partition.log.replicated_offset == 1
 
 
 def test_a_producer_with_acks_1_waits_for_this_disk_alone(world: World) -> None:
@@ -113,7 +114,7 @@ def test_consumers_wait_for_the_high_watermark_and_followers_for_the_end_of_the_
     soon: list[Callable[[], None]] = []
     consumer = DelayedOperation(1, lambda: None, soon.append)
     follower = DelayedOperation(1, lambda: None, soon.append)
-    consumer.watch(partition)
+    partition.watch(consumer)
     follower.wait_in(partition.replica_fetches)
     write(partition)
     assert follower.woken and not consumer.woken
@@ -175,7 +176,7 @@ def test_a_leader_that_has_lost_its_office_commits_nothing_more(world: World) ->
     world.fetch(partition, THREE, 1)
     partition.retire()
     world.disk.run()
-    assert partition.high_watermark == partition.local_log.replicated_offset == 0
+    assert partition.high_watermark == partition.log.replicated_offset == 0
 
 
 def test_the_next_leader_goes_on_from_the_high_watermark_that_the_log_has_kept(world: World) -> None:
@@ -215,7 +216,7 @@ def test_a_partition_that_gets_its_first_further_replicas_forgets_nobody(world: 
     committed, soon = Told(), list[Callable[[], None]]()
     single.when_committed(0, committed)
     consumer = DelayedOperation(1, lambda: None, soon.append)
-    consumer.watch(single)
+    single.watch(consumer)
     partition = world.lead(log, isr=(ME,), min_isr=1)
     partition.take_over(single)
     assert consumer.woken and not committed.codes

@@ -20,9 +20,9 @@ from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.early_epochs import COUNT_MIN
 from kafkalite.replication.metadata_applier import MetadataApplier
-from kafkalite.replication.partition import DelayedOperation
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.in_memory_cluster import CLUSTER_ID, InMemoryCluster, InMemoryMetadata
@@ -147,7 +147,7 @@ def test_what_is_lost_is_let_go_of_at_once_and_whoever_waits_is_told(live: Calla
         broker.write("t", 0)
         partition = broker.topics.require("t", 0)
         woken, told = [], []
-        DelayedOperation(1, lambda: woken.append("reader"), lambda wake: wake()).watch(partition)
+        partition.watch(DelayedOperation(1, lambda: woken.append("reader"), lambda wake: wake()))
         partition.when_committed(5, told.append)
         broker.cluster.lead("t", 0, OTHER)
         assert code_of(lambda: broker.topics.require("t", 0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER

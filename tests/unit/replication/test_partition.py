@@ -10,7 +10,8 @@ import pytest
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.files import Files
-from kafkalite.replication.partition import DelayedOperation, Partition
+from kafkalite.replication.delayed_operations import DelayedOperation
+from kafkalite.replication.partition import Partition
 
 
 class FakeLog:
@@ -51,7 +52,7 @@ def waiter(missing_bytes: int, *partitions: Partition) -> tuple[DelayedOperation
     soon: list[Callable[[], None]] = []
     made = DelayedOperation(missing_bytes, lambda: woken.append("woken"), soon.append)
     for one in partitions:
-        made.watch(one)
+        one.watch(made)
     return made, woken, soon
 
 

@@ -17,7 +17,8 @@ from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.state.producer import ActiveProducer
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.replication.partition import DelayedOperation, Partition
+from kafkalite.replication.delayed_operations import DelayedOperation
+from kafkalite.replication.partition import Partition
 from tests.support.log.delayed_disk import DelayedDisk
 from tests.support.manual_clock import ManualClock
 
@@ -65,7 +66,7 @@ def plain(partition: Partition, size: int = 1) -> None:
 def waiter(partition: Partition, missing_bytes: int) -> tuple[DelayedOperation, list[Callable[[], None]]]:
     soon: list[Callable[[], None]] = []
     made = DelayedOperation(missing_bytes, lambda: None, soon.append, read_committed=True)
-    made.watch(partition)
+    partition.watch(made)
     return made, soon
 
 

@@ -243,7 +243,7 @@ def test_a_new_leader_does_not_know_the_latest_offset_at_once(beside: Callable[.
         running: Any = broker._running
         running.replica_manager.by_name["t"].partitions[0] = former
         leader = lead(broker, "t")
-        assert (leader.high_watermark, leader.local_log.end_offset) == (0, 1)
+        assert (leader.high_watermark, leader.log.end_offset) == (0, 1)
 
         async def code(timestamp: int, version: int, isolation: int = 0) -> int:
             wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
@@ -287,7 +287,7 @@ def test_records_are_deleted_when_every_live_replica_has_deleted_them(beside: Ca
         parked = crowd.begin(delete(1), 2)
         await until(lambda: leader._delayed_deletions)
         replica_fetch(leader, TWO, 2, log_start_offset=1)
-        assert leader.local_log.start_offset == 1 and not parked.done()
+        assert leader.log.start_offset == 1 and not parked.done()
         replica_fetch(leader, THREE, 2, log_start_offset=1)
         assert outcome(await parked) == (0, 1)
         assert outcome(await crowd.ask(delete(0), 2)) == (0, 1)  # nothing to do
@@ -350,19 +350,19 @@ def test_a_commit_waits_for_the_replicas_of_its_partition(beside: Callable[..., 
             return int(answer.topics[0].partitions[0].error_code)
 
         parked = commit()
-        await until(lambda: leader.local_log.end_offset == 1)
+        await until(lambda: leader.log.end_offset == 1)
         assert not parked.done()
         for follower in (TWO, THREE):
             replica_fetch(leader, follower, 1)
         assert code(await parked) == 0
         parked = commit()
-        await until(lambda: leader.local_log.end_offset == 2)
+        await until(lambda: leader.log.end_offset == 2)
         clock.advance(1_000)
         assert code(await parked) == ErrorCode.REQUEST_TIMED_OUT
         for follower in (TWO, THREE):
             replica_fetch(leader, follower, 2)  # too late, and nothing is told twice
         parked = commit()
-        await until(lambda: leader.local_log.end_offset == 3)
+        await until(lambda: leader.log.end_offset == 3)
         resign(broker, "__consumer_offsets")
         assert code(await parked) == ErrorCode.NOT_COORDINATOR
 
@@ -393,14 +393,14 @@ def test_a_marker_waits_for_the_replicas_of_its_partition(beside: Callable[..., 
             return int(answer.markers[0].topics[0].partitions[0].error_code)
 
         parked = crowd.begin(WriteTxnMarkersRequest(markers=[marker]), 1)
-        await until(lambda: leader.local_log.end_offset == 2)
+        await until(lambda: leader.log.end_offset == 2)
         replica_fetch(leader, TWO, 2)
         assert leader.last_stable_offset == 0 and not parked.done()
         replica_fetch(leader, THREE, 2)
         assert code(await parked) == 0 and leader.last_stable_offset == 2
         lead(broker, "t", isr=(), min_isr=2)
         refused = await crowd.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
-        assert code(refused) == ErrorCode.NOT_ENOUGH_REPLICAS and leader.local_log.end_offset == 2
+        assert code(refused) == ErrorCode.NOT_ENOUGH_REPLICAS and leader.log.end_offset == 2
 
     beside(story)
 

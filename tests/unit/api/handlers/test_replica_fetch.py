@@ -117,7 +117,7 @@ def test_a_producer_waits_until_each_follower_has_asked_for_more(world: Callable
         await until(lambda: len(leader.replica_fetches) == 2)
         one_is_enough, all_are = world.produce(acks=1), world.produce()
         assert outcome(await one_is_enough) == (0, 0)
-        await until(lambda: leader.local_log.end_offset == 2)
+        await until(lambda: leader.log.end_offset == 2)
         for fetch in (first, second):
             data = only(await fetch)
             assert len(data.records) >= len(BATCH) and data.high_watermark == 0
@@ -143,7 +143,7 @@ def test_a_producer_is_told_in_time_that_its_batch_is_not_everywhere(world: Call
                 acks=-1, timeout_ms=100, topic_data=[TopicProduceData(name="t", partition_data=[data])]
             )
             parked = asyncio.ensure_future(asker.ask(request, 9))
-            await until(lambda offset=offset: leader.local_log.end_offset == offset + 1)
+            await until(lambda offset=offset: leader.log.end_offset == offset + 1)
             clock.advance(99)
             await world.crowd.ask(world.fetch(THREE, world.wanted(0), max_wait_ms=0), VERSION)
             assert not parked.done()
@@ -165,7 +165,7 @@ def test_a_producer_learns_who_leads_when_its_leader_loses_its_office(world: Cal
         await asker.ask(ProduceRequest(acks=1, timeout_ms=1, topic_data=request.topic_data), 10)
         for one in (asker, other):
             one.parked = asyncio.ensure_future(one.ask(request, 10))  # type: ignore[attr-defined]
-        await until(lambda: leader.local_log.end_offset == 3)
+        await until(lambda: leader.log.end_offset == 3)
         resign(world.broker, "t")
         for one in (asker, other):
             answer = (await one.parked).responses[0].partition_responses[0]  # type: ignore[attr-defined]
@@ -182,7 +182,7 @@ def test_nothing_is_written_while_too_few_are_in_sync(world: Callable[..., None]
         world.running.replica_manager.update_replicas(world.topic)
         for _ in range(2):
             assert outcome(await world.produce()) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
-        assert leader.local_log.end_offset == 0
+        assert leader.log.end_offset == 0
         assert outcome(await world.produce(acks=1)) == (0, 0)
 
     world(story, isr=())
@@ -339,7 +339,7 @@ def lead_again(world: World, former: Any, epoch: int) -> Any:
     me = world.running.broker_id
     record = PartitionRecord((me, TWO, THREE), me, epoch, (me, TWO, THREE), 3)
     partition = LeaderPartition(
-        "t", 0, former.local_log, record, me, {me: 11, **REGISTRATIONS}, former._isr_store, world.running.clock,
+        "t", 0, former.log, record, me, {me: 11, **REGISTRATIONS}, former._isr_store, world.running.clock,
         min_insync_replicas=1, lag_time_max_ms=30_000,
     )  # fmt: skip
     partition.begin()

@@ -16,7 +16,8 @@ from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.files import Done, Job, SyncFailed
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.replication.partition import DelayedOperation, Partition
+from kafkalite.replication.delayed_operations import DelayedOperation
+from kafkalite.replication.partition import Partition
 
 if TYPE_CHECKING:
     from .conftest import Disk
@@ -211,7 +212,7 @@ def test_who_waits_for_bytes_hears_of_those_that_can_be_read(slow: SlowDisk) -> 
     size = len(build_batch([NewRecord(None, b"value", timestamp=1)]))
     woken: list[Callable[[], None]] = []
     waiter = DelayedOperation(size + 1, lambda: None, woken.append)
-    waiter.watch(slow.partition)
+    slow.partition.watch(waiter)
     slow.append(**known)
     slow.append(**known)  # a duplicate
     slow.append()
