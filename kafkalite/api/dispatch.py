@@ -24,6 +24,7 @@ from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
 if TYPE_CHECKING:
+    from kafkalite.api.request.access import Access
     from kafkalite.common.region import Part
     from kafkalite.network.client_connection import Answer, ClientConnection
 
@@ -115,10 +116,12 @@ class Dispatcher:
     the creation of a topic, is run to its end even if its client disconnects.
     """
 
-    __slots__ = ("_routes", "_services", "_tasks")
+    __slots__ = ("_access", "_routes", "_services", "_tasks")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, access: Access | None = None) -> None:
+        """`access` is None without an authorizer."""
         self._services = services
+        self._access = access
         # (key, version) -> (decoder, handler, type); a decoder is compiled at the first request of its version
         self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -143,7 +146,7 @@ class Dispatcher:
         if len(frame) > REQUEST_BYTES_MAX and key != PRODUCE_KEY:
             raise Disconnect(f"a request of {len(frame)} bytes for API {key}: more than {REQUEST_BYTES_MAX}")
         request, _ = decode(frame, position)
-        context = RequestContext(connection, version, client_id)
+        context = RequestContext(connection, version, client_id, self._access)
         if key == FETCH_KEY:
             fetch_fast_path.learn(self._services, context, frame, request)
         response = handle(self._services, request, context)
@@ -180,10 +183,10 @@ class Dispatcher:
         if api is None or not api.min_version <= version <= api.max_version:
             return None
         handler = handler_of(api.name)
-        if self._services.access is not None:
-            from kafkalite.api.authorization.rules import authorized
+        if self._access is not None:
+            from kafkalite.api.permissions import guarded
 
-            handler = authorized(api, handler, self._services.access)
+            handler = guarded(api, handler)
         route = decoder(api.request, version), handler, api.response
         self._routes[(key, version)] = route
         return route

@@ -255,7 +255,7 @@ class BrokerServer:
         self._closing.callback(readers.shutdown, cancel_futures=True)
         self._services = self._build_services(readers)
         self._closing.callback(self.dynamic_config.follow())
-        dispatcher = Dispatcher(self._services)
+        dispatcher = Dispatcher(self._services, self._follow_acls(self._services.admission_epoch))
         self._closing.push_async_callback(dispatcher.settled)
         self.server = SocketServer(
             self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock),
@@ -301,7 +301,6 @@ class BrokerServer:
             cleaner=CleanerAccess(lambda: self.cleaner),
             error_log=RateLimitedLogger(self.clock, logger.error),
             reports=ReportSources(self.clock, lambda: self.server),
-            access=self._follow_acls(admission_epoch),
         )
 
     def _follow_acls(self, epoch: AdmissionEpoch) -> Access | None:

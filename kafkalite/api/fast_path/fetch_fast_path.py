@@ -23,6 +23,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from kafkalite.api.handlers.fetch import answer_now
+from kafkalite.api.request.access import TOPIC
 from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED
 from kafkalite.api.request.fetch_sessions import (
     FINAL_EPOCH,
@@ -34,7 +35,7 @@ from kafkalite.api.request.fetch_sessions import (
 from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.request_quotas import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse, ThrottledAnswer
+from kafkalite.network.client_connection import DeferredResponse, ThrottledAnswer
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import write_uvarint
@@ -47,6 +48,7 @@ from kafkalite.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
     from kafkalite.api.request.broker_endpoints import FindBroker
@@ -156,9 +158,7 @@ class FetchFastPath:
             return None
         return self._response(known, partition, limit_offset, correlation_id, region)
 
-    def learn(
-        self, frame: memoryview, request: FetchRequest, client_id: str | None, connection: ClientConnection
-    ) -> None:
+    def learn(self, frame: memoryview, request: FetchRequest, context: RequestContext) -> None:
         """Remember `frame`, the encoded `request`, if it is of a kind that repeats and is encoded canonically."""
         (named,) = request.topics
         (wanted,) = named.partitions
@@ -166,15 +166,14 @@ class FetchFastPath:
         topic = topics.by_id.get(named.topic_id) if self._by_id else topics.by_name.get(named.topic)
         if topic is None or len(frame) > _FRAME_BYTES_MAX:
             return
-        access = self._services.access
-        if access is not None and not access.may_read(connection, topic.name):
+        if not context.may(Operation.READ, TOPIC, topic.name):
             return
         if self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd":
             return
         offset = wanted.fetch_offset
         wanted.fetch_offset = _MARK
         (correlation_id,) = _read_int32(frame, 4)
-        template = request_frame(request, self._version, correlation_id, client_id)[4:]
+        template = request_frame(request, self._version, correlation_id, context.client_id)[4:]
         wanted.fetch_offset = offset
         at = template.find(_int64(_MARK))
         if at < 0 or template[:at] + _int64(offset) + template[at + 8 :] != frame:
@@ -184,7 +183,7 @@ class FetchFastPath:
         if len(self._known) < _KNOWN_MAX or (before, behind) in self._known:
             self._layouts[len(frame)] = layout
             fetch_max_bytes = self._services.config.fetch_max_bytes
-            if (quotas := quotas_of(connection)) is not None:
+            if (quotas := quotas_of(context.connection)) is not None:
                 fetch_max_bytes = min(fetch_max_bytes, quotas.fetch_bytes_max)
             self._known[before, behind] = known = _KnownRequest(
                 request, self._version, topic, self._epoch.value, fetch_max_bytes
@@ -365,7 +364,7 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
     if type(fast_path) is not kind or not fast_path.has_version_of(frame):
         find = services.brokers.finder_for(context.connection)
         fast_path = fast_paths[key] = kind(services, frame, version, find)
-    fast_path.learn(frame, request, context.client_id, context.connection)
+    fast_path.learn(frame, request, context)
 
 
 def _read(known: _KnownRequest, partition: Partition, offset: int, limit_offset: int) -> FileRegion | None:

@@ -23,6 +23,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from kafkalite.api.handlers.produce import FIRST_VERSION_WITH_LEADERS, add_leaders, failure
+from kafkalite.api.request.access import TRANSACTIONAL_ID
 from kafkalite.api.request.admission import ACKS_ALL, OVER_QUOTA, Append, CountedAppend, append_directly, append_for
 from kafkalite.api.request.delayed_produce import wait_ms, waits
 from kafkalite.api.request.pipelined_refusals import told
@@ -38,7 +39,7 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkalite.replication.partition import ReplicatedPartition
-from kafkalite.security.acl.acl import Operation, ResourceType
+from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,12 +276,12 @@ def learn(
         or (response is not None and response.responses[0].partition_responses[0].error_code)
     ):
         return
-    access, transactional_id = services.access, request.transactional_id
-    if access is not None and transactional_id is not None:
-        # It may have been needless for this request, whose batch is in no transaction. The next one's may be.
-        needed = Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        if not access.allows(context.connection, *needed, is_logged=False):
-            return
+    transactional_id = request.transactional_id
+    # It may have been needless for this request, whose batch is in no transaction. The next one's may be.
+    if transactional_id is not None and not context.may(
+        Operation.WRITE, TRANSACTIONAL_ID, transactional_id, is_logged=False
+    ):
+        return
     key, fast_paths = frame[1], context.connection.fast_paths
     fast_path = fast_paths.get(key)
     acks_at = body_at + _id_size(request.transactional_id, version)

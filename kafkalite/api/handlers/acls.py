@@ -47,10 +47,10 @@ _E = TypeVar("_E", bound=IntEnum)
 
 def describe_acls(services: Services, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     wanted = _filter(request)
-    if services.access is None:
+    if context.access is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
     by_resource: dict[Resource, list[AclDescription]] = {}
-    for resource, entry in services.access.authorizer.acls.found(wanted) if wanted is not None else ():
+    for resource, entry in context.access.authorizer.acls.found(wanted) if wanted is not None else ():
         by_resource.setdefault(resource, []).append(
             AclDescription(
                 principal=entry.principal,
@@ -75,7 +75,7 @@ async def create_acls(services: Services, request: CreateAclsRequest, context: R
     for number, creation in enumerate(request.creations):
         try:
             acl = _acl(creation)
-            if services.access is None:
+            if context.access is None:
                 raise KafkaError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         except KafkaError as error:
             results[number] = AclCreationResult(error_code=error.code, error_message=error.message)
@@ -93,12 +93,12 @@ async def create_acls(services: Services, request: CreateAclsRequest, context: R
 
 async def delete_acls(services: Services, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     filters = [_filter(each) for each in request.filters]
-    if services.access is None:
+    if context.access is None:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[refused for _ in filters])
     results = [DeleteAclsFilterResult() for _ in filters]
     doomed: dict[Resource, dict[Entry, int]] = {}  # -> the first filter that found it
-    for acl in services.access.authorizer.acls:
+    for acl in context.access.authorizer.acls:
         number = next((number for number, each in enumerate(filters) if each is not None and each.matches(acl)), None)
         if number is not None:
             doomed.setdefault(acl.resource, {})[acl.entry] = number

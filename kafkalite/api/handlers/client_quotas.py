@@ -23,6 +23,7 @@ from kafkalite.protocol.messages.client_quotas import (
     QuotaFilterComponent,
     QuotaValue,
 )
+from kafkalite.security.acl.acl import Operation
 from kafkalite.security.quota.entities import IP, Alteration, Entity, changed
 from kafkalite.security.quota.entity_filter import Component, EntityFilter, Match
 
@@ -30,6 +31,10 @@ from kafkalite.security.quota.entity_filter import Component, EntityFilter, Matc
 def describe_client_quotas(
     services: Services, request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
+    if not context.may_cluster(Operation.DESCRIBE_CONFIGS):
+        return DescribeClientQuotasResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
+        )
     try:
         components = [(each.entity_type, _component(each)) for each in request.components]
         found = EntityFilter(components, strict=request.strict).quotas(services.metadata.entity_configs)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from kafkalite.api.request.access import refusal
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
@@ -34,6 +35,7 @@ from kafkalite.protocol.messages.configs import (
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
+from kafkalite.security.acl.acl import Operation, ResourceType
 
 TOPIC = 2
 BROKER = 4
@@ -42,7 +44,8 @@ ALL_BROKERS = ""
 _DIGITS_MAX = 10
 _NUMBERS = ("broker.id", "node.id")
 
-_Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
+_Altered = TypeVar("_Altered", AlterConfigsResource, IncrementalAlterConfigsResource)
+_Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalAlterConfigsResource, DescribeConfigsResource)
 Settings = Mapping[str, str]
 
 
@@ -57,16 +60,33 @@ def describe_configs(
     # A resource that is named twice is answered once, since clients keep the answers by resource. Otherwise five bytes
     # of a request would become a hundred kilobytes of response.
     resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
-    return DescribeConfigsResponse(results=[_describe(services, each, request) for each in resources.values()])
+    allowed = _refused_last(context, Operation.DESCRIBE_CONFIGS, resources.values())
+    return DescribeConfigsResponse(results=[_describe(services, *each, request) for each in allowed])
+
+
+def _refused_last(
+    context: RequestContext, operation: Operation, resources: Iterable[_Resource]
+) -> list[tuple[_Resource, KafkaError | None]]:
+    """Each resource with its refusal, if the client may not; all but topics need the cluster."""
+
+    def refused(each: _Resource) -> KafkaError | None:
+        if each.resource_type == TOPIC:
+            is_allowed = context.may(operation, ResourceType.TOPIC, each.resource_name)
+            return None if is_allowed else refusal(ResourceType.TOPIC)
+        return None if context.may_cluster(operation) else refusal(ResourceType.CLUSTER)
+
+    return sorted(((each, refused(each)) for each in resources), key=lambda one: one[1] is not None)
 
 
 def _describe(
-    services: Services, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    services: Services, resource: DescribeConfigsResource, refused: KafkaError | None, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
     )
     try:
+        if refused is not None:
+            raise refused
         entries = _entries(services, resource)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or ""
@@ -128,7 +148,7 @@ async def alter_configs(
         _check_no_nulls((entry.name, entry.value) for entry in resource.configs)
         return {entry.name: entry.value or "" for entry in resource.configs}
 
-    faults = await _alter_all(services, request.resources, change, request.validate_only)
+    faults = await _alter_all(services, context, request.resources, change, request.validate_only)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
@@ -147,7 +167,7 @@ async def incremental_alter_configs(
             _apply(services, resource.resource_type, entry, new)
         return new
 
-    faults = await _alter_all(services, request.resources, change, request.validate_only)
+    faults = await _alter_all(services, context, request.resources, change, request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
@@ -195,16 +215,19 @@ Fault = tuple[int, str, ErrorCode, str | None]
 
 async def _alter_all(
     services: Services,
-    resources: Sequence[_Resource],
-    change: Callable[[_Resource, Settings], dict[str, str]],
+    context: RequestContext,
+    resources: Sequence[_Altered],
+    change: Callable[[_Altered, Settings], dict[str, str]],
     validate_only: bool,
 ) -> list[Fault]:
     """Change each resource independently of the others; returns (type, name, code, message) of each."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     faults: list[Fault] = []
-    for resource in resources:
+    for resource, refused in _refused_last(context, Operation.ALTER_CONFIGS, resources):
         kind, name = resource.resource_type, resource.resource_name
         try:
+            if refused is not None:
+                raise refused
             if times[kind, name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
             keys = Counter(entry.name for entry in resource.configs)

@@ -48,7 +48,7 @@ async def create_delegation_token(
     answer.token_requester_principal_type, _, answer.token_requester_principal_name = requester.partition(":")
     try:
         _check_login(services, context)
-        if owner != requester and not _allows(services, context, Operation.CREATE_TOKENS, ResourceType.USER, owner):
+        if owner != requester and not context.may(Operation.CREATE_TOKENS, ResourceType.USER, owner, is_logged=False):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         if any(each.principal_type != USER for each in request.renewers):
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
@@ -132,16 +132,16 @@ def describe_delegation_token(
         tokens=[
             _described(token, secret)
             for token in services.metadata.delegation_tokens.values()
-            if (wanted is None or any(token.is_of(each) for each in wanted)) and _may_see(services, context, token)
+            if (wanted is None or any(token.is_of(each) for each in wanted)) and _may_see(context, token)
         ]
     )
 
 
-def _may_see(services: Services, context: RequestContext, token: DelegationToken) -> bool:
+def _may_see(context: RequestContext, token: DelegationToken) -> bool:
     return (
         token.is_of(context.connection.principal)
-        or _allows(services, context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or _allows(services, context, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        or context.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, is_logged=False)
+        or context.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner, is_logged=False)
     )
 
 
@@ -184,8 +184,3 @@ def _secret(services: Services) -> str:
 def _lifetimes(services: Services) -> Lifetimes:
     config = services.config
     return Lifetimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms)
-
-
-def _allows(services: Services, context: RequestContext, operation: Operation, type_: ResourceType, name: str) -> bool:
-    access = services.access
-    return access is None or access.allows(context.connection, operation, type_, name, is_logged=False)

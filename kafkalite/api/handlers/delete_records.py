@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kafkalite.api.request.access import TOPIC, refusal
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -24,6 +25,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopicResult,
 )
 from kafkalite.replication.partition import Partition
+from kafkalite.security.acl.acl import Operation
 
 UNKNOWN = -1
 HIGH_WATERMARK = -1
@@ -46,11 +48,13 @@ async def delete_records(
     topics = []
     raised = []
     pending: list[_Pending] = []
-    for topic in request.topics:
+    for topic, is_allowed in context.refused_last(Operation.DELETE, TOPIC, request.topics):
         answers = []
         for wanted in topic.partitions:
             index = wanted.partition_index
             try:
+                if not is_allowed:
+                    raise refusal(TOPIC)
                 if topic.name in INTERNAL_TOPICS:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 partition = services.replica_manager.require(topic.name, index)

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from functools import partial
 
+from kafkalite.api.request.access import TOPIC
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_reader import FIRST_VERSION_OF_BATCHES, FetchReader
 from kafkalite.api.request.fetch_sessions import (
@@ -44,21 +45,20 @@ def fetch(
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     find = partial(services.brokers.find, context.connection)
-    access, connection = services.access, context.connection
     is_follower = replica_of(request)[0] >= 0
-    if access is not None and is_follower and not access.allows_cluster(connection, Operation.CLUSTER_ACTION):
+    if is_follower and not context.may_cluster(Operation.CLUSTER_ACTION):
         refused = FetchReader(services, request, fetch_context, context.api_version, find)
         refused.deny(lambda _: False)
         return refused.response(refused.read(is_over=True)[0])
     if is_follower:
-        exempt(connection)
+        exempt(context.connection)
         return _fetch_as_replica(
             services, request, ReplicaFetchReader(services, request, fetch_context, context.api_version, find)
         )
     reader = FetchReader(services, request, fetch_context, context.api_version, find)
-    if access is not None:
-        reader.deny(partial(access.may_read, connection))
-    if (quotas := quotas_of(connection)) is not None:
+    if context.access is not None:
+        reader.deny(partial(context.may, Operation.READ, TOPIC))
+    if (quotas := quotas_of(context.connection)) is not None:
         reader.limit(quotas.fetch_bytes_max, quotas.fetch_wait_ms)
     waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
     if context.api_version < FIRST_VERSION_OF_BATCHES:

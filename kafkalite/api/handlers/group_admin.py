@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.api.request.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.access import GROUP, TRANSACTIONAL_ID, refusal
+from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -32,6 +32,7 @@ from kafkalite.protocol.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.internal_topic import InternalTopic
@@ -41,6 +42,7 @@ GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 SHARE_KEY_TYPE = 2
 FIRST_VERSION_OF_SHARE_GROUPS = 6
+_RESOURCE_TYPES = {GROUP_KEY_TYPE: GROUP, TRANSACTION_KEY_TYPE: TRANSACTIONAL_ID, SHARE_KEY_TYPE: GROUP}
 CLASSIC = "classic"  # the type of every group here; other types are of KIP-848 and later
 NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 on it is empty
 
@@ -48,10 +50,15 @@ NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 
 def find_coordinator(
     services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_KEYS else [request.key]
+    needed = [(key, True) for key in keys]
+    if (type_ := _RESOURCE_TYPES.get(request.key_type)) is not None:
+        needed = context.refused_last(Operation.DESCRIBE, type_, keys, str)
     topic = _topic_of(services, request.key_type)
-    if topic is not None and not topic.is_ready:
-        return _create_topic_and_answer(services, topic, request, context)
-    return _coordinators(services, request, context, None)
+    is_all_refused = needed and not needed[0][1]
+    if topic is not None and not topic.is_ready and not is_all_refused:
+        return _create_topic_and_answer(services, topic, request, needed, context)
+    return _coordinators(services, request, needed, context, None)
 
 
 def _topic_of(services: Services, key_type: int) -> InternalTopic[Any] | None:
@@ -62,20 +69,33 @@ def _topic_of(services: Services, key_type: int) -> InternalTopic[Any] | None:
 
 
 async def _create_topic_and_answer(
-    services: Services, topic: InternalTopic[Any], request: FindCoordinatorRequest, context: RequestContext
+    services: Services,
+    topic: InternalTopic[Any],
+    request: FindCoordinatorRequest,
+    needed: list[tuple[str, bool]],
+    context: RequestContext,
 ) -> FindCoordinatorResponse:
     try:
         await topic.ensure()
     except KafkaError as error:
-        return _coordinators(services, request, context, error)
-    return _coordinators(services, request, context, None)
+        return _coordinators(services, request, needed, context, error)
+    return _coordinators(services, request, needed, context, None)
 
 
 def _coordinators(
-    services: Services, request: FindCoordinatorRequest, context: RequestContext, topic_error: KafkaError | None
+    services: Services,
+    request: FindCoordinatorRequest,
+    needed: list[tuple[str, bool]],
+    context: RequestContext,
+    topic_error: KafkaError | None,
 ) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_KEYS else [request.key]
-    found = [_coordinator(services, request.key_type, key, context, topic_error) for key in keys]
+    found = []
+    for key, is_allowed in needed:
+        if is_allowed:
+            found.append(_coordinator(services, request.key_type, key, context, topic_error))
+        else:
+            error = refusal(_RESOURCE_TYPES[request.key_type])
+            found.append(_no_coordinator(key, error.code, str(error)))
     if context.api_version >= FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]
@@ -116,9 +136,13 @@ def _no_coordinator(key: str, error: ErrorCode, message: str) -> Coordinator:
 def describe_groups(
     services: Services, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
-    for group_id in dict.fromkeys(request.groups):
+    for group_id, is_allowed in context.refused_last(Operation.DESCRIBE, GROUP, dict.fromkeys(request.groups), str):
+        if not is_allowed:
+            groups.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+            continue
+        is_asked = request.include_authorized_operations
+        operations = context.operations(GROUP, group_id) if is_asked else OPERATIONS_NOT_ASKED
         group, error = services.groups.describe(group_id)
         if group is not None:
             described = _described(group)
@@ -155,6 +179,8 @@ def _described(group: Group) -> DescribedGroup:
 
 def list_groups(services: Services, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     error, groups = services.groups.list_groups({name.lower() for name in request.states_filter or ()})
+    if not context.may_cluster(Operation.DESCRIBE, is_logged=False):
+        groups = [each for each in groups if context.may(Operation.DESCRIBE, GROUP, each.group_id, is_logged=False)]
     types = {name.lower() for name in request.types_filter or ()}
     if types and CLASSIC not in types:
         groups = []
@@ -173,7 +199,9 @@ def list_groups(services: Services, request: ListGroupsRequest, context: Request
 
 
 def delete_groups(services: Services, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    errors = services.groups.delete_groups(request.groups_names)
+    needed = context.refused_last(Operation.DELETE, GROUP, request.groups_names, str)
+    errors = services.groups.delete_groups([group_id for group_id, is_allowed in needed if is_allowed])
+    errors |= {each: ErrorCode.GROUP_AUTHORIZATION_FAILED for each, is_allowed in needed if not is_allowed}
     return DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in errors.items()]
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
+from kafkalite.api.request.access import GROUP
 from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
+from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.membership import JoinRequest, JoinResult, SyncRequest, SyncResult
 from kafkalite.protocol.messages.group_membership import (
     HeartbeatRequest,
@@ -24,6 +26,7 @@ from kafkalite.protocol.messages.group_membership import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kafkalite.security.acl.acl import Operation
 
 FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
 FIRST_JOIN_THAT_NEEDS_AN_ID = 4
@@ -58,12 +61,15 @@ def join_group(
 def sync_group(
     services: Services, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    names = request.protocol_type, request.protocol_name
+    is_whole = context.api_version < FIRST_SYNC_WITH_PROTOCOL or None not in names
+    if is_whole and not context.may(Operation.READ, GROUP, request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     sync = SyncRequest(
         request.member_id,
         request.group_instance_id,
         request.generation_id,
-        request.protocol_type,
-        request.protocol_name,
+        *names,
         {each.member_id: each.assignment for each in request.assignments},
         context.api_version >= FIRST_SYNC_WITH_PROTOCOL,
     )

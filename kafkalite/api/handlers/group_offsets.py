@@ -10,10 +10,12 @@ handleOffsetFetchRequestFromZookeeper, handleOffsetDeleteRequest (3.9).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkalite.api.request.access import GROUP, TOPIC
 from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
@@ -37,6 +39,7 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -48,6 +51,7 @@ from kafkalite.protocol.messages.group_offsets import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
@@ -69,7 +73,10 @@ def offset_commit(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     topics, offsets, answers = _existing_partitions(
-        request.topics, services.replica_manager.exists, OffsetCommitResponseTopic, OffsetCommitResponsePartition
+        context.refused_last(Operation.READ, TOPIC, request.topics),
+        services.replica_manager.exists,
+        OffsetCommitResponseTopic,
+        OffsetCommitResponsePartition,
     )
     response = OffsetCommitResponse(topics=topics)
     if not offsets:
@@ -94,7 +101,10 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     named = [topic for topic in request.topics if topic.partitions]  # Kafka leaves out topics without partitions
     topics, offsets, answers = _existing_partitions(
-        named, services.replica_manager.exists, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+        context.refused_last(Operation.READ, TOPIC, named),
+        services.replica_manager.exists,
+        TxnOffsetCommitResponseTopic,
+        TxnOffsetCommitResponsePartition,
     )
     response = TxnOffsetCommitResponse(topics=topics)
     if not offsets:
@@ -122,35 +132,46 @@ def txn_offset_commit(
 def offset_fetch(
     services: Services, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Null topics mean all topics, an empty list means none."""
-    if context.api_version == 0:
-        return _fetch_v0(services, request)
-    fetch = partial(services.groups.offsets.fetch, require_stable=request.require_stable)
-    if context.api_version >= FIRST_FETCH_OF_MANY_GROUPS:
+    """Null topics mean all topics that the client may describe, an empty list means none."""
+    version = context.api_version
+    if version >= FIRST_FETCH_OF_MANY_GROUPS:
         wanted = {each.group_id: each for each in request.groups}  # clients look up answers by group id
-        groups = [_fetched_group(name, *fetch(name, _wanted(each.topics))) for name, each in wanted.items()]
+        named = context.refused_last(Operation.DESCRIBE, GROUP, wanted.values(), attrgetter("group_id"))
+        groups = [_fetched_group(services, context, each, request, is_allowed) for each, is_allowed in named]
         return OffsetFetchResponse(groups=groups)
-    error, rows = fetch(request.group_id, _wanted(request.topics))
-    if error and context.api_version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
+    error = ErrorCode.NONE
+    if not context.may(Operation.DESCRIBE, GROUP, request.group_id):
+        error, topics = ErrorCode.GROUP_AUTHORIZATION_FAILED, _refused_topics(request.topics or ())
+        refused: list[OffsetFetchResponseTopic] = []
+    elif version == 0:
+        return _fetch_v0(services, request, *_split_topics(context, request.topics))
+    else:
+        error, topics, refused = _fetch(services, context, request.group_id, request.topics, request.require_stable)
+    if error and version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
         return OffsetFetchResponse(error_code=error)
-    topics = _fetched_topics(rows)
-    if error:  # version 1 has only the errors of the partitions
+    if error:  # versions 0 and 1 have only the errors of the partitions
         for partition in (each for topic in topics for each in topic.partitions):
             partition.error_code = error
-    return OffsetFetchResponse(topics=topics)
+    return OffsetFetchResponse(topics=topics + refused)
 
 
 def offset_delete(services: Services, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """A partition that is named twice is answered once."""
-    partitions = {(topic.name, each.partition_index): None for topic in request.topics for each in topic.partitions}
-    existing = [each for each in partitions if services.replica_manager.exists(*each)]
+    """A partition that is named twice is answered once. A missing group is an error even if no topic may be read."""
+    needed = context.refused_last(Operation.READ, TOPIC, request.topics)
+    partitions = {
+        (topic.name, each.partition_index): is_allowed for topic, is_allowed in needed for each in topic.partitions
+    }
+    exists = services.replica_manager.exists
+    existing = [each for each, is_allowed in partitions.items() if is_allowed and exists(*each)]
     error, errors = services.groups.offsets.delete(request.group_id, existing)
     if error:
         return OffsetDeleteResponse(error_code=error)
     topics: dict[str, OffsetDeleteResponseTopic] = {}
-    for name, index in partitions:
+    for (name, index), is_allowed in partitions.items():
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name))
-        code = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if is_allowed:
+            code = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
     return OffsetDeleteResponse(topics=list(topics.values()))
 
@@ -159,23 +180,25 @@ def offset_delete(services: Services, request: OffsetDeleteRequest, context: Req
 
 
 def _existing_partitions(
-    topics: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
+    topics: Sequence[tuple[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, bool]],
     exists: Callable[[str, int], bool],
     topic_type: Callable[..., T],
     answer_type: Callable[..., A],
 ) -> tuple[list[T], list[OffsetToCommit], list[A]]:
-    """The topics of the response, with errors for partitions that do not exist; the offsets of the others, and their
-    answers."""
+    """The topics of the response, with errors for those that the client may not read and for partitions that do not
+    exist; the offsets of the others, and their answers."""
     offsets: list[OffsetToCommit] = []
     answers: list[A] = []
     answered_topics = []
-    for topic in topics:
+    for topic, is_allowed in topics:
         name = topic.name
         partitions = []
         for partition in topic.partitions:
             index = partition.partition_index
             answer = answer_type(partition_index=index)
-            if exists(name, index):
+            if not is_allowed:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif exists(name, index):
                 offsets.append(
                     (
                         name,
@@ -217,7 +240,8 @@ def _commit_v0(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if services.legacy_offsets is None:
         for each in (each for topic in response.topics for each in topic.partitions):
-            each.error_code = ErrorCode.UNSUPPORTED_VERSION
+            if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                each.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
     length_max = services.config.offset_metadata_max_bytes
     accepted = {}
@@ -259,10 +283,60 @@ def _wanted(
     return list(wanted.items())
 
 
-def _fetched_group(group_id: str, error: ErrorCode, rows: CommittedOffsets) -> OffsetFetchResponseGroup:
+def _fetched_group(
+    services: Services,
+    context: RequestContext,
+    wanted: OffsetFetchRequestGroup,
+    request: OffsetFetchRequest,
+    is_allowed: bool,
+) -> OffsetFetchResponseGroup:
+    group_id, error = wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if is_allowed:
+        error, topics, refused = _fetch(services, context, group_id, wanted.topics, request.require_stable)
     if error:
         return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
-    return OffsetFetchResponseGroup(group_id=group_id, topics=_fetched_topics(rows))
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics + refused)
+
+
+def _fetch(
+    services: Services,
+    context: RequestContext,
+    group_id: str,
+    topics: Sequence[OffsetFetchRequestTopic] | None,
+    require_stable: bool,
+) -> tuple[ErrorCode, list[OffsetFetchResponseTopic], list[OffsetFetchResponseTopic]]:
+    """The error of a group, its offsets in `topics`, and refusals of the topics that the client may not describe."""
+    allowed, refused = _split_topics(context, topics)
+    error, rows = services.groups.offsets.fetch(group_id, _wanted(allowed), require_stable=require_stable)
+    if topics is None:
+        rows = [each for each in rows if context.may(Operation.DESCRIBE, TOPIC, each[0], is_logged=False)]
+    return error, _fetched_topics(rows), refused
+
+
+def _split_topics(
+    context: RequestContext, topics: Sequence[OffsetFetchRequestTopic] | None
+) -> tuple[Sequence[OffsetFetchRequestTopic] | None, list[OffsetFetchResponseTopic]]:
+    """The topics that the client may describe (None: all), and the answers about the others."""
+    if topics is None or context.access is None:
+        return topics, []
+    needed = context.refused_last(Operation.DESCRIBE, TOPIC, topics)
+    return [each for each, is_allowed in needed if is_allowed], _refused_topics(
+        each for each, is_allowed in needed if not is_allowed
+    )
+
+
+def _refused_topics(topics: Iterable[OffsetFetchRequestTopic]) -> list[OffsetFetchResponseTopic]:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]
 
 
 def _fetched_topics(rows: CommittedOffsets) -> list[OffsetFetchResponseTopic]:
@@ -284,28 +358,40 @@ def _fetched_topics(rows: CommittedOffsets) -> list[OffsetFetchResponseTopic]:
     ]
 
 
-def _fetch_v0(services: Services, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    partitions = [(name, index) for name, indexes in _wanted(request.topics) or () for index in indexes]
+def _fetch_v0(
+    services: Services,
+    request: OffsetFetchRequest,
+    topics: Sequence[OffsetFetchRequestTopic] | None,
+    refused: list[OffsetFetchResponseTopic],
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    partitions = [(name, index) for name, indexes in _wanted(topics) or () for index in indexes]
     if services.legacy_offsets is None:
-        return _fetched_v0(partitions, {}, ErrorCode.UNSUPPORTED_VERSION)
+        return _fetched_v0(partitions, {}, ErrorCode.UNSUPPORTED_VERSION, refused)
     existing = [each for each in partitions if services.replica_manager.exists(*each)]
-    return _fetch_from_zookeeper(services.legacy_offsets, request.group_id, partitions, existing)
+    return _fetch_from_zookeeper(services.legacy_offsets, request.group_id, partitions, existing, refused)
 
 
 async def _fetch_from_zookeeper(
-    legacy_offsets: LegacyOffsets, group_id: str, partitions: list[TopicPartition], existing: list[TopicPartition]
+    legacy_offsets: LegacyOffsets,
+    group_id: str,
+    partitions: list[TopicPartition],
+    existing: list[TopicPartition],
+    refused: list[OffsetFetchResponseTopic],
 ) -> OffsetFetchResponse:
     try:
         found = await legacy_offsets.fetch(group_id, existing)
-    except KafkaError as refusal:
-        found = dict.fromkeys(existing, (NO_OFFSET.offset, refusal.code))
-    return _fetched_v0(partitions, found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    except KafkaError as error:
+        found = dict.fromkeys(existing, (NO_OFFSET.offset, error.code))
+    return _fetched_v0(partitions, found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, refused)
 
 
 def _fetched_v0(
-    partitions: list[TopicPartition], found: dict[TopicPartition, tuple[int, ErrorCode]], error: ErrorCode
+    partitions: list[TopicPartition],
+    found: dict[TopicPartition, tuple[int, ErrorCode]],
+    error: ErrorCode,
+    refused: list[OffsetFetchResponseTopic],
 ) -> OffsetFetchResponse:
-    """The answer for `partitions`: `error` for each that is not in `found`."""
+    """The answer for `partitions`: `error` for each that is not in `found`; and `refused`."""
     topics: dict[str, OffsetFetchResponseTopic] = {}
     for name, index in partitions:
         offset, code = found.get((name, index), (NO_OFFSET.offset, error))
@@ -313,4 +399,4 @@ def _fetched_v0(
         topic.partitions.append(
             OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=code)
         )
-    return OffsetFetchResponse(topics=list(topics.values()))
+    return OffsetFetchResponse(topics=[*topics.values(), *refused])

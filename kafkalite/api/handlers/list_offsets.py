@@ -14,7 +14,9 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from functools import partial
+from operator import attrgetter
 
+from kafkalite.api.request.access import TOPIC, refusal
 from kafkalite.api.request.replica_fetch import is_ahead
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
@@ -35,6 +37,7 @@ from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderTopicResult,
 )
 from kafkalite.replication.partition import Partition
+from kafkalite.security.acl.acl import Operation
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -67,10 +70,12 @@ def list_offsets(
     doubled = {key for key in asked if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
     topics = []
     sought: list[_Sought] = []
-    for topic in request.topics:
+    for topic, is_allowed in context.refused_last(Operation.DESCRIBE, TOPIC, request.topics):
         answers = []
         for wanted in topic.partitions:
             try:
+                if not is_allowed:
+                    raise refusal(TOPIC)
                 if (topic.name, wanted.partition_index) in doubled:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
@@ -232,10 +237,16 @@ def offset_for_leader_epoch(
     services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     topics = []
-    for topic in request.topics:
+    is_broker = context.access is not None and context.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
+    needed = [(each, True) for each in request.topics]
+    if not is_broker:
+        needed = context.refused_last(Operation.DESCRIBE, TOPIC, request.topics, attrgetter("topic"))
+    for topic, is_allowed in needed:
         answers = []
         for wanted in topic.partitions:
             try:
+                if not is_allowed:
+                    raise refusal(TOPIC)
                 epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
                 partition = _require(services, topic.topic, wanted.partition, epoch_of_replica)
                 _check_epoch(partition, wanted.current_leader_epoch)

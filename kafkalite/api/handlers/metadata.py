@@ -9,12 +9,12 @@ Source: kafka.server.KafkaApis.handleTopicMetadataRequest, kafka.server.AutoTopi
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable
-from uuid import UUID
+from collections.abc import Awaitable, Iterable, Mapping
+from types import MappingProxyType
 
-from kafkalite.api.request.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kafkalite.api.request.access import TOPIC
 from kafkalite.api.request.broker_endpoints import BrokerEndpoint
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, RequestContext
 from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -39,6 +39,7 @@ from kafkalite.protocol.messages.metadata import (
 )
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import Topic
+from kafkalite.security.acl.acl import Operation
 
 logger = logging.getLogger(__name__)
 
@@ -53,20 +54,28 @@ def metadata(
     services: Services, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     version = context.api_version
+    by_name = services.replica_manager.by_name
     if request.topics is None or (version == 0 and not request.topics):
-        names = list(services.replica_manager.by_name)
-    elif any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
+        names = [name for name in by_name if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False)]
+        return _answer(services, request, context, names)
+    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
         return _by_id(services, request, request.topics, context)
-    else:
-        names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
-        may_create = services.config.auto_create_topics_enable and (
-            version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
-        )
-        if may_create:
-            missing = [name for name in names if name not in services.replica_manager.by_name]
-            if missing:
-                return _create_and_answer(services, request, context, names, missing)
-    return _answer(services, request, context, names, {})
+    creates = services.config.auto_create_topics_enable and (
+        version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
+    )
+    names, missing = [], []
+    refused: list[MetadataResponseTopic] = []
+    for name in dict.fromkeys(topic.name or "" for topic in request.topics):
+        is_created = creates and name not in by_name
+        if not context.may(Operation.DESCRIBE, TOPIC, name) or (is_created and not context.may_create(name)):
+            refused.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+            continue
+        names.append(name)
+        if is_created:
+            missing.append(name)
+    if missing:
+        return _create_and_answer(services, request, context, names, missing, refused)
+    return _answer(services, request, context, names, refused)
 
 
 def _by_id(
@@ -76,9 +85,22 @@ def _by_id(
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
     if context.api_version < FIRST_VERSION_BY_ID or not ids:
         return _refused(topics, ErrorCode.INVALID_REQUEST)
-    by_id = services.replica_manager.by_id
-    names = [by_id[topic_id].name for topic_id in ids if topic_id in by_id]
-    return _answer(services, request, context, names, {}, [topic_id for topic_id in ids if topic_id not in by_id])
+    names: list[str] = []
+    unknown: list[MetadataResponseTopic] = []
+    refused: list[MetadataResponseTopic] = []
+    for topic_id in ids:
+        topic = services.replica_manager.by_id.get(topic_id)
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+            unknown.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+        elif context.may(Operation.DESCRIBE, TOPIC, topic.name):
+            names.append(topic.name)
+        else:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+    response = _answer(services, request, context, names, refused)
+    response.topics = unknown + response.topics
+    return response
 
 
 def _refused(topics: list[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
@@ -91,7 +113,12 @@ def _refused(topics: list[MetadataRequestTopic], code: ErrorCode) -> MetadataRes
 
 
 async def _create_and_answer(
-    services: Services, request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str]
+    services: Services,
+    request: MetadataRequest,
+    context: RequestContext,
+    names: list[str],
+    missing: list[str],
+    refused: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     faults: dict[str, ErrorCode] = {}
     quota = MutationQuota(context.connection, services.runtime.clock, is_strict=False)
@@ -111,7 +138,7 @@ async def _create_and_answer(
             faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
             if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
                 logger.warning("topic %s could not be created on demand: %s", name, error)
-    return _answer(services, request, context, names, faults)
+    return _answer(services, request, context, names, refused, faults)
 
 
 def _answer(
@@ -119,19 +146,19 @@ def _answer(
     request: MetadataRequest,
     context: RequestContext,
     names: list[str],
-    faults: dict[str, ErrorCode],
-    unknown_ids: Iterable[UUID] = (),
+    refused: Iterable[MetadataResponseTopic] = (),
+    faults: Mapping[str, ErrorCode] = MappingProxyType({}),
 ) -> MetadataResponse:
-    topics = [
-        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        for topic_id in unknown_ids
-    ]
+    """The answer about topics that the client may describe, and about `refused` ones."""
+    topics: list[MetadataResponseTopic] = []
     brokers = services.brokers.all_for(context.connection)
     describer = _Describer(services, context, brokers)
+    is_asked = request.include_topic_authorized_operations
     for name in names:
+        operations = context.operations(TOPIC, name) if is_asked else OPERATIONS_NOT_ASKED
         topic = services.replica_manager.by_name.get(name)
         if topic is not None:
-            topics.append(describer.topic(topic, _topic_operations(request)))
+            topics.append(describer.topic(topic, operations))
         else:
             code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if topic_name_fault(name) is not None:
@@ -142,7 +169,7 @@ def _answer(
                     name=name,
                     is_internal=name in INTERNAL_TOPICS,
                     partitions=[],
-                    topic_authorized_operations=_topic_operations(request),
+                    topic_authorized_operations=operations,
                 )
             )
     return MetadataResponse(
@@ -152,10 +179,8 @@ def _answer(
         ],
         cluster_id=services.metadata.cluster_id,
         controller_id=services.metadata.controller_id,
-        topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        topics=[*topics, *refused],
+        cluster_authorized_operations=_cluster_operations(request, context),
         missing_at=_missing_at(services, request.is_missing),
     )
 
@@ -169,8 +194,8 @@ def _missing_at(services: Services, broker_id: int) -> int:
     return services.metadata.last_transaction
 
 
-def _topic_operations(request: MetadataRequest) -> int:
-    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+def _cluster_operations(request: MetadataRequest | DescribeClusterRequest, context: RequestContext) -> int:
+    return context.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
 
 
 class _Describer:
@@ -248,7 +273,5 @@ def describe_cluster(
             DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in services.brokers.all_for(context.connection)
         ],
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=_cluster_operations(request, context),
     )

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import Any
 
-from kafkalite.api.request.admission import ACKS_ALL
+from kafkalite.api.request.access import TOPIC, TRANSACTIONAL_ID
+from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
 from kafkalite.api.request.awaited_election import awaited, elections
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition, waits
@@ -21,19 +22,23 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.api.request.transactional_produce import TransactionRefused, VerifiedAdmission, verify
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.append_result import AppendResult
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkalite.record.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 from kafkalite.record.validation.batch_validation import InvalidRecords
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import Topic
+from kafkalite.security.acl.acl import Operation
 
 FIRST_VERSION_WITH_LEADERS = 10
 _CODES_WITH_MESSAGE = (  # from version 8 on these have a message
@@ -51,28 +56,84 @@ _WORK_MS_MAX = 500
 """After this time the remaining partitions of a request are refused, and the client retries. A request may name a
 thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
 
+Admission = ProduceAdmission | VerifiedAdmission
 Produced = ProduceResponse | DeferredResponse | Coroutine[Any, Any, ProduceResponse | None] | None
 """The response, now or later; None for acks=0."""
 
 
 def produce(services: Services, request: ProduceRequest, context: RequestContext) -> Produced:
-    if keys := awaited(services, request):
+    """Admit the request, wait at most once, for an election or a verification, and append."""
+    refused: frozenset[str] = frozenset()
+    try:
+        refused = _refused_topics(request, context)
+        keys = awaited(services, request, refused)
+        admission = None if keys else _admit(services, request, context, refused)
+    except KafkaError as error:
+        return _all_failed(request, error, refused)
+    if admission is None or isinstance(admission, Awaitable):
         _keep_records(request)
-        return _produce_when_led(services, request, context, elections(services, keys))
-    return _produce(services, request, context)
+        return _wait_and_append(services, request, context, refused, keys, admission)
+    return _append(services, request, context, refused, admission)
 
 
-def _produce(
-    services: Services, request: ProduceRequest, context: RequestContext, verified: VerifiedAdmission | None = None
-) -> Produced:
-    """`verified` is the admission of a transactional request whose coordinator has answered."""
-    admission = verified or services.produce_admission
-    if verified is None:
-        error_code = services.produce_admission.request_error(request)
-        if error_code is not None:
-            return _all_failed(request, KafkaError(error_code))
-        if request.transactional_id is not None:
-            return _verify_and_produce(services, request, context, request.transactional_id)
+def _refused_topics(request: ProduceRequest, context: RequestContext) -> frozenset[str]:
+    """The topics that the client may not write to. Raises KafkaError if its transactional id may not be used, which
+    counts only if there are transactional batches. Raises Disconnect if no answer is due."""
+    if context.access is None:
+        return frozenset()
+    name = request.transactional_id
+    is_transactional = any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data)
+    if is_transactional and (name is None or not context.may(Operation.WRITE, TRANSACTIONAL_ID, name)):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    names = dict.fromkeys(topic.name for topic in request.topic_data)
+    refused = frozenset(name for name in names if not context.may(Operation.WRITE, TOPIC, name))
+    if refused and request.acks == 0:
+        raise Disconnect("acks=0 leaves no other way to tell the producer of TOPIC_AUTHORIZATION_FAILED")
+    return refused
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    records = data.records
+    if records is None or len(records) <= ATTRIBUTES_AT + 1 or records[MAGIC_AT] < MAGIC:
+        return False
+    return bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL)
+
+
+def _admit(
+    services: Services, request: ProduceRequest, context: RequestContext, refused: frozenset[str]
+) -> Admission | Awaitable[Admission]:
+    """The admission of a request; an awaitable while its transaction's coordinator is asked. Raises KafkaError."""
+    error_code = services.produce_admission.request_error(request)
+    if error_code is not None:
+        raise KafkaError(error_code)
+    if request.transactional_id is not None:
+        return verify(services, request, request.transactional_id, context.api_version, refused)
+    return services.produce_admission
+
+
+async def _wait_and_append(
+    services: Services,
+    request: ProduceRequest,
+    context: RequestContext,
+    refused: frozenset[str],
+    keys: list[TopicPartition],
+    admission: Awaitable[Admission] | None,
+) -> ProduceResponse | None:
+    """Append when the partitions `keys` are led here, and the batches of a transaction are verified."""
+    await elections(services, keys)
+    try:
+        admitted = admission or _admit(services, request, context, refused)
+    except KafkaError as error:
+        return _all_failed(request, error, refused)
+    if isinstance(admitted, Awaitable):
+        admitted = await admitted
+    response = _append(services, request, context, refused, admitted)
+    return await response.finished() if isinstance(response, DelayedProduce) else response
+
+
+def _append(
+    services: Services, request: ProduceRequest, context: RequestContext, refused: frozenset[str], admission: Admission
+) -> ProduceResponse | DelayedProduce | None:
     acks, version = request.acks, context.api_version
     clock = services.runtime.clock
     now_ms = clock.wall_ms()
@@ -80,12 +141,18 @@ def _produce(
     responses: list[TopicProduceResponse] = []
     pending: list[PendingPartition] = []
     failed = False
-    for topic_data in request.topic_data:
+    topics = request.topic_data
+    if refused:
+        topics = sorted(topics, key=lambda each: each.name in refused)
+    for topic_data in topics:
         name = topic_data.name
-        admitted = admission.topic(name, acks, context.client_id, version)
+        is_refused = name in refused
+        admitted = None if is_refused else admission.topic(name, acks, context.client_id, version)
         answers: list[PartitionProduceResponse] = []
         for data in topic_data.partition_data:
             try:
+                if is_refused:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if (answers or responses) and clock.monotonic_ms() > deadline_ms:
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
                 partition = admitted.topic.partitions.get(data.index) if admitted is not None else None
@@ -124,51 +191,12 @@ def _produce(
     return response
 
 
-def _verify_and_produce(
-    services: Services, request: ProduceRequest, context: RequestContext, transactional_id: str
-) -> Produced:
-    try:
-        verified = verify(services, request, transactional_id, context.api_version)
-    except KafkaError as error:
-        return _all_failed(request, error)
-    if isinstance(verified, VerifiedAdmission):
-        return _produce(services, request, context, verified)
-    _keep_records(request)
-    return _produce_when_verified(services, request, context, verified)
-
-
-async def _produce_when_verified(
-    services: Services, request: ProduceRequest, context: RequestContext, verified: Awaitable[VerifiedAdmission]
-) -> ProduceResponse | None:
-    return await _finished(services, _produce(services, request, context, await verified))
-
-
-async def _produce_when_led(
-    services: Services, request: ProduceRequest, context: RequestContext, elected: Awaitable[None]
-) -> ProduceResponse | None:
-    await elected
-    return await _finished(services, _produce(services, request, context))
-
-
 def _keep_records(request: ProduceRequest) -> None:
     """Copy the records: they are appended later, even if the client leaves, and the frame with it."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))
-
-
-async def _finished(services: Services, response: Produced) -> ProduceResponse | None:
-    """The response when it is complete."""
-    if isinstance(response, Coroutine):
-        return await response
-    if not isinstance(response, DelayedProduce):
-        assert response is None or isinstance(response, ProduceResponse)
-        return response
-    committed = services.runtime.loop.create_future()
-    response.render, response.on_answer = (lambda _: []), committed.set_result
-    await committed
-    return response.response
 
 
 def add_leaders(services: Services, response: ProduceResponse, find: FindBroker) -> None:
@@ -213,14 +241,13 @@ def failure(index: int, error: KafkaError, topic: Topic | None = None) -> Partit
     return response
 
 
-def _all_failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+def _all_failed(request: ProduceRequest, error: KafkaError, refused: frozenset[str]) -> ProduceResponse | None:
+    """The answer with `error` for each partition, but those of the topics that are refused already."""
     if request.acks == 0:
         raise Disconnect(f"acks=0 produce refused with {error.code.name}")
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name, partition_responses=[failure(data.index, error) for data in topic.partition_data]
-            )
-            for topic in request.topic_data
-        ]
-    )
+    responses = []
+    for topic in sorted(request.topic_data, key=lambda each: each.name in refused):
+        fault = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED) if topic.name in refused else error
+        answers = [failure(data.index, fault) for data in topic.partition_data]
+        responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+    return ProduceResponse(responses=responses)

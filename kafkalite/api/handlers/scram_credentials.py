@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 
+from kafkalite.api.request.access import CLUSTER, refusal
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -24,6 +25,7 @@ from kafkalite.protocol.messages.scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from kafkalite.security.acl.acl import Operation
 from kafkalite.security.sasl.sanitizer import desanitized, sanitized
 from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of, parse_credential
 
@@ -37,6 +39,15 @@ Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 def describe_user_scram_credentials(
     services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
+    if not context.may_cluster(Operation.DESCRIBE):
+        error = refusal(CLUSTER)
+        return DescribeUserScramCredentialsResponse(
+            error_code=error.code,
+            error_message=error.message,
+            results=[
+                DescribeUserScramCredentialsResult(error_code=error.code) for _ in request.users or ()
+            ],  # no names
+        )
     known = _all(services.metadata.entity_configs)
     if not request.users:
         return DescribeUserScramCredentialsResponse(
@@ -84,9 +95,12 @@ async def alter_user_scram_credentials(
     for each in alterations:
         by_user.setdefault(each.name, []).append(each)
     results = []
+    is_allowed = context.may_cluster(Operation.ALTER)
     for name, own in by_user.items():
         result = AlterUserScramCredentialsResult(user=name)
         try:
+            if not is_allowed:
+                raise refusal(CLUSTER)
             _check(name, own)
             await _alter(services, name, own)
         except KafkaError as error:

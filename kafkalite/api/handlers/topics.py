@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalite.api.handlers.configs import topic_config_entries
+from kafkalite.api.request.access import TOPIC, refusal
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
@@ -33,6 +34,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicState,
 )
 from kafkalite.replication.topic_admin import Charge
+from kafkalite.security.acl.acl import Operation
 
 DEFAULT = -1
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
@@ -49,10 +51,13 @@ async def create_topics(
     services: Services, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
     wanted, doubled = _once_each(request.topics)
+    allowed = {each.name for each in wanted if context.may_create(each.name)}
     quota = _quota(services, context, _FIRST_STRICT_CREATION)
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
         try:
+            if topic.name not in allowed:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             if topic.name in doubled:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             created = _create(services, topic, request.validate_only, quota.take)
@@ -67,7 +72,11 @@ async def create_topics(
                 configs=[],
             )
 
-    results = await _each(services, create, wanted)
+    results = await _each(services, create, sorted(wanted, key=lambda each: each.name not in allowed))
+    for result in results:
+        if not context.may(Operation.DESCRIBE_CONFIGS, TOPIC, result.name, is_logged=False):
+            result.topic_config_error_code, result.topic_id = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ZERO_UUID
+            result.num_partitions, result.replication_factor, result.configs = -1, -1, []
     return CreateTopicsResponse(topics=results, throttle_time_ms=_wait_ms(quota, results))
 
 
@@ -209,10 +218,12 @@ async def delete_topics(
     services: Services, request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse:
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    states, refused = _split_by_permission(services, context, states)
     if not services.config.delete_topic_enable:
         newer = context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
-        return DeleteTopicsResponse(responses=[_not_deleted(state.name, state.topic_id, code) for state in states])
+        responses = [_not_deleted(state.name, state.topic_id, code) for state in states]
+        return DeleteTopicsResponse(responses=responses + refused)
     names: Counter[str] = Counter()
     ids: Counter[UUID] = Counter()
     results: list[DeletableTopicResult | str | UUID] = []  # a finished result, or the name or id of a topic to delete
@@ -249,7 +260,26 @@ async def delete_topics(
         return await _delete(services, one, request.timeout_ms, quota.take)
 
     deleted = await _each(services, delete, results)
-    return DeleteTopicsResponse(responses=deleted, throttle_time_ms=_wait_ms(quota, deleted))
+    return DeleteTopicsResponse(responses=deleted + refused, throttle_time_ms=_wait_ms(quota, deleted))
+
+
+def _split_by_permission(
+    services: Services, context: RequestContext, states: list[DeleteTopicState]
+) -> tuple[list[DeleteTopicState], list[DeletableTopicResult]]:
+    """The topics that the client may delete, and the refusals of the others. The name of a topic that is given by its
+    id is in the refusal only if the client may describe it."""
+    allowed: list[DeleteTopicState] = []
+    refused: list[DeletableTopicResult] = []
+    for state in states:
+        topic = services.replica_manager.by_id.get(state.topic_id) if state.topic_id != ZERO_UUID else None
+        name = topic.name if topic is not None else state.name
+        if topic is not None and not context.may(Operation.DESCRIBE, TOPIC, topic.name):
+            refused.append(_not_deleted(None, state.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif name is None or context.may(Operation.DELETE, TOPIC, name):  # None: an unknown id
+            allowed.append(state)
+        else:
+            refused.append(_not_deleted(name, state.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return allowed, refused
 
 
 async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int, charge: Charge) -> DeletableTopicResult:
@@ -276,8 +306,11 @@ async def create_partitions(
     wanted, doubled = _once_each(request.topics)
     quota = _quota(services, context, _FIRST_STRICT_GROWTH)
 
-    async def add(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+    async def add(one: tuple[CreatePartitionsTopic, bool]) -> CreatePartitionsTopicResult:
+        topic, is_allowed = one
         try:
+            if not is_allowed:
+                raise refusal(TOPIC)
             if topic.name in doubled:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             replicas = _checked_replicas(services, topic)
@@ -293,7 +326,7 @@ async def create_partitions(
         except KafkaError as error:
             return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
 
-    results = await _each(services, add, wanted)
+    results = await _each(services, add, context.refused_last(Operation.ALTER, TOPIC, wanted))
     return CreatePartitionsResponse(results=results, throttle_time_ms=_wait_ms(quota, results))
 
 

@@ -6,6 +6,7 @@ Source: KafkaApis.handleDescribeProducersRequest, handleDescribeTransactionsRequ
 
 from __future__ import annotations
 
+from kafkalite.api.request.access import TOPIC, TRANSACTIONAL_ID, refusal
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -25,6 +26,7 @@ from kafkalite.protocol.messages.transaction_admin import (
     ListTransactionsResponse,
 )
 from kafkalite.replication.partition import Partition
+from kafkalite.security.acl.acl import Operation
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."  # Kafka's words; clients show them
 
@@ -33,8 +35,8 @@ def describe_producers(
     services: Services, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     topics = []
-    for topic in request.topics:
-        error = _topic_error(services, topic.name)
+    for topic, is_allowed in context.refused_last(Operation.READ, TOPIC, request.topics):
+        error = _topic_error(services, topic.name) if is_allowed else refusal(TOPIC)
         partitions = [_described_partition(services, topic.name, index, error) for index in topic.partition_indexes]
         topics.append(DescribeProducersTopic(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
@@ -83,18 +85,26 @@ def _replica(services: Services, topic: str, index: int) -> Partition:
 def describe_transactions(
     services: Services, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    described = [_described_transaction(services, each) for each in request.transactional_ids]
+    named = context.refused_last(Operation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids, str)
+    described = [_described_transaction(services, context, *each) for each in named]
     return DescribeTransactionsResponse(transaction_states=described)
 
 
-def _described_transaction(services: Services, transactional_id: str) -> DescribedTransaction:
+def _described_transaction(
+    services: Services, context: RequestContext, transactional_id: str, is_allowed: bool
+) -> DescribedTransaction:
+    """The description of a transaction, with the topics that the client may describe."""
+    if not is_allowed:
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return DescribedTransaction(transactional_id=transactional_id, error_code=error)
     transaction, error = services.transactions.describe(transactional_id)
     if transaction is None:
         error = error or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return DescribedTransaction(transactional_id=transactional_id, error_code=error)
     topics: dict[str, DescribedTransactionTopic] = {}
     for name, index in sorted(transaction.partitions):
-        topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
+        if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False):
+            topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
     return DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=transaction.state.value,
@@ -122,5 +132,6 @@ def list_transactions(
                 transaction_state=each.state.value,
             )
             for each in transactions
+            if context.may(Operation.DESCRIBE, TRANSACTIONAL_ID, each.transactional_id, is_logged=False)
         ],
     )

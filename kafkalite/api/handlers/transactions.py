@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkalite.api.request.access import TOPIC, TRANSACTIONAL_ID
 from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
@@ -34,6 +35,7 @@ from kafkalite.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.transaction.effects import EndTransactionResult
@@ -97,6 +99,8 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     """Clients add the partitions of one transaction; brokers add or verify those of several."""
     is_of_broker = context.api_version >= FIRST_VERSION_OF_BROKERS
+    if is_of_broker and not context.may_cluster(Operation.CLUSTER_ACTION):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if is_of_broker else [_of_client(request)]
     if not transactions:
         return AddPartitionsToTxnResponse()
@@ -109,7 +113,7 @@ def add_partitions_to_txn(
     pending = PendingResponse(render)
     results = _GatheredResults(len(transactions), pending.answer)
     for number, transaction in enumerate(transactions):
-        _add_partitions(services, _TransactionWaiter(number, transaction, context.api_version, results))
+        _add_partitions(services, context, _TransactionWaiter(number, transaction, context.api_version, results))
     return pending.outcome(services.runtime.loop)
 
 
@@ -169,13 +173,18 @@ class _TransactionWaiter:
         )
 
 
-def _add_partitions(services: Services, waiter: _TransactionWaiter) -> None:
-    """Add or verify the partitions of one transaction: all of them, or none if one does not exist."""
+def _add_partitions(services: Services, context: RequestContext, waiter: _TransactionWaiter) -> None:
+    """Add or verify the partitions of one transaction: all of them, or none if one does not exist, or the client may
+    not write to it."""
     transaction, partitions, exists = waiter.transaction, waiter.partitions, services.replica_manager.exists
     errors = {each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in partitions if not exists(*each)}
-    if waiter.version < FIRST_VERSION_OF_BROKERS:  # clients may not write to internal topics
-        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        errors.update({each: denied for each in partitions if each[0] in INTERNAL_TOPICS})
+    if waiter.version < FIRST_VERSION_OF_BROKERS:
+        if not context.may(Operation.WRITE, TRANSACTIONAL_ID, transaction.transactional_id):
+            waiter.answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return
+        denied = set(INTERNAL_TOPICS)  # no client may write to these
+        denied.update({each[0] for each in partitions if not context.may(Operation.WRITE, TOPIC, each[0])})
+        errors.update({each: ErrorCode.TOPIC_AUTHORIZATION_FAILED for each in partitions if each[0] in denied})
     if errors:
         waiter.answer_each(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
         return

@@ -1,20 +1,37 @@
-"""The authorizer as request handlers ask it: for a connection, with a line in the log for each refusal.
+"""Access of clients to resources: the authorizer as request handlers ask it, and the errors of refusals.
 
-A line says who was refused what, in Kafka's words; lines about one principal, operation and resource are rate-limited.
-A question whose answer only changes what a response lists is not logged.
+Each refusal is logged with the principal, the operation and the resource, in Kafka's words; lines about the same three
+are rate-limited. Questions that only decide what a response lists are not logged.
 Source: kafka.server.AuthHelper, kafka.security.authorizer.AclAuthorizer (logAuditMessage).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.security.acl.acl import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 
 if TYPE_CHECKING:
     from kafkalite.common.throttled_log import RateLimitedLogger
     from kafkalite.network.client_connection import ClientConnection
     from kafkalite.security.acl.authorizer import Authorizer
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+
+_REFUSALS: Mapping[ResourceType, tuple[ErrorCode, str]] = {
+    TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+    GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    CLUSTER: (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
+    TRANSACTIONAL_ID: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."),
+}
+
+
+def refusal(type_: ResourceType) -> KafkaError:
+    """The error for a client that may not do something to a resource of this type."""
+    return KafkaError(*_REFUSALS[type_])
 
 
 class Access:
@@ -43,14 +60,11 @@ class Access:
             self._audit_log.about(host, f"{principal} {what}", f"Principal = {principal} is Denied {what}")
         return False
 
-    def may_read(self, connection: ClientConnection, topic: str) -> bool:
-        return self.allows(connection, Operation.READ, ResourceType.TOPIC, topic)
-
     def allows_cluster(self, connection: ClientConnection, *operations: Operation, is_logged: bool = True) -> bool:
         """Whether one of these operations on the cluster is allowed."""
         last = operations[-1]
         return any(
-            self.allows(connection, each, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged and each is last)
+            self.allows(connection, each, CLUSTER, CLUSTER_NAME, is_logged=is_logged and each is last)
             for each in operations
         )
 

@@ -36,7 +36,7 @@ def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, 
     return broker_id in state.isr and leader is not None and leader.stopping
 
 
-def awaited(services: Services, request: ProduceRequest) -> list[TopicPartition]:
+def awaited(services: Services, request: ProduceRequest, refused: frozenset[str]) -> list[TopicPartition]:
     """The partitions of a request that this broker does not lead, but may soon, and may still be waited for."""
     if not services.metadata.is_shared:
         return []
@@ -44,7 +44,7 @@ def awaited(services: Services, request: ProduceRequest) -> list[TopicPartition]
     found: list[TopicPartition] = []
     for topic_data in request.topic_data:
         topic = by_name.get(topic_data.name)
-        if topic is not None:
+        if topic is not None and topic_data.name not in refused:
             indexes = (data.index for data in topic_data.partition_data if data.index not in topic.partitions)
             found += _expected(services, ((topic_data.name, index) for index in indexes))
     return found if found and _deadline_ms(services, found) > services.runtime.clock.monotonic_ms() else []

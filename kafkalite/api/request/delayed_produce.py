@@ -9,6 +9,7 @@ Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -72,6 +73,13 @@ class DelayedProduce(DeferredResponse):
         for number, one in enumerate(pending):
             when = one.partition.when_committed if one.is_all else one.partition.when_written
             when(one.last_offset, partial(self._on_done, number))
+
+    async def finished(self) -> ProduceResponse:
+        """The response when it is complete."""
+        committed = asyncio.get_running_loop().create_future()
+        self.render, self.on_answer = (lambda _: []), committed.set_result
+        await committed
+        return self.response
 
     def _on_done(self, number: int, error: KafkaError | None) -> None:
         one = self._pending.pop(number, None)

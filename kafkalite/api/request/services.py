@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor
 
-    from kafkalite.api.request.access import Access
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
@@ -78,11 +77,11 @@ class CleanerAccess:
 class Services:
     """The parts of the broker that handlers use. `topic_admin` creates, changes and deletes topics, `partition_admin`
     elects leaders and reassigns replicas. `legacy_offsets` are the offsets in ZooKeeper (None without ZooKeeper).
-    `reports` is what the console asks about. `access` is None without an authorizer. `error_log` logs
+    `reports` is what the console asks about. `error_log` logs
     errors that clients may cause repeatedly."""
 
     __slots__ = (
-        "access", "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log",
+        "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log",
         "fetch_sessions", "follower_fetches", "groups", "legacy_offsets", "logs", "markers", "metadata",
         "offsets_topic", "partition_admin", "produce_admission", "producer_ids", "replica_manager", "reports",
         "runtime", "token_hmacs", "topic_admin", "transaction_topic", "transactions",
@@ -114,7 +113,6 @@ class Services:
         cleaner: CleanerAccess,
         error_log: RateLimitedLogger,
         reports: ReportSources,
-        access: Access | None = None,
     ) -> None:
         self.runtime = runtime
         self.dynamic_config = dynamic_config
@@ -139,7 +137,6 @@ class Services:
         self.cleaner = cleaner
         self.error_log = error_log
         self.reports = reports
-        self.access = access
         self.token_hmacs = TokenHmacs(lambda: metadata.delegation_tokens)
 
     @property

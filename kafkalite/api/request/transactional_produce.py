@@ -19,7 +19,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, TRANSACTIONAL, parse_header
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Container
 
     from kafkalite.api.request.services import Services
     from kafkalite.log.partition.append_result import AppendResult
@@ -85,15 +85,15 @@ class VerifiedAdmission:
 
 
 def verify(
-    services: Services, request: ProduceRequest, transactional_id: str, version: int
+    services: Services, request: ProduceRequest, transactional_id: str, version: int, refused: Container[str] = ()
 ) -> VerifiedAdmission | Awaitable[VerifiedAdmission]:
-    """The admission of `request`; an awaitable if the coordinator cannot answer at once. Raises TransactionRefused if
-    the request has batches of several producers."""
+    """The admission of `request` but its topics that are `refused`; an awaitable if the coordinator cannot answer at
+    once. Raises TransactionRefused if the request has batches of several producers."""
     batches = {
         (topic.name, data.index): batch
         for topic in request.topic_data
         for data in topic.partition_data
-        if (batch := transactional_batch(data.records)) is not None
+        if topic.name not in refused and (batch := transactional_batch(data.records)) is not None
     }
     producers = {(batch.producer_id, batch.epoch) for batch in batches.values()}
     if len(producers) > 1:

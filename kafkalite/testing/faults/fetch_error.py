@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from kafkalite.api.request.request_split import copy_of
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalite.testing.faults.request_split import copy_of
 
 if TYPE_CHECKING:
     from kafkalite.protocol.codec.schema import Message

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kafkalite.api.request.error_answer import error_answer, merged
-from kafkalite.api.request.request_split import split
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
@@ -16,6 +15,7 @@ from kafkalite.protocol.header import decode_response, request_frame, response_f
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.testing.faults import fetch_error
 from kafkalite.testing.faults.fault import Call, Spoil, frame_of, settled
+from kafkalite.testing.faults.request_split import split
 from kafkalite.testing.requests.interception import changed_answer
 
 if TYPE_CHECKING:

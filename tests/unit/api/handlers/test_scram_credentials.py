@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkalite.api.handlers.scram_credentials import describe_user_scram_credentials
+from kafkalite.api.request.request_context import RequestContext
 from kafkalite.protocol.messages.scram_credentials import DescribeUserScramCredentialsRequest
 from kafkalite.security.sasl.scram import new_credential
 
@@ -18,7 +19,7 @@ def test_a_credential_that_makes_no_sense_is_none() -> None:
         "users/alice/clients/x": {"SCRAM-SHA-256": good},
     }
     services: Any = SimpleNamespace(metadata=SimpleNamespace(entity_configs=configs))
-    context: Any = None
+    context = RequestContext(None, 0, None)  # type: ignore[arg-type]
     answer = describe_user_scram_credentials(services, DescribeUserScramCredentialsRequest(users=None), context)
     (alice,) = answer.results
     assert alice.user == "alice" and [(each.mechanism, each.iterations) for each in alice.credential_infos] == [

@@ -1,1 +1,0 @@
-"""Permissions of requests: the table of all APIs, and the checks before their handlers under an authorizer."""

@@ -1,0 +1,205 @@
+"""The table of permissions, and each API as a principal meets it that may do one thing and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from kafkalite.api.dispatch import HANDLERS
+from kafkalite.api.permissions import PERMISSIONS, Asked, Named
+from kafkalite.api.request.access import Access
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.apis import API_OF_REQUEST, APIS, SERVED
+from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.messages import (
+    configs,
+    group_admin,
+    log_dirs,
+    metadata,
+    producer_ids,
+    topics,
+    transaction_admin,
+    transactions,
+)
+from kafkalite.security.acl.acl import Entry, Operation, Permission, Resource, ResourceType
+from kafkalite.server.broker import Broker
+from tests.support.authorization_cases import C31, CASES, G30, T29, X53, Names, Need, resources
+from tests.unit.api.conftest import Asker
+
+ALICE = "User:alice"
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+NONE = ErrorCode.NONE
+REFUSALS = {T29, G30, C31, X53, ErrorCode.OPERATION_NOT_ATTEMPTED}
+
+
+def test_every_api_has_a_row() -> None:
+    assert HANDLERS.keys() == PERMISSIONS.keys() == {api.name for api in SERVED.values()}
+
+
+def test_the_fields_that_rules_name_exist() -> None:
+    for api in SERVED.values():
+        for rule in PERMISSIONS[api.name]:
+            if isinstance(rule, Named):
+                assert rule.field in api.request.__fields__
+
+
+def codes(message: Message) -> Iterable[int]:
+    """All error codes in an answer."""
+    for name, field in message.__fields__.items():
+        value = getattr(message, name)
+        if name.endswith("error_code"):
+            yield value
+        elif field.is_array and value and isinstance(value[0], Message):
+            for each in value:
+                yield from codes(each)
+
+
+def be_alice(broker: Broker) -> None:
+    running: Any = broker._running
+    for processor in running.server.processors:
+        for connection in processor.connections:
+            connection.client.principal = ALICE
+
+
+async def allow(broker: Broker, needs: Iterable[tuple[Operation, ResourceType]]) -> None:
+    running: Any = broker._running
+    for operation, type_ in needs:
+        entry = Entry(ALICE, Permission.ALLOW, operation)
+        await running.metadata.change_acls(
+            Resource(type_, Names().of(type_)), lambda there, entry=entry: (*there, entry)
+        )
+
+
+ONE_BY_ONE = [(name, missing) for name, (_, _, needs) in CASES.items() for missing in (None, *needs)]
+
+
+@pytest.mark.parametrize(("name", "missing"), ONE_BY_ONE)
+def test_each_need_is_enough_and_is_needed(
+    tell: Callable[..., None], name: str, missing: tuple[Operation, ResourceType] | None
+) -> None:
+    make, version, needs = CASES[name]
+
+    async def story(asker: Asker, broker: Broker) -> None:
+        running: Any = broker._running
+        if name != "create a topic":
+            await running.topic_admin.create("t", 1, {})
+        await running._services.offsets_topic.ensure()
+        await asker.ask(metadata.MetadataRequest(topics=[]), 9)  # accepted
+        be_alice(broker)
+        await allow(broker, [each for each in needs if each != missing])
+        found = set(codes(await asker.ask(make(Names()), version)))
+        if missing is None:
+            assert not found & REFUSALS
+        else:
+            assert needs[missing] in found, found
+            assert found <= {NONE, needs[missing]}
+
+    tell(story, authorizer_class_name=ACL_AUTHORIZER, super_users="User:admin", auto_create_topics_enable=False)
+
+
+LOGINS_NEEDED = {  # tests/system/security/test_delegation_tokens.py
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
+}
+
+
+def needs_of(api: str) -> set[Need]:
+    """The operations in the row of an API."""
+    needs: set[Need] = set()
+    for rule in PERMISSIONS[api]:
+        if isinstance(rule, Asked):
+            needs.update(rule.needs)
+        elif isinstance(rule, Named):
+            needs.add((rule.operation, rule.type))
+        else:
+            needs.update((operation, ResourceType.CLUSTER) for operation in rule.operations)
+    return needs
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> set[Need]:
+    """The operations that handlers ask for, until they are cleared."""
+    asked: set[Need] = set()
+    may, may_cluster, allows_any = RequestContext.may, RequestContext.may_cluster, Access.allows_any
+
+    def record(self: RequestContext, operation: Operation, type_: ResourceType, *rest: Any, **more: Any) -> bool:
+        asked.add((operation, type_))
+        return may(self, operation, type_, *rest, **more)
+
+    def record_cluster(self: RequestContext, *operations: Operation, **more: Any) -> bool:
+        asked.update((each, ResourceType.CLUSTER) for each in operations)
+        return may_cluster(self, *operations, **more)
+
+    def record_any(self: Access, connection: Any, operation: Operation, type_: ResourceType) -> bool:
+        asked.add((operation, type_))
+        return allows_any(self, connection, operation, type_)
+
+    monkeypatch.setattr(RequestContext, "may", record)
+    monkeypatch.setattr(RequestContext, "may_cluster", record_cluster)
+    monkeypatch.setattr(Access, "allows_any", record_any)
+    return asked
+
+
+def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: set[Need]) -> None:
+    broker_settings = resources(configs.IncrementalAlterConfigsResource, 4, "0")
+    requests = [(make(Names()), version) for make, version, _ in CASES.values()]
+    requests += [
+        (transaction_admin.ListTransactionsRequest(), 0),
+        (log_dirs.AlterReplicaLogDirsRequest(), 2),
+        (metadata.DescribeClusterRequest(include_cluster_authorized_operations=True), 0),
+        (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="missing")]), 9),
+        (configs.AlterConfigsRequest(resources=resources(configs.AlterConfigsResource, 4, "0")), 2),
+        (configs.IncrementalAlterConfigsRequest(resources=broker_settings), 1),
+    ]
+    found: dict[str, set[Need]] = {}
+
+    async def ask(asker: Asker, request: Message, version: int) -> Any:
+        questions.clear()
+        answer = await asker.ask(request, version)
+        found.setdefault(API_OF_REQUEST[type(request)].name, set()).update(questions)
+        return answer
+
+    async def story(asker: Asker, broker: Broker) -> None:
+        running: Any = broker._running
+        topic = await running.topic_admin.create("t", 1, {})
+        await running._services.offsets_topic.ensure()
+        await running._services.transaction_topic.ensure()
+        await asker.ask(metadata.MetadataRequest(topics=[]), 9)  # accepted
+        be_alice(broker)
+        by_id = topics.DeleteTopicsRequest(topics=[topics.DeleteTopicState(name=None, topic_id=topic.topic_id)])
+        for types in ((), (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)):
+            for type_ in types:
+                entry = Entry(ALICE, Permission.ALLOW, Operation.ALL)
+                await running.metadata.change_acls(Resource(type_, "*"), lambda there, entry=entry: (*there, entry))
+            if types:
+                await ask(asker, *in_a_transaction(await asker.ask(*PRODUCER)))
+                await ask(asker, transaction_admin.DescribeTransactionsRequest(transactional_ids=["x"]), 0)
+                await ask(asker, CASES["commit"][0](Names()), 8)
+                await ask(asker, group_admin.ListGroupsRequest(), 4)
+            for request, version in requests:
+                await ask(asker, request, version)
+            await ask(asker, by_id, 6)
+
+    tell(story, authorizer_class_name=ACL_AUTHORIZER, super_users="User:admin")
+    assert found == {name: needs_of(name) for name in found}
+    ruled = {api.name for api in APIS.values() if PERMISSIONS[api.name]}
+    assert ruled - found.keys() == LOGINS_NEEDED
+
+
+PRODUCER = producer_ids.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4
+
+
+def in_a_transaction(producer: producer_ids.InitProducerIdResponse) -> tuple[Message, int]:
+    """A request that adds the topic to the producer's transaction."""
+    request = transactions.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[transactions.AddPartitionsToTxnTopic(name="t", partitions=[0])],
+    )
+    return request, 3
