@@ -8,7 +8,7 @@ A coordinator on this broker is called, and mostly answers at once. The requests
 sent in batches, one at a time to each broker. A producer has one place in the next batch: a newer epoch ends the wait
 of an older one, and a retry that of the request it repeats.
 
-`CommitVerification` asks for the offsets that a producer commits, whose partition is one of `__consumer_offsets`.
+Offsets that a producer commits are verified, too; their partition is one of `__consumer_offsets`.
 Source: kafka.server.AddPartitionsToTxnManager, KafkaApis.handleProduceRequest (3.9; adding as in 4.0, KAFKA-18654).
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -24,6 +24,7 @@ from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.offset_manager import TransactionalCommit
+    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.replication.replica_manager import ReplicaManager
 
@@ -62,47 +63,27 @@ def send_nothing(
     on_response(ErrorCode.NETWORK_EXCEPTION)
 
 
-class ErrorWaiter(Protocol):
-    """Receives one error for all partitions."""
-
-    def answer(self, result: ErrorCode, /) -> None: ...
-
-
-class LocalCoordinator(Protocol):
-    """The transaction coordinator of this broker."""
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        waiter: ErrorWaiter,
-        /,
-    ) -> None: ...
-
-    def verify_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition], /
-    ) -> Errors: ...
-
-
 class AddPartitionsToTxnManager:
     """Adds and verifies partitions. `coordinator_of` gives the broker that coordinates a transactional id, -1 if none
-    does at the moment."""
+    does at the moment. `verifies_commits` is transaction.partition.verification.enable."""
 
     def __init__(
         self,
-        coordinator: LocalCoordinator,
+        coordinator: TransactionCoordinator,
         broker_id: int,
         coordinator_of: Callable[[str], int],
         clock: Clock,
         send: Send,
+        replicas: ReplicaManager,
+        verifies_commits: Callable[[], bool],
     ) -> None:
         self._coordinator = coordinator
         self._broker_id = broker_id
         self._coordinator_of = coordinator_of
         self._clock = clock
         self._remote = _RemoteCoordinators(send)
+        self._replicas = replicas
+        self._verifies_commits = verifies_commits
 
     def verify_or_add(
         self,
@@ -139,6 +120,37 @@ class AddPartitionsToTxnManager:
 
         self._ask(request, on_response)
 
+    def verify_commit(
+        self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None], /
+    ) -> None:
+        """Verifies that a transaction includes the partition of its group (`VerifyCommit`), or adds the partition."""
+        key = GROUP_METADATA_TOPIC, index
+        guard = None
+
+        def begin() -> ErrorCode:
+            nonlocal guard
+            try:
+                guard = self._replicas.require(*key).begin_verification(*request.producer, _NO_SEQUENCE)
+            except KafkaError as error:
+                return error.code
+            return ErrorCode.NONE
+
+        def renew() -> bool:
+            before = guard
+            begin()
+            return guard is not None and guard is not before
+
+        error = begin() if request.adds_partition or self._verifies_commits() else ErrorCode.NONE
+        if guard is None:
+            done(error, None)
+            return
+
+        def on_result(errors: Errors) -> None:
+            done(errors.get(key, ErrorCode.NONE), guard)
+
+        identity = request.transactional_id, *request.producer
+        self.verify_or_add(*identity, [key], request.adds_partition, on_result, renew)
+
     def _ask(self, request: AddPartitionsRequest, on_response: OnResult) -> None:
         broker_id = self._coordinator_of(request.transactional_id)
         if broker_id == self._broker_id:
@@ -160,48 +172,6 @@ class AddPartitionsToTxnManager:
 
 _PRODUCERS_ERROR: Mapping[ErrorCode, ErrorCode] = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 """Codes that answers to a Produce do not have."""
-
-
-class CommitVerification:
-    """Verifies that a transaction includes the partition of its group (`VerifyCommit`), or adds the partition.
-    `is_enabled` is transaction.partition.verification.enable; a partition is added in any case."""
-
-    def __init__(
-        self, replicas: ReplicaManager, manager: AddPartitionsToTxnManager, is_enabled: Callable[[], bool]
-    ) -> None:
-        self._replicas = replicas
-        self._manager = manager
-        self._is_enabled = is_enabled
-
-    def __call__(
-        self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None], /
-    ) -> None:
-        key = GROUP_METADATA_TOPIC, index
-        guard = None
-
-        def begin() -> ErrorCode:
-            nonlocal guard
-            try:
-                guard = self._replicas.require(*key).begin_verification(*request.producer, _NO_SEQUENCE)
-            except KafkaError as error:
-                return error.code
-            return ErrorCode.NONE
-
-        def renew() -> bool:
-            before = guard
-            begin()
-            return guard is not None and guard is not before
-
-        error = begin() if request.adds_partition or self._is_enabled() else ErrorCode.NONE
-        if guard is None:
-            done(error, None)
-            return
-
-        def on_result(errors: Errors) -> None:
-            done(errors.get(key, ErrorCode.NONE), guard)
-
-        identity = request.transactional_id, *request.producer
-        self._manager.verify_or_add(*identity, [key], request.adds_partition, on_result, renew)
 
 
 class _Waiter:

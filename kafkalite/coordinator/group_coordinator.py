@@ -8,22 +8,30 @@ Source: kafka.coordinator.group.{GroupCoordinator, GroupCoordinatorAdapter} (3.9
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import fits_string
-from kafkalite.coordinator.effect_performer import AppendRecords, EffectPerformer
-from kafkalite.coordinator.group.group_state import EMPTY
+from kafkalite.coordinator.group.group import Group, JoinResult, SyncResult
 from kafkalite.coordinator.group_store import GroupStore
-from kafkalite.coordinator.offset_manager import OffsetManager, VerifyCommit, without_verification
+from kafkalite.coordinator.offset_manager import OffsetManager
+from kafkalite.coordinator.runtime.effects import (
+    GROUP_APPEND_ERROR,
+    AppendRecords,
+    Effect,
+    EffectPerformer,
+    Waiter,
+)
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.coordinator.group.group import Group
-    from kafkalite.coordinator.group.membership import JoinRequest, JoinWaiter, SyncRequest, SyncWaiter
+    from kafkalite.coordinator.group.group import GroupDescription, JoinRequest, SyncRequest
+
+logger = logging.getLogger(__name__)
 
 
 class GroupCoordinator:
@@ -38,22 +46,21 @@ class GroupCoordinator:
         clock: Clock,
         append: AppendRecords,
         *,
-        verify: VerifyCommit = without_verification,
         new_uuid: Callable[[], object] = uuid.uuid4,
     ) -> None:
-        self._performer = EffectPerformer(clock, append)
+        self._performer: EffectPerformer[Group] = EffectPerformer(clock, append, self._on_append, self._on_timer)
         self.store = GroupStore(config, append, self._performer)
-        self.offsets = OffsetManager(config, clock, self.store, verify)
+        self.offsets = OffsetManager(config, clock, self.store)
         self._config = config
         self._monotonic_ms = clock.monotonic_ms
         self._new_uuid = new_uuid
-        self._groups = self.store.groups
+        self._groups = self.store.by_id
 
     @property
     def timer_count(self) -> int:
         return len(self._performer.timers)
 
-    def join(self, group_id: str, request: JoinRequest, waiter: JoinWaiter) -> None:
+    def join(self, group_id: str, request: JoinRequest, waiter: Waiter[JoinResult]) -> None:
         """JoinGroup: `waiter` is answered at once, or when the next generation is complete."""
         member_id = request.member_id
         group, error = self.store.find(group_id)
@@ -61,8 +68,6 @@ class GroupCoordinator:
         if not error and group is None and member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
-            from kafkalite.coordinator.group.membership import JoinResult
-
             waiter.answer(JoinResult(error, member_id))
             return
         if group is None:
@@ -71,7 +76,7 @@ class GroupCoordinator:
             request = request._replace(new_uuid=str(self._new_uuid()))
         self.store.perform(group, group.join(request, waiter, self._performer.now()))
 
-    def sync(self, group_id: str, request: SyncRequest, waiter: SyncWaiter) -> None:
+    def sync(self, group_id: str, request: SyncRequest, waiter: Waiter[SyncResult]) -> None:
         """SyncGroup: `waiter` is answered at once, or when the leader's assignment is stored."""
         group, error = self.store.find(group_id)
         if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -79,8 +84,6 @@ class GroupCoordinator:
         elif request.requires_protocol and None in (request.protocol_type, request.protocol_name):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error or group is None:
-            from kafkalite.coordinator.group.membership import SyncResult
-
             waiter.answer(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
             return
         self.store.perform(group, group.sync(request, waiter, self._monotonic_ms()))
@@ -109,15 +112,17 @@ class GroupCoordinator:
         self.store.perform(group, effects)
         return ErrorCode.NONE, errors
 
-    def describe(self, group_id: str) -> tuple[Group | None, ErrorCode]:
-        """DescribeGroups: the group, which the caller must not change or keep. None with NONE: it does not exist."""
-        return self.store.find(group_id, may_be_empty=True)
+    def describe(self, group_id: str) -> tuple[GroupDescription | None, ErrorCode]:
+        """DescribeGroups: the group. None with NONE: it does not exist."""
+        group, error = self.store.find(group_id, may_be_empty=True)
+        return None if group is None else group.describe(), error
 
     def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, list[Group]]:
-        """ListGroups: the groups in `states` (in lower case), or all groups if `states` is empty."""
+        """ListGroups: the groups in `states` (in lower case), or all groups if `states` is empty. The caller must not
+        change or keep them."""
         if self.store.is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        found = [group for group in self._groups.values() if not states or group.state.value.lower() in states]
+        found = [group for group in self._groups.values() if not states or group.state_name.lower() in states]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.store.loading else ErrorCode.NONE, found
 
     def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
@@ -125,12 +130,9 @@ class GroupCoordinator:
         errors = {}
         for group_id in dict.fromkeys(group_ids):
             group, error = self.store.find(group_id, may_be_empty=True)
-            if not error and group is None:
-                error = ErrorCode.GROUP_ID_NOT_FOUND
-            elif group is not None and group.state is not EMPTY:
-                error = ErrorCode.NON_EMPTY_GROUP
-            elif group is not None:
-                group.members.pending.clear()
+            if not error:
+                error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.prepare_deletion()
+            if not error and group is not None:
                 self.store.remove_offsets(group, [*group.offsets, *group.offsets.pending_partitions()])
             errors[group_id] = error
         return errors
@@ -138,6 +140,14 @@ class GroupCoordinator:
     def close(self) -> None:
         self.store.close()
         self._performer.close()
+
+    def _on_append(self, group: Group, then: Any, error: ErrorCode) -> Sequence[Effect]:
+        if error:
+            logger.error("group %s could not be stored: %s", group.group_id, error.name)
+        return group.on_append(then, GROUP_APPEND_ERROR.get(error, error), self._performer.now())
+
+    def _on_timer(self, group: Group, timer: Any) -> Sequence[Effect]:
+        return group.on_timer(timer, self._performer.now())
 
     def _validate_join(self, request: JoinRequest) -> ErrorCode:
         config = self._config

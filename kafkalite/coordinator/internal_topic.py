@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -25,13 +25,15 @@ from kafkalite.common.names import (
     partition_for_id,
 )
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.coordinator.effect_performer import AppendDone, Records
+from kafkalite.coordinator.runtime.effects import AppendDone, Records
 from kafkalite.record.batch import build_batch_at
 from kafkalite.replication.partition import Partition, ReplicatedPartition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
+    from kafkalite.coordinator.runtime.partition_loader import PartitionLoader
+    from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.log.state.transaction_verification import VerificationGuard
 
@@ -55,36 +57,6 @@ ROLL_BYTES = 1 << 20
 """An active segment of this size is sealed if it is at least as large as all others together. Compaction leaves active
 segments alone, and with the 100 MiB of segment.bytes a start would read every commit and transaction since the last
 roll. So it reads at most about this and twice what compaction keeps; without compaction segments double in size."""
-
-
-class PartitionLoader(Protocol):
-    """Reads one partition from its log."""
-
-    def read(self, batches: Iterable[memoryview], /) -> None:
-        """Read more of the log: each of `batches` is one or more whole batches."""
-        ...
-
-    def finish(self) -> Iterator[None]:
-        """Completes the result after the last `read`. Yields where other work may go first."""
-        ...
-
-
-L = TypeVar("L", bound=PartitionLoader)
-L_contra = TypeVar("L_contra", bound=PartitionLoader, contravariant=True)
-
-
-class PartitionedStore(Protocol[L_contra]):
-    """A coordinator's state by partition of its topic. `partition_count` is the topic's actual count."""
-
-    partition_count: int
-
-    @property
-    def owned(self) -> AbstractSet[int]: ...
-    @property
-    def loading(self) -> AbstractSet[int]: ...
-    def add_loading_partition(self, partition: int, /) -> None: ...
-    def load(self, partition: int, loader: L_contra, /) -> None: ...
-    def unload(self, partition: int, /) -> None: ...
 
 
 class TopicSettings(NamedTuple):
@@ -143,14 +115,14 @@ def transaction_state(config: BrokerConfig) -> TopicSettings:
     )
 
 
-class InternalTopic(Generic[L]):
+class InternalTopic:
     """One such topic on this broker. `new_loader` makes the loader of a partition; `attach` gives it the store. An
     append waits for `append_ms` for other replicas."""
 
     def __init__(
         self,
         settings: TopicSettings,
-        new_loader: Callable[[], L],
+        new_loader: Callable[[], PartitionLoader],
         clock: Clock,
         replicas: ReplicaManager,
         topic_admin: TopicAdmin,
@@ -163,7 +135,7 @@ class InternalTopic(Generic[L]):
         self._clock = clock
         self._replicas = replicas
         self._topic_admin = topic_admin
-        self._store: PartitionedStore[L] | None = None
+        self._store: PartitionedStore[Any, Any] | None = None
         self._creating: asyncio.Task[None] | None = None
         self._is_attached = False  # the store has the topic's partition count
         self._unread: dict[int, Partition] = {}  # Invariant: led here and loading, in the order of their elections
@@ -189,7 +161,7 @@ class InternalTopic(Generic[L]):
         partition = self._replicas.partition(self.name, index)
         return partition.leader_epoch if partition is not None else -1
 
-    def attach(self, store: PartitionedStore[L]) -> None:
+    def attach(self, store: PartitionedStore[Any, Any]) -> None:
         self._store = store
 
     async def ensure(self) -> None:

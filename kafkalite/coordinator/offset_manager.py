@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import STRING_BYTES_MAX, ProducerIdAndEpoch, TopicPartition
-from kafkalite.coordinator.effect_performer import Records
-from kafkalite.coordinator.group.group_state import COMMIT_APPEND_ERROR
+from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore, OpenTransaction
 from kafkalite.coordinator.group.record_codec import KEY_TAIL, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_store import GroupStore
+from kafkalite.coordinator.runtime.effects import COMMIT_APPEND_ERROR, Records, Waiter
 from kafkalite.protocol.records.group_records import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -43,22 +43,18 @@ CommittedOffsets = list[tuple[str, list[tuple[int, OffsetAndMetadata]]]]
 """By topic: (partition, offset)."""
 
 
-class CommitWaiter(Protocol):
-    """Receives one error per offset of a commit, in their order. Its client may have left meanwhile."""
-
-    def answer(self, errors: Sequence[ErrorCode], /) -> None: ...
+CommitWaiter = Waiter[Sequence[ErrorCode]]
+"""Receives one error per offset of a commit, in their order."""
 
 
 class TransactionalCommit(NamedTuple):
-    """A TxnOffsetCommit. A producer that does not know its member has no member id and generation -1.
+    """A TxnOffsetCommit. A producer that does not know its member has no member id and epoch -1.
 
     `adds_partition`: the group's partition may not belong to the transaction yet, and is added (KIP-890, part 2).
     """
 
     group_id: str
-    member_id: str
-    instance_id: str | None
-    generation_id: int
+    identity: Identity
     transactional_id: str
     producer: ProducerIdAndEpoch
     offsets: Sequence[OffsetToCommit]
@@ -74,50 +70,39 @@ class VerifyCommit(Protocol):
     ) -> None: ...
 
 
-def without_verification(
-    index: int, request: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None]
-) -> None:
-    done(ErrorCode.NONE, None)
-
-
 class OffsetManager:
     """Commits, serves and removes the offsets of the groups in `store`."""
 
-    def __init__(
-        self, config: BrokerConfig, clock: Clock, store: GroupStore, verify: VerifyCommit = without_verification
-    ) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, store: GroupStore) -> None:
         self._config = config
         self._clock = clock
         self._store = store
-        self._verify = verify
 
     def commit(
         self,
         group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation_id: int,
+        identity: Identity,
         offsets: Sequence[OffsetToCommit],
         retention_ms: int,
         waiter: CommitWaiter,
     ) -> None:
         """OffsetCommit: `waiter` is answered when the append is done.
 
-        The generation is -1 for an administrator, and for a consumer that assigns its partitions itself.
+        The epoch is -1 for an administrator, and for a consumer that assigns its partitions itself.
         `retention_ms` is that of versions 2 to 4, else NO_RETENTION_MS.
         """
         store = self._store
         error = ErrorCode.NONE
-        group = store.groups.get(group_id)
+        group = store.by_id.get(group_id)
         if group is None:
             error = store.unknown_group_error(group_id, may_be_empty=True)
-            if not error and generation_id >= 0:
+            if not error and identity.epoch >= 0:
                 error = ErrorCode.ILLEGAL_GENERATION
             if not error:
                 group = store.new_group(group_id)
         if group is not None:
             now_ms = self._clock.monotonic_ms()
-            error, effects = group.validate_offset_commit(member_id, instance_id, generation_id, now_ms)
+            error, effects = group.validate_commit(identity, now_ms)
             if effects:
                 store.perform(group, effects)
         if error or group is None:
@@ -132,14 +117,14 @@ class OffsetManager:
         if not records:
             waiter.answer(commit.errors)
             return
-        store.groups[group_id] = group  # the first offset creates a new group
+        store.by_id[group_id] = group  # the first offset creates a new group
         store.append(group.partition, records, commit.on_append)
         if not commit.is_done:
             commit.wait()
 
-    def commit_in_transaction(self, request: TransactionalCommit, waiter: CommitWaiter) -> None:
-        """TxnOffsetCommit: `waiter` is answered when the append is done; the offsets are pending until
-        `on_transaction_end`."""
+    def commit_in_transaction(self, request: TransactionalCommit, waiter: CommitWaiter, verify: VerifyCommit) -> None:
+        """TxnOffsetCommit: `waiter` is answered when `verify` has confirmed the transaction and the append is done; the
+        offsets are pending until `on_transaction_end`."""
         _, error = self._store.find(request.group_id)
         if error:
             waiter.answer([error] * len(request.offsets))
@@ -151,18 +136,18 @@ class OffsetManager:
             else:
                 self._commit_verified(request, guard, waiter)
 
-        self._verify(self._store.partition_for(request.group_id), request, on_verified)
+        verify(self._store.partition_for(request.group_id), request, on_verified)
 
     def _commit_verified(
         self, request: TransactionalCommit, guard: VerificationGuard | None, waiter: CommitWaiter
     ) -> None:
         """The transaction includes the group's partition. The group may have changed during the verification."""
-        group_id, member_id, instance_id, generation_id, _, producer, offsets, _ = request
+        group_id, identity, _, producer, offsets, _ = request
         store = self._store
         group, error = store.find(group_id)
         if not error:
             group = group or store.new_group(group_id)
-            error = group.validate_transactional_commit(member_id, instance_id, generation_id)
+            error = group.validate_transactional_commit(identity)
         if error or group is None:
             waiter.answer([error] * len(offsets))
             return
@@ -172,7 +157,7 @@ class OffsetManager:
         if not records:
             waiter.answer(commit.errors)
             return
-        store.groups[group_id] = group
+        store.by_id[group_id] = group
         store.add_to_transaction(group, producer.producer_id)
         commit.begin_in_transaction(producer.producer_id)
         store.append(group.partition, records, commit.on_append, producer=producer, guard=guard)

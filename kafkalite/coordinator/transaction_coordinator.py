@@ -3,48 +3,52 @@
 Requests and results are values; `kafkalite.api.handlers` has the messages. A `Transaction` decides, and the effects of
 its decisions are performed here: a record is appended to `__transaction_state`, then requests are answered and markers
 written. With a single replica an append is complete when it returns, so most requests are answered synchronously.
-Source: kafka.coordinator.transaction.{TransactionCoordinator, TransactionStateManager} (3.9); KIP-98, KIP-664.
+Source: kafka.coordinator.transaction.{TransactionCoordinator, TransactionStateManager, ProducerIdManager} (3.9);
+KIP-98, KIP-664.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
-from kafkalite.coordinator.effect_performer import AppendRecords, Records
 from kafkalite.coordinator.marker_writer import MarkerJob, MarkerWriter, TransactionMarker
-from kafkalite.coordinator.transaction.effects import (
+from kafkalite.coordinator.runtime.effects import (
+    TRANSACTION_APPEND_ERROR,
+    AppendRecords,
+    EffectPerformer,
+    Records,
+    SetTimer,
+    Waiter,
+)
+from kafkalite.coordinator.transaction.record_codec import transaction_key
+from kafkalite.coordinator.transaction.transaction import Transaction
+from kafkalite.coordinator.transaction.transaction_state import (
+    NO_PRODUCER_ID,
     AllocateProducerId,
-    Answer,
-    Append,
-    AppendLater,
-    Effect,
     EndTransactionResult,
     InitProducerIdResult,
     SendMarkers,
     Then,
-    Waiter,
+    TransactionEffect,
+    TransactionState,
+    TransactionTimer,
 )
-from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
-from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_metadata import NO_PRODUCER_ID
-from kafkalite.coordinator.transaction.transaction_state import APPEND_ERROR, TransactionState
 from kafkalite.coordinator.transaction_store import TransactionStore
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.coordinator.producer_id_manager import ProducerIdManager
 
 logger = logging.getLogger(__name__)
 
-RETRY_MS = 1_000
-IDS_PER_TURN = 1_000  # looked at for expiry: less than a millisecond
+IDS_PER_TURN = 1_000  # checked for expiry: less than a millisecond
+_AHEAD_MAX = 1 << 48  # ids further ahead are ignored: a client may write any id, and must not exhaust all of them
 _STATES = {state.value: state for state in TransactionState}
 
 
@@ -68,6 +72,10 @@ class TransactionCoordinator:
     ) -> None:
         self.store = TransactionStore(config().transaction_state_log_num_partitions, self._on_loaded)
         self._config = config
+        self._performer: EffectPerformer[Transaction] = EffectPerformer(
+            clock, append, self._on_append, self._on_timer, self._send_markers
+        )
+        self._perform = self._performer.perform
         self._wall_ms = clock.wall_ms
         self._append_records = append
         self._markers = markers
@@ -212,7 +220,7 @@ class TransactionCoordinator:
         now_ms = self._wall_ms()
         found = [
             each
-            for each in self.store.transactions.values()
+            for each in self.store
             if (not states or each.state in wanted)
             and (not producer_ids or each.producer_id in producer_ids)
             and (min_duration_ms < 0 or now_ms - each.start_ms > min_duration_ms)
@@ -248,10 +256,11 @@ class TransactionCoordinator:
 
         The broker calls this every transaction.remove.expired.transaction.cleanup.interval.ms.
         """
-        self._expire_in_turns(list(self.store.transactions.values()))
+        self._expire_in_turns(list(self.store))
 
     def close(self) -> None:
         """Ends all timers. The next start finishes the rest."""
+        self._performer.close()
         self._timers.cancel()
         self._markers.close()
         self.store.close()
@@ -266,7 +275,7 @@ class TransactionCoordinator:
     def _perform_or_allocate(
         self,
         transaction: Transaction,
-        effects: Sequence[Effect],
+        effects: Sequence[TransactionEffect],
         decide: Callable[[int], None],
         refuse: Callable[[ErrorCode], None],
     ) -> None:
@@ -275,36 +284,21 @@ class TransactionCoordinator:
         else:
             self._perform(transaction, effects)
 
-    def _perform(self, transaction: Transaction, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Answer):
-                effect.waiter.answer(effect.result)
-            elif isinstance(effect, Append):
-                self._append(transaction, effect)
-            elif isinstance(effect, AppendLater) and self.store.holds(transaction):
-                self._timers.call_later(RETRY_MS, partial(self._append_if_held, transaction, Append(*effect)))
-            elif isinstance(effect, SendMarkers):
-                self._send_markers(transaction, effect)
-
-    def _append(self, transaction: Transaction, append: Append) -> None:
-        records: Records = [(transaction_key(transaction.transactional_id), transaction_value(append.metadata))]
-        self._append_records(transaction.partition, records, partial(self._on_append, transaction, append.then))
-
-    def _append_if_held(self, transaction: Transaction, append: Append) -> None:
-        if self.store.holds(transaction):
-            self._append(transaction, append)
-
-    def _on_append(self, transaction: Transaction, then: Then, error: ErrorCode) -> None:
+    def _on_append(self, transaction: Transaction, then: Then, error: ErrorCode) -> Sequence[TransactionEffect]:
         if error:
             logger.error("the transaction of %s could not be stored: %s", transaction.transactional_id, error.name)
-            error = APPEND_ERROR.get(error, error)
+            error = TRANSACTION_APPEND_ERROR.get(error, error)
         is_held = self.store.holds(transaction)
         if not is_held:  # the next coordinator has read the record, or will not find it
             error = ErrorCode.NOT_COORDINATOR
-        effects = transaction.on_append(then, error, self._wall_ms())
-        if is_held:
-            self.store.on_change(transaction)
-        self._perform(transaction, effects)
+        effects = transaction.on_append(then, error, self._performer.now())
+        if not is_held:
+            return [effect for effect in effects if not isinstance(effect, SetTimer)]
+        self.store.on_change(transaction)
+        return effects
+
+    def _on_timer(self, transaction: Transaction, timer: TransactionTimer) -> Sequence[TransactionEffect]:
+        return transaction.on_timer(timer) if self.store.holds(transaction) else ()
 
     def _send_markers(self, transaction: Transaction, effect: SendMarkers) -> None:
         """Markers of partitions that are led here are written before this returns, and thereby before the answer to
@@ -372,3 +366,54 @@ class TransactionCoordinator:
         if transaction is None and not error:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return transaction, error
+
+
+class ProducerIdManager:
+    """Allocates producer ids one by one from blocks that the cluster metadata reserves.
+
+    A block is recorded as used before its first id is allocated, so no id is allocated twice; after a restart the rest
+    of the last block is skipped. A new block at or below an id in a log was allocated before: ZooKeeper was restored
+    from a backup, or its counter was deleted. Then the counter is moved above the highest id known here.
+    `reserve` reserves the next block, `skip` moves the counter above an id (None: the counter is never behind), and
+    `highest_in_logs` is the highest id in any log, or -1.
+    """
+
+    __slots__ = ("_block", "_highest_in_logs", "_last", "_reserve", "_reserving", "_skip")
+
+    def __init__(
+        self,
+        reserve: Callable[[], Awaitable[range]],
+        skip: Callable[[int], Awaitable[None]] | None = None,
+        highest_in_logs: Callable[[], int] = lambda: -1,
+    ) -> None:
+        self._reserve = reserve
+        self._skip = skip
+        self._highest_in_logs = highest_in_logs
+        self._block = iter(range(0))
+        self._last = -1  # id of the last block
+        self._reserving = asyncio.Lock()
+
+    def take(self) -> int | None:
+        """The next id, or None if the block is used up; then `await next()`."""
+        return next(self._block, None)
+
+    async def next(self) -> int:
+        """The next id, from a new block if the last one is used up."""
+        while (producer_id := self.take()) is None:
+            async with self._reserving:
+                producer_id = self.take()  # another caller may have reserved a block meanwhile
+                if producer_id is not None:
+                    break
+                self._block = iter(await self._new_block())
+        return producer_id
+
+    async def _new_block(self) -> range:
+        block, highest = await self._reserve(), max(self._highest_in_logs(), self._last)
+        if self._skip is not None and block.start <= highest < block.start + _AHEAD_MAX:
+            logger.warning(
+                "producer ids would begin again at %d, and %d is in use: going on there", block.start, highest
+            )
+            await self._skip(highest)
+            block = await self._reserve()
+        self._last = block.stop - 1
+        return block

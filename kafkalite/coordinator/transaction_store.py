@@ -1,7 +1,6 @@
-"""The transactional ids of the partitions of `__transaction_state` that this broker leads.
+"""The transactional ids of the partitions of `__transaction_state` that this broker leads, and their loader.
 
-An id belongs to the partition that it hashes to, and is served while that partition is `owned`. While the partition is
-`loading`, requests for its ids get COORDINATOR_LOAD_IN_PROGRESS.
+A coordinator appends every record in a batch of its own.
 Source: kafka.coordinator.transaction.TransactionStateManager (3.9).
 """
 
@@ -11,64 +10,73 @@ import logging
 from collections.abc import Callable
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import fits_string, partition_for_id
+from kafkalite.common.names import TRANSACTION_STATE_TOPIC, fits_string
+from kafkalite.coordinator.runtime.partition_loader import PartitionLoader
+from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore
+from kafkalite.coordinator.transaction.record_codec import read_key, read_value
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ONGOING
-from kafkalite.coordinator.transaction_loader import TransactionLoader
+from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ONGOING, TransactionMetadata
 
 logger = logging.getLogger(__name__)
 
 OPEN = frozenset({ONGOING})
 
 
-class TransactionStore:
-    """Transactions by transactional id. `open` are the ones in which a producer may write, `ending` the ones whose
-    outcome is stored and whose markers are being written.
+class TransactionLoader(PartitionLoader):
+    """The transactional ids of one partition."""
 
-    Invariant: the partition of each transaction is owned, and no partition is owned and loading. `on_loaded` is called
-    with each transaction of a partition that was loaded, `on_open` when a transaction opens and none was open before.
+    topic = TRANSACTION_STATE_TOPIC
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transactions: dict[str, TransactionMetadata] = {}
+
+    def known_key(self, key: bytes | None, value: bytes | None, offset: int) -> bytes | None:
+        if key is None:
+            logger.error("skipped the record at offset %d of __transaction_state: it has no key", offset)
+        return key
+
+    def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
+        transactional_id = read_key(key)
+        if transactional_id is None:
+            logger.warning("skipped key %r of __transaction_state: its version is unknown", key)
+        else:
+            self.transactions[transactional_id] = read_value(value)
+
+
+class TransactionStore(PartitionedStore[Transaction, TransactionLoader]):
+    """Transactions by transactional id. `open` are the ones in which a producer may write, `ending` the ones whose
+    outcome is stored and whose markers are being written. `on_loaded` is called with each transaction of a partition
+    that was loaded, `on_open` when a transaction opens and none was open before.
     """
 
     def __init__(self, partition_count: int, on_loaded: Callable[[Transaction], None]) -> None:
-        self.partition_count = partition_count  # of the topic, which may differ from the configuration
-        self.transactions: dict[str, Transaction] = {}
+        super().__init__(partition_count)
         self.open: dict[str, Transaction] = {}
         self.ending: dict[str, Transaction] = {}
-        self.owned: set[int] = set()
-        self.loading: set[int] = set()
-        self.is_closed = False
         self.on_open: Callable[[], None] = lambda: None
         self._on_loaded = on_loaded
 
-    def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that keeps this id."""
-        return partition_for_id(transactional_id, self.partition_count)
-
     def find(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
         """The transaction; or None and an error, which is NONE if the id is simply not in use."""
-        transaction = self.transactions.get(transactional_id)
+        transaction = self.by_id.get(transactional_id)
         if transaction is not None:
             return transaction, ErrorCode.NONE
-        if self.is_closed:
-            return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if not fits_string(transactional_id):
+        if not self.is_closed and not fits_string(transactional_id):
             return None, ErrorCode.INVALID_REQUEST
-        partition = self.partition_for(transactional_id)
-        if partition in self.loading:
-            return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return None, ErrorCode.NONE if partition in self.owned else ErrorCode.NOT_COORDINATOR
+        return None, self.error_without_value(transactional_id)
 
     def holds(self, transaction: Transaction) -> bool:
         """Whether this is the current state of its id. If not, its partition was unloaded meanwhile."""
-        return self.transactions.get(transaction.transactional_id) is transaction
+        return self.by_id.get(transaction.transactional_id) is transaction
 
     def add(self, transaction: Transaction) -> None:
         """Invariant: `find` has returned (None, NONE) for its id."""
-        self.transactions[transaction.transactional_id] = transaction
+        self.by_id[transaction.transactional_id] = transaction
 
     def remove(self, transaction: Transaction) -> None:
         transactional_id = transaction.transactional_id
-        del self.transactions[transactional_id]
+        del self.by_id[transactional_id]
         self.open.pop(transactional_id, None)
         self.ending.pop(transactional_id, None)
 
@@ -83,21 +91,11 @@ class TransactionStore:
             else:
                 transactions.pop(transactional_id, None)
 
-    # --- partitions
-
     def add_loading_partition(self, partition: int) -> None:
-        """Requests for the partition's ids get COORDINATOR_LOAD_IN_PROGRESS until it is loaded, instead of
-        NOT_COORDINATOR."""
         self.unload(partition)
-        if not self.is_closed:
-            self.loading.add(partition)
+        super().add_loading_partition(partition)
 
-    def load(self, partition: int, loader: TransactionLoader) -> None:
-        """Own the partition with the transactions that `loader` has read."""
-        if self.is_closed:
-            return
-        self.unload(partition)
-        self.owned.add(partition)
+    def _add_loaded(self, partition: int, loader: TransactionLoader) -> None:
         loaded = [Transaction(name, partition, metadata) for name, metadata in loader.transactions.items()]
         for transaction in loaded:
             self.add(transaction)
@@ -107,19 +105,5 @@ class TransactionStore:
         if loaded:
             logger.info("loaded %d transactional ids of __transaction_state-%d", len(loaded), partition)
 
-    def unload(self, partition: int) -> None:
-        """This broker no longer leads the partition: drops its transactions, which another coordinator has."""
-        self.loading.discard(partition)
-        if partition in self.owned:
-            self.owned.discard(partition)
-            for transaction in [each for each in self.transactions.values() if each.partition == partition]:
-                self.remove(transaction)
-
-    def close(self) -> None:
-        """Every later request gets COORDINATOR_NOT_AVAILABLE."""
-        self.is_closed = True
-        self.transactions.clear()
-        self.open.clear()
-        self.ending.clear()
-        self.owned.clear()
-        self.loading.clear()
+    def _drop(self, transaction: Transaction, error: ErrorCode) -> None:
+        self.remove(transaction)

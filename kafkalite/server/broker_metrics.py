@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
-from kafkalite.coordinator.group.group_state import GroupState
+from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
@@ -288,9 +288,9 @@ def _processors(server: SocketServer) -> Iterator[Row]:
 
 
 def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
-    counts = dict.fromkeys(GroupState, 0)
+    counts = {state.value: 0 for state in GroupState}
     for number, group in enumerate(groups.store, start=1):
-        counts[group.state] += 1
+        counts[group.state_name] += 1
         if number % _PER_PAUSE == 0:
             yield None
     yield Row((), (sum(counts.values()), *counts.values()))
@@ -305,7 +305,7 @@ def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:
 def _transactional_ids(transactions: TransactionCoordinator) -> Iterator[Row | None]:
     """By the states that are stored; an id is in one of them."""
     counts = dict.fromkeys(STATE_OF_ID[: STATE_OF_ID.index(TransactionState.DEAD)], 0)
-    for number, each in enumerate(list(transactions.store.transactions.values()), start=1):
+    for number, each in enumerate(transactions.store, start=1):
         counts[each.state] += 1
         if number % _PER_PAUSE == 0:
             yield None

@@ -11,27 +11,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import TRANSACTION_STATE_TOPIC
-from kafkalite.coordinator.add_partitions_manager import (
-    AddPartitionsToTxnManager,
-    CommitVerification,
-    send_nothing,
-)
+from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, transaction_state
 from kafkalite.coordinator.marker_writer import MarkerAppender, MarkerWriter, no_other_brokers
-from kafkalite.coordinator.producer_id_manager import ProducerIdManager
-from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
-from kafkalite.coordinator.transaction_loader import TransactionLoader
+from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
+from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
-    from kafkalite.common.errors import ErrorCode
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.coordinator.offset_manager import TransactionalCommit
     from kafkalite.log.directories.log_manager import LogManager
-    from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
@@ -68,7 +60,7 @@ class Coordinators:
             topic_admin,
             config().offsets_commit_timeout_ms,
         )
-        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, verify=self._verify_commit)
+        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append)
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(
             metadata.next_producer_id_block,
@@ -96,9 +88,8 @@ class Coordinators:
             self._coordinator_of,
             clock,
             send_nothing if requests is None else requests.send_add_partitions,
-        )
-        self._commit_verification = CommitVerification(
-            replica_manager, self.add_partitions, lambda: config().transaction_partition_verification_enable
+            replica_manager,
+            lambda: config().transaction_partition_verification_enable,
         )
         self._replica_manager = replica_manager
         self._loading: list[asyncio.Future[None]] = []
@@ -163,11 +154,6 @@ class Coordinators:
         store.on_open = look_later
         if store.open:
             look_later()
-
-    def _verify_commit(
-        self, index: int, commit: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None]
-    ) -> None:
-        self._commit_verification(index, commit, done)
 
     def _coordinator_of(self, transactional_id: str) -> int:
         """The broker that coordinates the id's transactions; NO_LEADER if none does at the moment."""

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from kafkalite.protocol.records.consumer_protocol import assigned_partitions
+from kafkalite.protocol.records.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:
@@ -43,7 +42,8 @@ def describe_groups(server: BrokerServer) -> dict[str, GroupDescription]:
 
 
 def _describe(group: Group) -> GroupDescription:
-    is_consumers = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    described = group.describe()
+    is_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = tuple(
         MemberDescription(
             member.member_id,
@@ -52,16 +52,14 @@ def _describe(group: Group) -> GroupDescription:
             member.client_host,
             assigned_partitions(member.assignment) if is_consumers else frozenset(),
         )
-        for member in group.members
+        for member in described.members
     )
     offsets = {
         (topic, index): committed.offset
         for topic, partitions in group.offsets.by_topic.items()
         for index, committed in partitions.items()
     }
-    return GroupDescription(
-        group.group_id, str(group.state.value), group.generation_id, group.protocol_name, members, offsets
-    )
+    return GroupDescription(group.group_id, described.state, described.epoch, described.protocol_name, members, offsets)
 
 
 def lag(server: BrokerServer, group_id: str, topic: str | None, isolation: str) -> int:

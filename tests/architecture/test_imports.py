@@ -185,7 +185,7 @@ def levels(edges: Mapping[str, set[str]]) -> dict[str, int]:
                 "random",
                 "kafkalite.api.handlers.group_membership",
                 "kafkalite.cleaner.log_cleaner",
-                "kafkalite.coordinator.group.group",
+                "kafkalite.coordinator.group.classic.classic_group",
                 "kafkalite.log.partition.segment_replacement",
                 "kafkalite.record.validation.format_conversion",
             },

@@ -24,9 +24,8 @@ from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.registry_prefix import without_indexes
 from kafkalite.console.messages.fetching import whole_batches
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
-from kafkalite.coordinator.group.subscription import subscribed_topics
-from kafkalite.coordinator.group_loader import GroupLoader
-from kafkalite.coordinator.transaction_loader import TransactionLoader
+from kafkalite.coordinator.group_store import GroupLoader
+from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.inspection.files.control_records import control_text, control_type
 from kafkalite.inspection.files.internal_topics import decode_group_record, decode_transaction_record
 from kafkalite.inspection.files.log_file import find_bounds
@@ -50,6 +49,7 @@ from kafkalite.protocol.records.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartitions,
     assigned_partitions,
+    subscribed_topics,
 )
 from kafkalite.reader.chunks import legacy_rows
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
@@ -294,8 +294,8 @@ DECODERS = (
     ),
     Decoder(
         "subscription of a member",
-        ("coordinator/group/subscription.py",),
-        lambda data: subscribed_topics([data]),
+        ("protocol/records/consumer_protocol.py",),
+        lambda data: subscribed_topics(data) is not None,
         (versioned(_SUBSCRIBED, 1),),
         (),
         (b"\0\0\x7f\xff\xff\xff" + b"\xff\xfe" * 1_000,),
@@ -433,10 +433,10 @@ DECODERS = (
         ),
     ),
     Decoder(
-        "topic of offsets and groups", ("coordinator/group_loader.py",), _load_groups, (*_LOG, _MARKER), ()
+        "topic of offsets and groups", ("coordinator/group_store.py",), _load_groups, (*_LOG, _MARKER), ()
     ),
     Decoder(
-        "topic of transactions", ("coordinator/transaction_loader.py",), _load_transactions, (*_LOG, _MARKER), ()
+        "topic of transactions", ("coordinator/runtime/partition_loader.py",), _load_transactions, (*_LOG, _MARKER), ()
     ),
     Decoder(
         "records of internal topics in a dump",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch
+from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer
 from kafkalite.coordinator.transaction import record_codec
-from kafkalite.coordinator.transaction.effects import AllocateProducerId, Answer, Append, AppendLater, SendMarkers
 from kafkalite.coordinator.transaction.transaction import Transaction
+from kafkalite.coordinator.transaction.transaction_state import AllocateProducerId, SendMarkers
 
 TIMEOUT_MS = 60_000
 START_MS = 1_700_000_000_000
@@ -26,6 +28,13 @@ class Call:
         self.result = result
 
 
+def stored_metadata(effect):
+    """The metadata in the record of an `Append`."""
+    [(key, value)] = effect.records
+    assert record_codec.read_key(key) == "t"
+    return record_codec.read_value(value)
+
+
 class TransactionWorld:
     def __init__(self):
         self.now_ms = START_MS
@@ -34,7 +43,7 @@ class TransactionWorld:
         self.refuses = ErrorCode.NONE
         self.dawdles = False
         self.held = []  # appends that a dawdling log has not answered
-        self.later = []  # appends to be tried again
+        self.later = []  # timers that run
         self.markers = []  # SendMarkers, as asked for
         self.writes_markers = True
         self.marked = []  # (partition, producer id, epoch, commit) in their order
@@ -54,8 +63,8 @@ class TransactionWorld:
                 effect.waiter.answer(effect.result)
             elif isinstance(effect, Append):
                 self._append(effect)
-            elif isinstance(effect, AppendLater):
-                self.later.append(Append(*effect))
+            elif isinstance(effect, SetTimer):
+                self.later.append(effect.key)
             elif isinstance(effect, SendMarkers):
                 self.markers.append(effect)
                 if self.writes_markers:
@@ -71,15 +80,16 @@ class TransactionWorld:
 
     def _done(self, effect, error):
         if not error:
-            self.log.append(effect.metadata)
-        self.perform(self.transaction.on_append(effect.then, error, self.now_ms))
+            self.log.append(stored_metadata(effect))
+        self.perform(self.transaction.on_append(effect.then, error, Moment(self.now_ms, self.now_ms)))
 
     def log_answers(self, error=ErrorCode.NONE):
         self._done(self.held.pop(0), error)
 
     def tries_again(self):
-        effects, self.later = self.later, []
-        self.perform(effects)
+        timers, self.later = self.later, []
+        for timer in timers:
+            self.perform(self.transaction.on_timer(timer))
 
     def write_markers(self):
         """Every marker that was asked for."""

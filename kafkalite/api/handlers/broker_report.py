@@ -20,13 +20,11 @@ from kafkalite.api.request.services import Services
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.json_text import read_json
-from kafkalite.coordinator.group.members import NEVER_MS
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest, BrokerReportResponse
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.group.group import Group
-    from kafkalite.coordinator.group.members import Member
+    from kafkalite.coordinator.group.group import GroupDescription, MemberDescription
     from kafkalite.log.segment.record_counts import SegmentCounts
     from kafkalite.log.segment.segment import SegmentTimes
     from kafkalite.network.client_connection import ClientConnection
@@ -280,7 +278,7 @@ async def _rebalances(services: Services, arguments: Json) -> Json:
             continue
         waiting = group.waiting(now)
         if waiting is not None and len(found) < GROUPS_MAX:
-            since_ms = group.state_since_ms or wall_ms
+            since_ms = waiting.since_ms or wall_ms
             found.append(
                 {
                     "group_id": group.group_id,
@@ -288,18 +286,19 @@ async def _rebalances(services: Services, arguments: Json) -> Json:
                     "since_ms": since_ms,
                     "waited_ms": max(0, wall_ms - since_ms),
                     "until_ms": None if waiting.left_ms is None else wall_ms + waiting.left_ms,
-                    "waits_for": _members(group, waiting.member_ids, Moment(now, wall_ms)),
+                    "waits_for": _members(group.describe(), waiting.member_ids, Moment(now, wall_ms)),
                     "sentence": waiting.sentence(group.group_id, wall_ms - since_ms),
                 }
             )
     return {"groups": found}
 
 
-def _members(group: Group, member_ids: Iterable[str], now: Moment) -> list[Json]:
+def _members(group: GroupDescription, member_ids: Iterable[str], now: Moment) -> list[Json]:
     """The members that are waited for. Whoever has an id and has not joined with it yet has no name."""
     found = []
+    members = {member.member_id: member for member in group.members}
     for member_id in member_ids:
-        member = group.members.by_id.get(member_id)
+        member = members.get(member_id)
         found.append(
             {
                 "member_id": member_id,
@@ -311,12 +310,11 @@ def _members(group: Group, member_ids: Iterable[str], now: Moment) -> list[Json]
     return found
 
 
-def _last_seen_ms(member: Member, now: Moment) -> int | None:
+def _last_seen_ms(member: MemberDescription, now: Moment) -> int | None:
     """When the session of a member began that runs now; None while the member itself waits for an answer."""
-    if member.session_deadline_ms == NEVER_MS:
+    if member.session_began_ms is None:
         return None
-    began_ms = member.session_deadline_ms - member.session_timeout_ms
-    return now.wall_ms - max(0, now.monotonic_ms - began_ms)
+    return now.wall_ms - max(0, now.monotonic_ms - member.session_began_ms)
 
 
 # cluster

@@ -8,15 +8,14 @@ Source: kafka.server.KafkaApis.handleFindCoordinatorRequest, KIP-699.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalite.api.request.access import GROUP, TRANSACTIONAL_ID, refusal
 from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from kafkalite.coordinator.group.group import Group
-from kafkalite.coordinator.group.group_state import DEAD, STABLE
+from kafkalite.coordinator.group.classic.group_state import DEAD, STABLE
 from kafkalite.protocol.messages.group_admin import (
     Coordinator,
     DeletableGroupResult,
@@ -35,6 +34,7 @@ from kafkalite.protocol.messages.group_admin import (
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
+    from kafkalite.coordinator.group.group import GroupDescription
     from kafkalite.coordinator.internal_topic import InternalTopic
 
 FIRST_VERSION_WITH_KEYS = 4
@@ -43,7 +43,6 @@ TRANSACTION_KEY_TYPE = 1
 SHARE_KEY_TYPE = 2
 FIRST_VERSION_OF_SHARE_GROUPS = 6
 _RESOURCE_TYPES = {GROUP_KEY_TYPE: GROUP, TRANSACTION_KEY_TYPE: TRANSACTIONAL_ID, SHARE_KEY_TYPE: GROUP}
-CLASSIC = "classic"  # the type of every group here; other types are of KIP-848 and later
 NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 on it is empty
 
 
@@ -61,7 +60,7 @@ def find_coordinator(
     return _coordinators(services, request, needed, context, None)
 
 
-def _topic_of(services: Services, key_type: int) -> InternalTopic[Any] | None:
+def _topic_of(services: Services, key_type: int) -> InternalTopic | None:
     """The topic whose leaders are the coordinators for keys of this type."""
     if key_type == GROUP_KEY_TYPE:
         return services.offsets_topic
@@ -70,7 +69,7 @@ def _topic_of(services: Services, key_type: int) -> InternalTopic[Any] | None:
 
 async def _create_topic_and_answer(
     services: Services,
-    topic: InternalTopic[Any],
+    topic: InternalTopic,
     request: FindCoordinatorRequest,
     needed: list[tuple[str, bool]],
     context: RequestContext,
@@ -155,12 +154,12 @@ def describe_groups(
     return DescribeGroupsResponse(groups=groups)
 
 
-def _described(group: Group) -> DescribedGroup:
+def _described(group: GroupDescription) -> DescribedGroup:
     """The description of a group. Metadata and assignments are included only if it is stable; else they are partial."""
-    is_stable = group.state is STABLE
+    is_stable = group.state == STABLE.value
     return DescribedGroup(
         group_id=group.group_id,
-        group_state=group.state.value,
+        group_state=group.state,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=[
@@ -169,7 +168,7 @@ def _described(group: Group) -> DescribedGroup:
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_metadata=member.metadata if is_stable else b"",
                 member_assignment=member.assignment if is_stable else b"",
             )
             for member in group.members
@@ -182,18 +181,17 @@ def list_groups(services: Services, request: ListGroupsRequest, context: Request
     if not context.may_cluster(Operation.DESCRIBE, is_logged=False):
         groups = [each for each in groups if context.may(Operation.DESCRIBE, GROUP, each.group_id, is_logged=False)]
     types = {name.lower() for name in request.types_filter or ()}
-    if types and CLASSIC not in types:
-        groups = []
     return ListGroupsResponse(
         error_code=error,
         groups=[
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
+                group_state=group.state_name,
+                group_type=group.kind,
             )
             for group in groups
+            if not types or group.kind in types
         ],
     )
 

@@ -13,7 +13,7 @@ from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.membership import JoinRequest, JoinResult, SyncRequest, SyncResult
+from kafkalite.coordinator.group.group import JoinRequest, JoinResult, SyncRequest, SyncResult
 from kafkalite.protocol.messages.group_membership import (
     HeartbeatRequest,
     HeartbeatResponse,

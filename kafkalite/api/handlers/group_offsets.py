@@ -21,6 +21,7 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
+from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.offset_manager import (
     NO_OFFSET,
     UNSTABLE_OFFSET,
@@ -86,9 +87,7 @@ def offset_commit(
     pending = PendingResponse(partial(_with_errors, response, answers))
     services.groups.offsets.commit(
         request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
+        Identity(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch),
         offsets,
         request.retention_time_ms,
         pending,
@@ -117,15 +116,13 @@ def txn_offset_commit(
     pending = PendingResponse(render)
     commit = TransactionalCommit(
         request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
+        Identity(request.member_id, request.group_instance_id, request.generation_id),
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         offsets,
         adds_partition=version >= FIRST_TXN_COMMIT_THAT_ADDS,
     )
-    services.groups.offsets.commit_in_transaction(commit, pending)
+    services.groups.offsets.commit_in_transaction(commit, pending, services.add_partitions.verify_commit)
     return pending.outcome(services.runtime.loop)
 
 

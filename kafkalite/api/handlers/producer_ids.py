@@ -18,7 +18,7 @@ from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, Init
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.transaction.effects import InitProducerIdResult
+    from kafkalite.coordinator.transaction.transaction_state import InitProducerIdResult
 
 NONE = -1  # no producer id, or no epoch
 FIRST_VERSION_WITH_FENCED = 4

@@ -38,7 +38,7 @@ from kafkalite.protocol.messages.transactions import (
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.transaction.effects import EndTransactionResult
+    from kafkalite.coordinator.transaction.transaction_state import EndTransactionResult
 
 FIRST_VERSION_WITH_FENCED = 2
 FIRST_VERSION_OF_BROKERS = 4  # of AddPartitionsToTxn

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
-    from kafkalite.coordinator.group_loader import GroupLoader
     from kafkalite.coordinator.internal_topic import InternalTopic
     from kafkalite.coordinator.marker_writer import MarkerAppender
-    from kafkalite.coordinator.producer_id_manager import ProducerIdManager
-    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
-    from kafkalite.coordinator.transaction_loader import TransactionLoader
+    from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.metadata.partition_admin import PartitionAdmin
@@ -103,11 +100,11 @@ class Services:
         fetch_sessions: FetchSessions,
         follower_fetches: FollowerFetches,
         groups: GroupCoordinator,
-        offsets_topic: InternalTopic[GroupLoader],
+        offsets_topic: InternalTopic,
         legacy_offsets: LegacyOffsets | None,
         transactions: TransactionCoordinator,
         add_partitions: AddPartitionsToTxnManager,
-        transaction_topic: InternalTopic[TransactionLoader],
+        transaction_topic: InternalTopic,
         markers: MarkerAppender,
         producer_ids: ProducerIdManager,
         cleaner: CleanerAccess,

@@ -1,1 +1,1 @@
-"""A consumer group as tables and pure decisions that return effects. Imports protocol.records, protocol.codec."""
+"""Groups of any kind: their values, committed offsets and records. Pure; imports protocol.records, protocol.codec."""

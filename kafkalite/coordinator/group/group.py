@@ -1,431 +1,243 @@
-"""One group: decisions of the classic rebalance protocol.
+"""A group of any kind: the values that describe it and its requests, and its base class.
 
-Each method takes an event and the time, changes the group, and returns the effects. Nothing here waits, writes or reads
-a clock. This module handles requests and events; `Rebalance` has the state and the transitions between generations.
-
-Deadlines and `now_ms` are times of the monotonic clock; the wall clock only dates the group's state. So a change of the
-wall clock neither expels a member nor keeps a dead one.
-Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadata} (3.9); KIP-62, 345, 394, 814.
+A group belongs to the partition of `__consumer_offsets` that its id hashes to, and keeps its committed offsets. The
+kinds of groups differ in how members share the partitions; the coordinator, offsets and handlers know only this module.
+Source: org.apache.kafka.coordinator.group.Group (4.0).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from copy import copy
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.effects import (
-    AnswerJoin,
-    AnswerSync,
-    AssignmentStored,
-    CancelTimer,
-    Effect,
-    Effects,
-    EmptyGroupStored,
-    GroupTimer,
-    ReplacementStored,
-)
-from kafkalite.coordinator.group.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, SYNC_ERROR, GroupState
-from kafkalite.coordinator.group.members import NEVER_MS, Member
-from kafkalite.coordinator.group.membership import (
-    JoinRequest,
-    JoinResult,
-    JoinWaiter,
-    Protocols,
-    SyncRequest,
-    SyncResult,
-    SyncWaiter,
-)
 from kafkalite.coordinator.group.offset_store import ExpirationCondition, OffsetStore
-from kafkalite.coordinator.group.rebalance import Rebalance
-from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from kafkalite.coordinator.group.waiting import Waiting
-from kafkalite.protocol.records.group_records import GroupMetadataValue
+from kafkalite.coordinator.runtime.effects import Effect, Records, Waiter
 
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
+JOIN, SYNC = "join", "sync"
+_NAMED_MAX = 5
 
-logger = logging.getLogger(__name__)
-
-MEMBER_ID_PREFIX_LENGTH_MAX = 8_000  # so that a member id fits a string of 32767 bytes
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) of each protocol that a member supports, in the member's order of preference."""
 
 
-class Group:
-    """State and members of one group; its committed offsets are in `offsets`."""
+class JoinRequest(NamedTuple):
+    """A JoinGroup request."""
 
-    __slots__ = ("_effects", "_max_size", "_rebalance", "group_id", "members", "offsets", "partition")
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_known_member_id: bool  # v4+: a new member is first given its id (KIP-394)
+    supports_skipping_assignment: bool  # v9+ (KIP-814)
+    new_uuid: str = ""  # for the id of a new member; set by the coordinator
 
-    def __init__(self, group_id: str, partition: int, config: BrokerConfig, wall_ms: int) -> None:
+
+class SyncRequest(NamedTuple):
+    """A SyncGroup request."""
+
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+    protocol_type: str | None  # None up to v4
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]  # from the leader, by member id; empty from other members
+    requires_protocol: bool  # v5+
+
+
+class JoinedMember(NamedTuple):
+    """One member, in the answer to the leader's JoinGroup."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """The answer to a JoinGroup. The defaults are those of a refusal."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    skip_assignment: bool = False
+    members: Sequence[JoinedMember] = ()
+
+
+class SyncResult(NamedTuple):
+    """The answer to a SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class Identity(NamedTuple):
+    """A member in a request that commits offsets. `epoch` is its generation or member epoch, -1 without a member."""
+
+    member_id: str
+    instance_id: str | None
+    epoch: int
+
+
+class MemberDescription(NamedTuple):
+    """One member. `metadata` and `assignment` are opaque bytes of the group's protocol, partial while it rebalances.
+    `session_began_ms` (monotonic clock) is None while the member waits for an answer."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    metadata: bytes
+    assignment: bytes
+    session_began_ms: int | None
+
+
+class GroupDescription(NamedTuple):
+    """One group. `state` has Kafka's name; a group without `protocol_type` has never had members."""
+
+    group_id: str
+    kind: str
+    state: str
+    epoch: int
+    protocol_type: str | None
+    protocol_name: str | None
+    members: tuple[MemberDescription, ...]
+
+
+class Waiting(NamedTuple):
+    """A rebalance that waits in `phase`, JOIN or SYNC, for these members, `names` by client id if it is known; without
+    any the group waits for members to come. `left_ms` is None without a timer, `since_ms` is a date (None: unknown)."""
+
+    phase: str
+    member_ids: tuple[str, ...]
+    names: tuple[str, ...]
+    left_ms: int | None
+    since_ms: int | None
+
+    def sentence(self, group_id: str, waited_ms: int) -> str:
+        """One line, such as for a log."""
+        purpose = "to join again" if self.phase == JOIN else "to ask for their assignment"
+        missing = f"members that may still come ({group_id} was empty)"
+        if self.names:
+            more = f" and {len(self.names) - _NAMED_MAX} more" if len(self.names) > _NAMED_MAX else ""
+            missing = f"{', '.join(self.names[:_NAMED_MAX])}{more} {purpose}"
+        until = "" if self.left_ms is None else f", for {max(0, self.left_ms) / 1000:.0f} s more at most"
+        return f"group {group_id} has waited {waited_ms / 1000:.0f} s for {missing}{until}"
+
+
+class Group(ABC):
+    """One group. `kind` is the group type of ListGroups. Methods take an event and the time, and return effects."""
+
+    __slots__ = ("group_id", "offsets", "partition")
+    kind: ClassVar[str]
+
+    def __init__(self, group_id: str, partition: int) -> None:
         self.group_id = group_id
         self.partition = partition  # of __consumer_offsets
-        self._max_size = config.group_max_size
-        self._effects = Effects()
-        self._rebalance = Rebalance(group_id, config.group_initial_rebalance_delay_ms, self._effects, wall_ms)
-        self.members = self._rebalance.members
         self.offsets = OffsetStore()
 
-    @classmethod
-    def from_record(
-        cls, group_id: str, partition: int, value: GroupMetadataValue, config: BrokerConfig, wall_ms: int
-    ) -> Group:
-        """The group from its record: STABLE with members, EMPTY without. `on_loaded` starts the sessions."""
-        group = cls(group_id, partition, config, wall_ms)
-        group._rebalance.restore(value)
-        return group
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """Kafka's name of the state, as in ListGroups."""
 
     @property
-    def state(self) -> GroupState:
-        return self._rebalance.state
-
-    @property
-    def generation_id(self) -> int:
-        return self._rebalance.generation_id
-
-    @property
+    @abstractmethod
     def protocol_type(self) -> str | None:
         """None: the group has never had members and only keeps offsets."""
-        return self._rebalance.protocol_type
 
     @property
-    def protocol_name(self) -> str | None:
-        return self._rebalance.protocol_name
+    @abstractmethod
+    def has_members(self) -> bool:
+        """Whether it has members, or ids given to members that have not joined yet."""
 
-    @property
-    def state_since_ms(self) -> int | None:
-        """None if that is not known."""
-        return self._rebalance.state_since_ms
+    @abstractmethod
+    def describe(self) -> GroupDescription: ...
 
+    @abstractmethod
     def waiting(self, now_ms: int) -> Waiting | None:
-        """For whom its rebalance waits; None if it does not."""
-        return self._rebalance.waiting(now_ms)
+        """The members that its rebalance waits for; None if it does not wait."""
 
     # --- requests of members
 
-    def join(self, request: JoinRequest, waiter: JoinWaiter, now: Moment) -> list[Effect]:
+    @abstractmethod
+    def join(self, request: JoinRequest, waiter: Waiter[JoinResult], now: Moment) -> Sequence[Effect]:
         """JoinGroup: `waiter` is answered at once or when the next generation is complete."""
-        member_id = request.member_id
-        if not self._has_room_for(member_id):
-            self._rebalance.forget(member_id)
-            self._refuse_join(waiter, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
-        elif self.state is DEAD:
-            self._refuse_join(waiter, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif not self._supports(request.protocol_type, request.protocols):
-            self._refuse_join(waiter, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        elif not member_id:
-            self._join_as_new(request, waiter, now)
-        elif member_id in self.members.pending and request.instance_id is None:
-            self._add(request, member_id, waiter, now)
-        elif error := self.members.validate(member_id, request.instance_id):
-            self._refuse_join(waiter, member_id, error)
-        else:
-            self._rejoin(self.members.by_id[member_id], request, waiter, now)
-        self._rebalance.maybe_complete_join(now)
-        return self._effects.take()
 
-    def sync(self, request: SyncRequest, waiter: SyncWaiter, now_ms: int) -> list[Effect]:
+    @abstractmethod
+    def sync(self, request: SyncRequest, waiter: Waiter[SyncResult], now_ms: int) -> Sequence[Effect]:
         """SyncGroup: answered at once when stable, else when the leader's assignments are stored."""
-        rebalance = self._rebalance
-        member_id = request.member_id
-        error = self._validate_member(member_id, request.instance_id, request.generation_id)
-        if not error and (
-            request.protocol_type not in (None, rebalance.protocol_type)
-            or request.protocol_name not in (None, rebalance.protocol_name)
-        ):
-            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        error = error or SYNC_ERROR[rebalance.state]
-        if error:
-            return [AnswerSync(waiter, SyncResult(error))]
-        member = self.members.by_id[member_id]
-        rebalance.remove_pending_sync(member_id)
-        if rebalance.state is STABLE:
-            self._effects.add(AnswerSync(waiter, rebalance.sync_result(member)))
-            rebalance.renew_session(member, now_ms)
-            return self._effects.take()
-        rebalance.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))  # answers its previous SyncGroup
-        member.sync_waiter = waiter
-        if member_id == self.members.leader_id:
-            complete = {each.member_id: request.assignments.get(each.member_id, b"") for each in self.members}
-            rebalance.store(complete, AssignmentStored(rebalance.generation_id, complete))
-        return self._effects.take()
 
+    @abstractmethod
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
     ) -> tuple[ErrorCode, Sequence[Effect]]:
         """Heartbeat: REBALANCE_IN_PROGRESS makes the member join again. Almost never has effects."""
-        rebalance = self._rebalance
-        member = self.members.by_id.get(member_id)
-        if member is None or instance_id is not None or generation_id != rebalance.generation_id:
-            error = self._validate_member(member_id, instance_id, generation_id)
-            if error:
-                return error, ()
-            member = self.members.by_id[member_id]
-        # SessionDeadlines.renew inlined, which saves a call: most requests of a group are heartbeats
-        member.session_deadline_ms = deadline_ms = now_ms + member.session_timeout_ms
-        if deadline_ms < rebalance.sessions.timer_ms:
-            return rebalance.heartbeat_result[0], rebalance.sessions.watch(deadline_ms)
-        return rebalance.heartbeat_result
 
+    @abstractmethod
     def leave(
         self, identities: Sequence[tuple[str, str | None]], now: Moment
     ) -> tuple[list[ErrorCode], Sequence[Effect]]:
         """LeaveGroup: one code per (member id, instance id). An instance id alone is an administrator's removal."""
-        codes = []
-        for given_id, instance_id in identities:
-            member_id = given_id or self.members.id_of_instance(instance_id)
-            if member_id in self.members.pending:
-                self._remove_pending(member_id, now)
-                codes.append(ErrorCode.NONE)
-                continue
-            error = self.members.validate(member_id, instance_id) if member_id else ErrorCode.UNKNOWN_MEMBER_ID
-            if not error and member_id:
-                self._remove(self.members.by_id[member_id], now, "left")
-            codes.append(error)
-        return codes, self._effects.take()
 
-    # --- checks for offsets
+    # --- offsets
 
-    def validate_offset_commit(
-        self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
-    ) -> tuple[ErrorCode, Sequence[Effect]]:
+    @abstractmethod
+    def validate_commit(self, identity: Identity, now_ms: int) -> tuple[ErrorCode, Sequence[Effect]]:
         """OffsetCommit: whether the member may commit. A commit is a sign of life. Almost never has effects."""
-        rebalance = self._rebalance
-        if rebalance.state is EMPTY and generation_id < 0:
-            return ErrorCode.NONE, ()  # an administrator, or a consumer that assigns its partitions itself
-        if generation_id < 0 and not member_id and instance_id is None and rebalance.state is not DEAD:
-            return ErrorCode.UNKNOWN_MEMBER_ID, ()
-        error = self._validate_member(member_id, instance_id, generation_id) or rebalance.commit_error
-        if error:
-            return error, ()
-        return ErrorCode.NONE, rebalance.sessions.renew(self.members.by_id[member_id], now_ms)
 
-    def validate_transactional_commit(self, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
+    @abstractmethod
+    def validate_transactional_commit(self, identity: Identity) -> ErrorCode:
         """TxnOffsetCommit: before version 3 a producer does not know the member, and may commit to any group. Neither a
         sign of life nor refused during a rebalance."""
-        rebalance = self._rebalance
-        is_unknown = not member_id and instance_id is None
-        if generation_id < 0 and (rebalance.state is EMPTY or (is_unknown and rebalance.state is not DEAD)):
-            return ErrorCode.NONE
-        return self._validate_member(member_id, instance_id, generation_id)
 
+    @abstractmethod
     def validate_offset_delete(self) -> ErrorCode:
         """OffsetDelete: allowed for a group without members, or of consumers, since their subscriptions are known."""
-        is_allowed = self.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE
-        return ErrorCode.NONE if is_allowed else ErrorCode.NON_EMPTY_GROUP
 
+    @abstractmethod
     def is_subscribed_to_topic(self, topic: str) -> bool:
-        """Whether members read the topic, or may read it because their subscriptions are unknown. Subscriptions of a
-        rebalance in progress do not count yet."""
-        subscription = self._rebalance.subscription
-        return self.state is not EMPTY and (subscription is None or topic in subscription)
+        """Whether members read the topic, or may read it because their subscriptions are unknown."""
 
+    @abstractmethod
     def offset_expiration_condition(self) -> ExpirationCondition | None:
         """The condition for the expiration of the group's offsets; None while they do not expire."""
-        rebalance = self._rebalance
-        if rebalance.protocol_type is None:
-            return ExpirationCondition(None)
-        if rebalance.state is EMPTY:
-            return ExpirationCondition(rebalance.state_since_ms)
-        if rebalance.state is STABLE and rebalance.subscription is not None:
-            return ExpirationCondition(None, rebalance.subscription)
-        return None
+
+    @abstractmethod
+    def tombstones(self) -> Records:
+        """Records that delete the group itself from the log, without its offsets."""
 
     # --- events
 
-    def on_timer(self, timer: GroupTimer, now: Moment) -> list[Effect]:
+    @abstractmethod
+    def on_timer(self, timer: Any, now: Moment) -> Sequence[Effect]:
         """The timer fired."""
-        if self.state is DEAD:
-            return []
-        if timer is GroupTimer.SESSION:
-            self._expire_sessions(now)
-        elif timer is GroupTimer.SYNC:
-            self._rebalance.on_sync_timer(now)
-        else:
-            self._rebalance.on_join_timer(now)
-        return self._effects.take()
 
-    def on_append(
-        self, then: AssignmentStored | EmptyGroupStored | ReplacementStored, error: ErrorCode, now: Moment
-    ) -> list[Effect]:
+    @abstractmethod
+    def on_append(self, then: Any, error: ErrorCode, now: Moment) -> Sequence[Effect]:
         """An append is done; `error` is the error for clients. The group may have changed meanwhile."""
-        is_current = self.generation_id == then.generation_id
-        if isinstance(then, EmptyGroupStored):
-            if error:
-                logger.warning("could not store that group %s is empty: %s", self.group_id, error.name)
-        elif isinstance(then, AssignmentStored):
-            if self.state is COMPLETING and is_current:
-                self._rebalance.on_assignment_stored(then.assignments, error, now)
-        elif self.state is STABLE and is_current:
-            self._replacement_stored(then, error, now.monotonic_ms)
-        return self._effects.take()
 
-    def on_loaded(self, now: Moment) -> list[Effect]:
+    @abstractmethod
+    def on_loaded(self, now: Moment) -> Sequence[Effect]:
         """The group was read from disk: every member's session begins anew."""
-        if len(self.members) > self._max_size:
-            self._rebalance.prepare(now, f"it has more than {self._max_size} members")
-        for member in self.members:
-            self._rebalance.renew_session(member, now.monotonic_ms)
-        return self._effects.take()
 
-    def close(self, error: ErrorCode) -> list[Effect]:
+    @abstractmethod
+    def prepare_deletion(self) -> ErrorCode:
+        """DeleteGroups: NON_EMPTY_GROUP with members; else ids given to members that have not joined are void."""
+
+    @abstractmethod
+    def close(self, error: ErrorCode) -> Sequence[Effect]:
         """The group is deleted, or another broker leads its partition: answers every waiting request with `error`."""
-        for member in self.members:
-            self._rebalance.answer_join(member, JoinResult(error, member.member_id))
-            self._rebalance.answer_sync(member, SyncResult(error))
-        self._rebalance.set_state(DEAD)
-        self._rebalance.sessions.close()
-        self._effects.add(*(CancelTimer(timer) for timer in GroupTimer))
-        return self._effects.take()
-
-    # --- joining
-
-    def _join_as_new(self, request: JoinRequest, waiter: JoinWaiter, now: Moment) -> None:
-        prefix = request.client_id if request.instance_id is None else request.instance_id
-        member_id = f"{prefix[:MEMBER_ID_PREFIX_LENGTH_MAX]}-{request.new_uuid}"
-        replaced_id = self.members.id_of_instance(request.instance_id)
-        if replaced_id is not None:
-            self._replace(self.members.by_id[replaced_id], member_id, request, waiter, now)
-        elif request.instance_id is None and request.requires_known_member_id:
-            deadline_ms = now.monotonic_ms + request.session_timeout_ms
-            self.members.pending[member_id] = deadline_ms
-            self._effects.add(*self._rebalance.sessions.watch(deadline_ms))
-            self._refuse_join(waiter, member_id, ErrorCode.MEMBER_ID_REQUIRED)
-        else:
-            self._add(request, member_id, waiter, now)
-
-    def _add(self, request: JoinRequest, member_id: str, waiter: JoinWaiter, now: Moment) -> None:
-        rebalance = self._rebalance
-        member = Member(
-            member_id,
-            request.instance_id,
-            request.client_id,
-            request.client_host,
-            request.rebalance_timeout_ms,
-            request.session_timeout_ms,
-            request.protocols,
-        )
-        member.is_new = True
-        if rebalance.state is PREPARING and rebalance.generation_id == 0:
-            rebalance.barrier.new_member_added = True
-        if not self.members:
-            rebalance.protocol_type = request.protocol_type
-        self.members.add(member)
-        rebalance.barrier.waiters[member_id] = waiter
-        rebalance.renew_session(member, now.monotonic_ms)
-        rebalance.maybe_prepare(now, f"{member_id} joins")
-
-    def _rejoin(self, member: Member, request: JoinRequest, waiter: JoinWaiter, now: Moment) -> None:
-        unchanged = member.protocols == request.protocols
-        leads = member.member_id == self.members.leader_id
-        # a follower that joins again has lost the answer; the leader of a stable group asks for a new assignment so
-        if unchanged and (self.state is COMPLETING or (self.state is STABLE and not leads)):
-            self._effects.add(AnswerJoin(waiter, self._rebalance.join_result(member)))
-            return
-        self.members.update(member, request)
-        self._await_join(member, waiter)
-        self._rebalance.maybe_prepare(now, f"{member.member_id} joins again")
-
-    def _await_join(self, member: Member, waiter: JoinWaiter) -> None:
-        # a second JoinGroup of the member replaces the first one, which Kafka would never answer
-        self._rebalance.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        self._rebalance.barrier.waiters[member.member_id] = waiter
-
-    def _refuse_join(self, waiter: JoinWaiter, member_id: str, error: ErrorCode) -> None:
-        self._effects.add(AnswerJoin(waiter, JoinResult(error, member_id)))
-
-    # --- returning static members
-
-    def _replace(self, member: Member, member_id: str, request: JoinRequest, waiter: JoinWaiter, now: Moment) -> None:
-        """A static member returned: it gets a new id, and requests waiting under the old id are fenced."""
-        rebalance = self._rebalance
-        before, leader_id = copy(member), self.members.leader_id or ""
-        rebalance.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, before.member_id))
-        rebalance.answer_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        rebalance.rename(member, member_id)
-        self.members.update(member, request)
-        rebalance.barrier.waiters[member_id] = waiter
-        rebalance.renew_session(member, now.monotonic_ms)
-        if rebalance.state is COMPLETING:  # the leader is assigning partitions to the old id
-            rebalance.prepare(now, f"static member {request.instance_id} came back while partitions are assigned")
-        elif rebalance.state is STABLE and self.members.select_protocol() != rebalance.protocol_name:
-            rebalance.prepare(now, f"static member {request.instance_id} came back with another protocol")
-        elif rebalance.state is STABLE:
-            then = ReplacementStored(
-                rebalance.generation_id, before, member_id, leader_id, request.supports_skipping_assignment
-            )
-            rebalance.store({each.member_id: each.assignment for each in self.members}, then)
-
-    def _replacement_stored(self, then: ReplacementStored, error: ErrorCode, now_ms: int) -> None:
-        rebalance = self._rebalance
-        member = self.members.by_id.get(then.member_id)
-        if member is None:
-            return
-        result = rebalance.join_result(member)
-        if error:
-            before = then.before
-            rebalance.answer_join(
-                member, result._replace(error=error, member_id="", leader_id=then.leader_id, members=())
-            )
-            rebalance.rename(member, before.member_id)
-            self.members.update(member, before)
-            rebalance.renew_session(member, now_ms)
-        elif then.supports_skipping_assignment:
-            leads = member.member_id == self.members.leader_id
-            rebalance.answer_join(member, result._replace(skip_assignment=leads))
-        else:  # given the old leader's id, an old client does not act as leader and sends no assignment
-            rebalance.answer_join(member, result._replace(leader_id=then.leader_id, members=()))
-
-    # --- leaving
-
-    def _expire_sessions(self, now: Moment) -> None:
-        rebalance = self._rebalance
-        for member_id in rebalance.sessions.expired(self.members, now.monotonic_ms):
-            member = self.members.by_id.get(member_id)
-            if member is None:
-                self._remove_pending(member_id, now)
-            elif not member.is_new and (member.sync_waiter is not None or member_id in rebalance.barrier.waiters):
-                member.session_deadline_ms = NEVER_MS  # it waits for a response, which starts a new session
-            else:
-                self._remove(member, now, "showed no sign of life in time")
-        self._effects.add(*rebalance.sessions.watch_earliest(self.members))
-
-    def _remove_pending(self, member_id: str, now: Moment) -> None:
-        self._rebalance.forget(member_id)
-        self._rebalance.maybe_complete_join(now)
-
-    def _remove(self, member: Member, now: Moment, reason: str) -> None:
-        rebalance = self._rebalance
-        logger.info("group %s loses %s: it %s", self.group_id, member.member_id, reason)
-        rebalance.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))  # no id: it joins as a new member
-        rebalance.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
-        rebalance.forget(member.member_id)
-        if rebalance.state is PREPARING:
-            rebalance.maybe_complete_join(now)
-        else:
-            rebalance.maybe_prepare(now, f"{member.member_id} {reason}")
-
-    # --- checks
-
-    def _has_room_for(self, member_id: str) -> bool:
-        """Whether group.max.size admits the member. While preparing, only members that have joined count."""
-        if self.state in (EMPTY, DEAD):
-            return True
-        if self.state is PREPARING:
-            waiters = self._rebalance.barrier.waiters
-            return member_id in waiters or len(waiters) < self._max_size
-        return member_id in self.members or len(self.members) < self._max_size
-
-    def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        if self.state is EMPTY:
-            return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and self.members.support_one_of(protocols)
-
-    def _validate_member(self, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
-        if self._rebalance.state is DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = self.members.validate(member_id, instance_id)
-        if not error and generation_id != self._rebalance.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error

@@ -1,19 +1,21 @@
 """Keys and values of `__consumer_offsets`: a version as i16, then the message in that version.
 
-The key's version is its kind: 0 and 1 a committed offset, 2 a group; higher versions belong to newer group protocols
-and are skipped. A record without a value is a tombstone. As Kafka 3.9 does, this broker writes value version 3, or 1
-for an offset with a retention time of its own. It also reads version 4, which is 3 in compact form.
+The key's version is its kind, as in the table `GROUP_RECORDS`: 0 and 1 a committed offset, 2 a classic group; those of
+newer group protocols are skipped. A record without a value is a tombstone. As Kafka 3.9 does, this broker writes value
+version 3, or 1 for an offset with a retention time of its own. It also reads version 4, which is 3 in compact form.
 Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupMetadataManager (3.9); KIP-915.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from typing import NamedTuple
 
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.protocol.codec.versioned import VERSION, known_version_of, read_versioned, version_of, versioned
 from kafkalite.protocol.records.group_records import (
+    GROUP_RECORDS,
     NO_TIMESTAMP,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -21,19 +23,22 @@ from kafkalite.protocol.records.group_records import (
     OffsetCommitValue,
 )
 
+logger = logging.getLogger(__name__)
+
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
-VALUE_VERSION_MAX = 4
 
 _KEY_HEAD = struct.Struct(">hh")
 _KEY_MIDDLE = struct.Struct(">h")
 KEY_TAIL = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")
 _VALUE_TAIL = struct.Struct(">q")
-_KNOWN_VALUE_PREFIXES = frozenset(VERSION.pack(version) for version in range(VALUE_VERSION_MAX + 1))
+_VALUE_VERSION_MAX = GROUP_RECORDS[GROUP_KEY_VERSION].value_version_max
+_OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
+_KNOWN_VALUE_PREFIXES = frozenset(VERSION.pack(version) for version in range(_VALUE_VERSION_MAX + 1))
 
 
 class OffsetKey(NamedTuple):
@@ -99,7 +104,7 @@ def read_key(data: bytes) -> OffsetKey | GroupKey | None:
 
 def read_offset_value(data: bytes, order: int = 0) -> OffsetAndMetadata:
     """Raises Malformed, also for an unknown version."""
-    value = read_versioned(OffsetCommitValue, known_version_of(data, VALUE_VERSION_MAX), data)
+    value = read_versioned(OffsetCommitValue, known_version_of(data, _VALUE_VERSION_MAX), data)
     return OffsetAndMetadata(
         value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, order
     )
@@ -107,7 +112,7 @@ def read_offset_value(data: bytes, order: int = 0) -> OffsetAndMetadata:
 
 def read_group_value(data: bytes) -> GroupMetadataValue:
     """Raises Malformed, also for an unknown version."""
-    version = known_version_of(data, VALUE_VERSION_MAX)
+    version = known_version_of(data, _VALUE_VERSION_MAX)
     value = read_versioned(GroupMetadataValue, version, data)
     if version == 0:
         for member in value.members:
@@ -115,6 +120,13 @@ def read_group_value(data: bytes) -> GroupMetadataValue:
     return value
 
 
-def is_known_value(data: bytes) -> bool:
-    """Whether the value has a version that can be read."""
-    return data[:2] in _KNOWN_VALUE_PREFIXES
+def stored_key(key: bytes | None, value: bytes | None, offset: int) -> bytes | None:
+    """The key under which a record of the topic counts, with version 1 for offsets; None if it is skipped."""
+    kind = key[:2] if key is not None else b""
+    if key is None or len(kind) < 2 or (value is not None and value[:2] not in _KNOWN_VALUE_PREFIXES):
+        if kind <= _GROUP_KEY:  # else a record of another group protocol
+            logger.warning("skipped the record at offset %d of __consumer_offsets: its version is unknown", offset)
+        return None
+    if kind in (_OFFSET_KEY, _GROUP_KEY):
+        return key
+    return _OFFSET_KEY + key[2:] if kind == _OLD_OFFSET_KEY else None

@@ -9,8 +9,13 @@ Source: kafka.coordinator.transaction.TransactionLog (3.9, 4.0), TransactionLogK
 from __future__ import annotations
 
 from kafkalite.common.errors import Malformed
-from kafkalite.coordinator.transaction.transaction_metadata import NO_PRODUCER_ID, TransactionMetadata
-from kafkalite.coordinator.transaction.transaction_state import EMPTY, ID_OF_STATE, STATE_OF_ID
+from kafkalite.coordinator.transaction.transaction_state import (
+    EMPTY,
+    ID_OF_STATE,
+    NO_PRODUCER_ID,
+    STATE_OF_ID,
+    TransactionMetadata,
+)
 from kafkalite.protocol.codec.versioned import known_version_of, read_versioned, version_of, versioned
 from kafkalite.protocol.records.transaction_records import TransactionLogKey, TransactionLogValue, TransactionPartitions
 

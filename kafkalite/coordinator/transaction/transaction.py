@@ -16,15 +16,27 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
-from kafkalite.coordinator.transaction.effects import (
+from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer, Waiter
+from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
+from kafkalite.coordinator.transaction.transaction_state import (
+    COMPLETED_AS,
+    DEAD,
+    EMPTY,
+    END_RETRY_ERROR,
+    ENTERED_FROM,
+    EPOCH_MAX,
+    IDLE,
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
     AllocateProducerId,
-    Answer,
-    Append,
-    AppendLater,
     CompletionStored,
-    Effect,
     EndStored,
     EndTransactionResult,
     FenceStored,
@@ -33,28 +45,13 @@ from kafkalite.coordinator.transaction.effects import (
     ProducerIdStored,
     SendMarkers,
     Then,
-    Waiter,
-)
-from kafkalite.coordinator.transaction.transaction_metadata import (
-    EPOCH_MAX,
-    LAST_EPOCH,
-    NO_EPOCH,
-    NO_PRODUCER_ID,
+    TransactionEffect,
     TransactionMetadata,
-)
-from kafkalite.coordinator.transaction.transaction_state import (
-    COMPLETED_AS,
-    DEAD,
-    EMPTY,
-    END_RETRY_ERROR,
-    ENTERED_FROM,
-    IDLE,
-    ONGOING,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
     TransactionState,
+    TransactionTimer,
 )
 
+COMPLETION_RETRY_MS = 1_000
 _BUMPING_VERSION = 2  # the transaction.version from which on EndTxn bumps the epoch
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
@@ -128,7 +125,7 @@ class Transaction:
         waiter: Waiter[InitProducerIdResult],
         now_ms: int,
         new_producer_id: int = NO_PRODUCER_ID,
-    ) -> list[Effect]:
+    ) -> list[TransactionEffect]:
         """InitProducerId: a new producer takes over. `expected`: the id and epoch of a producer that goes on (KIP-360).
 
         An open transaction is aborted first; the producer asks again meanwhile.
@@ -176,7 +173,7 @@ class Transaction:
         partitions: Collection[TopicPartition],
         waiter: Waiter[ErrorCode],
         now_ms: int,
-    ) -> list[Effect]:
+    ) -> list[TransactionEffect]:
         """AddPartitionsToTxn and AddOffsetsToTxn: begins a transaction if none is open."""
         known = self.metadata
         if self.pending is not None:  # first: after EndTxn the producer may have an id that is still pending
@@ -218,7 +215,7 @@ class Transaction:
         commit: bool,
         transaction_version: int,
         new_producer_id: int = NO_PRODUCER_ID,
-    ) -> list[Effect]:
+    ) -> list[TransactionEffect]:
         """EndTxn. From transaction.version=2 on it bumps the epoch, and may abort where nothing is open."""
         known, bumps = self.metadata, transaction_version >= _BUMPING_VERSION
         if bumps:
@@ -254,7 +251,7 @@ class Transaction:
 
     # --- time
 
-    def abort_if_timed_out(self, now_ms: int) -> list[Effect]:
+    def abort_if_timed_out(self, now_ms: int) -> list[TransactionEffect]:
         """Fences the producer of a transaction that is open for too long, and aborts it."""
         known = self.metadata
         if self.pending is not None or known.state is not ONGOING or known.start_ms + known.timeout_ms >= now_ms:
@@ -273,18 +270,18 @@ class Transaction:
         """The tombstone could not be stored."""
         self.pending = None
 
-    # --- what has been done
+    # --- events
 
-    def on_loaded(self, now_ms: int) -> list[Effect]:
+    def on_loaded(self, now_ms: int) -> list[TransactionEffect]:
         """Finishes a transaction whose outcome was stored before a restart."""
         return self._write_markers(now_ms) if self.state in COMPLETED_AS else []
 
-    def on_append(self, then: Then, error: ErrorCode, now_ms: int) -> list[Effect]:
+    def on_append(self, then: Then, error: ErrorCode, now: Moment) -> list[TransactionEffect]:
         """The pending record is stored, or is not. Errors are those that clients get."""
         stored = self.pending
         assert stored is not None
         if error:
-            return self._on_failed_append(stored, then, error)
+            return self._on_failed_append(stored, then, error, now)
         self.pending = None
         self.metadata = stored
         if isinstance(then, ProducerIdStored):
@@ -295,17 +292,21 @@ class Transaction:
         if isinstance(then, CompletionStored):
             self._has_failed_fence = False
             return []
-        effects = self._write_markers(now_ms)
+        effects = self._write_markers(now.wall_ms)
         after = self.pending
         assert after is not None
-        answer: list[Effect] = []
+        answer: list[TransactionEffect] = []
         if isinstance(then, EndStored):
             answer = [Answer(then.waiter, EndTransactionResult(error, after.producer_id, after.producer_epoch))]
         elif then.waiter is not None:
             answer = [Answer(then.waiter, InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS))]
         return answer + effects
 
-    def on_marker_written(self, partition: TopicPartition) -> list[Effect]:
+    def on_timer(self, timer: TransactionTimer) -> list[TransactionEffect]:
+        """The timer fired: the completion is stored again."""
+        return self._complete()
+
+    def on_marker_written(self, partition: TopicPartition) -> list[TransactionEffect]:
         """The partition has its marker, or does not exist any more."""
         if partition not in self.unmarked:
             return []
@@ -353,7 +354,7 @@ class Transaction:
             is_valid = is_retry or producer_epoch == known.producer_epoch
         return ErrorCode.NONE if is_valid else ErrorCode.PRODUCER_FENCED, is_retry
 
-    def _fence(self, then: FenceStored, now_ms: int) -> list[Effect]:
+    def _fence(self, then: FenceStored, now_ms: int) -> list[TransactionEffect]:
         """Aborts the open transaction under an epoch that nobody has. The epoch is raised once, however often storing
         fails."""
         known = self.metadata
@@ -367,7 +368,7 @@ class Transaction:
         )
         return self._store(changed, then)
 
-    def _write_markers(self, now_ms: int) -> list[Effect]:
+    def _write_markers(self, now_ms: int) -> list[TransactionEffect]:
         """Prepares the completion, and asks for the markers."""
         known = self.metadata
         changed = known._replace(
@@ -387,13 +388,15 @@ class Transaction:
         commit = known.state is PREPARE_COMMIT
         return [SendMarkers(known.producer_id, known.producer_epoch, commit, known.partitions)]
 
-    def _complete(self) -> list[Effect]:
+    def _complete(self) -> list[TransactionEffect]:
         assert self.pending is not None
-        return [Append(self.pending, CompletionStored())]
+        return [self._append(self.pending, CompletionStored())]
 
-    def _on_failed_append(self, failed: TransactionMetadata, then: Then, error: ErrorCode) -> list[Effect]:
+    def _on_failed_append(
+        self, failed: TransactionMetadata, then: Then, error: ErrorCode, now: Moment
+    ) -> list[TransactionEffect]:
         if isinstance(then, CompletionStored):  # no client waits for it
-            return [AppendLater(failed, then)]
+            return [SetTimer(TransactionTimer.COMPLETION, now.monotonic_ms + COMPLETION_RETRY_MS)]
         self.pending = None
         if isinstance(then, PartitionsStored):
             return [Answer(then.waiter, error)]
@@ -404,9 +407,12 @@ class Transaction:
             self.metadata = self.metadata._replace(producer_epoch=failed.producer_epoch, last_producer_epoch=NO_EPOCH)
         return [] if then.waiter is None else _refuse_init(then.waiter, error)
 
-    def _store(self, changed: TransactionMetadata, then: Then) -> list[Effect]:
+    def _store(self, changed: TransactionMetadata, then: Then) -> list[TransactionEffect]:
         self._prepare(changed)
-        return [Append(changed, then)]
+        return [self._append(changed, then)]
+
+    def _append(self, changed: TransactionMetadata, then: Then) -> Append:
+        return Append([(transaction_key(self.transactional_id), transaction_value(changed))], then)
 
     def _prepare(self, changed: TransactionMetadata) -> None:
         assert self.pending is None
@@ -414,5 +420,5 @@ class Transaction:
         self.pending = changed
 
 
-def _refuse_init(waiter: Waiter[InitProducerIdResult], error: ErrorCode) -> list[Effect]:
+def _refuse_init(waiter: Waiter[InitProducerIdResult], error: ErrorCode) -> list[TransactionEffect]:
     return [Answer(waiter, InitProducerIdResult(error))]

@@ -1,4 +1,4 @@
-r"""The states of a transactional id, as tables.
+r"""The states of a transactional id as tables, its metadata, and the effects of its decisions.
 
 A producer's first request for partitions makes it ONGOING. EndTxn makes it PREPARE_*; from then on the outcome is
 decided. It is COMPLETE_* when every partition has its marker, and the next transaction may begin:
@@ -9,16 +9,26 @@ decided. It is COMPLETE_* when every partition has its marker, and the next tran
 
 PREPARE_EPOCH_FENCE is in Kafka a step between ONGOING and PREPARE_ABORT that is never stored; here fencing is one
 decision, and the state exists for its id alone. Absence from a table means "not allowed".
-Source: kafka.coordinator.transaction.TransactionState (3.9, 4.0); KIP-98, KIP-890.
+Source: kafka.coordinator.transaction.{TransactionState, TxnTransitMetadata} (3.9, 4.0), TransactionLogValue.json (4.0);
+KIP-98, KIP-890.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
+from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer, Waiter
 from kafkalite.protocol.records.transaction_records import TRANSACTION_STATES
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NO_TIMESTAMP = -1
+EPOCH_MAX = 32_767
+LAST_EPOCH = EPOCH_MAX - 1  # of a client: one more is left for fencing it
 
 
 class TransactionState(Enum):
@@ -69,14 +79,94 @@ END_RETRY_ERROR: Mapping[tuple[TransactionState, bool], ErrorCode] = {
 }
 """By (state, commit): the answer to an EndTxn whose transaction has been ended already. Others: INVALID_TXN_STATE."""
 
-# Translates the error of a failed append for the client, as Kafka does. Other errors are unchanged.
-APPEND_ERROR: Mapping[ErrorCode, ErrorCode] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
+
+class TransactionMetadata(NamedTuple):
+    """The values of a transactional id at one moment, as one record of `__transaction_state` holds them.
+
+    Times are wall-clock milliseconds. `last_producer_epoch`, the epoch before the current one if its producer may
+    still retry, is not stored. `next_producer_id`: the id that follows when the markers are written, after an EndTxn
+    that used up the epochs. `client_version`: the transaction.version of that EndTxn."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    last_update_ms: int
+    state: TransactionState = EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_EPOCH
+    client_version: int = 0
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """No epoch is left for another client: the next one gets a new producer id."""
+        return self.producer_epoch >= LAST_EPOCH
+
+
+class InitProducerIdResult(NamedTuple):
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_EPOCH
+
+
+class EndTransactionResult(NamedTuple):
+    """With NONE: the id and epoch of the producer's next transaction."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_EPOCH
+
+
+class AllocateProducerId(NamedTuple):
+    """The only effect of a decision that needs a new producer id: allocate one and decide again with it."""
+
+
+class ProducerIdStored(NamedTuple):
+    """The producer's new id or epoch is on disk."""
+
+    waiter: Waiter[InitProducerIdResult]
+
+
+class PartitionsStored(NamedTuple):
+    """The partitions of the transaction are on disk; records may be appended to them."""
+
+    waiter: Waiter[ErrorCode]
+
+
+class EndStored(NamedTuple):
+    """The outcome of the transaction is on disk; the markers may be written."""
+
+    waiter: Waiter[EndTransactionResult]
+
+
+class FenceStored(NamedTuple):
+    """The producer is fenced and its transaction aborted: by a new producer, which waits, or (None) by the time-out."""
+
+    waiter: Waiter[InitProducerIdResult] | None
+
+
+class CompletionStored(NamedTuple):
+    """The completion is on disk: all markers are written."""
+
+
+Then = ProducerIdStored | PartitionsStored | EndStored | FenceStored | CompletionStored
+
+
+class TransactionTimer(Enum):
+    """The timers of a transactional id."""
+
+    COMPLETION = "the completion is stored again, after a failure"
+
+
+class SendMarkers(NamedTuple):
+    """Write a marker to each partition, and report each to `on_marker_written`."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    partitions: frozenset[TopicPartition]
+
+
+TransactionEffect = Answer[Any] | Append | SetTimer | AllocateProducerId | SendMarkers

@@ -19,41 +19,12 @@ from kafkalite.common.names import TopicPartition, format_uuid, java_hash
 from kafkalite.inspection.files.record_decoders import DecodedRecord, to_json
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.records.consumer_group_records import (
-    AssignmentEpochValue,
-    CurrentAssignmentValue,
-    GroupEpochValue,
-    GroupIdKey,
-    MemberKey,
-    MemberMetadataValue,
-    PartitionMetadataValue,
-    TargetAssignmentValue,
-)
 from kafkalite.protocol.records.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafkalite.protocol.records.group_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from kafkalite.protocol.records.group_records import GROUP_RECORDS, GroupMetadataValue
 from kafkalite.protocol.records.transaction_records import TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
 
 _VERSION = struct.Struct(">h")
 _CONSUMER = "consumer"
-
-
-# by the version of the key: its message, the message of the value, and the last version of that
-GROUP_RECORDS: dict[int, tuple[type[Message], type[Message], int]] = {
-    0: (OffsetCommitKey, OffsetCommitValue, 4),
-    1: (OffsetCommitKey, OffsetCommitValue, 4),
-    2: (GroupMetadataKey, GroupMetadataValue, 4),
-    3: (GroupIdKey, GroupEpochValue, 0),
-    4: (GroupIdKey, PartitionMetadataValue, 0),
-    5: (MemberKey, MemberMetadataValue, 0),
-    6: (GroupIdKey, AssignmentEpochValue, 0),
-    7: (MemberKey, TargetAssignmentValue, 0),
-    8: (MemberKey, CurrentAssignmentValue, 0),
-}
 
 _TRANSACTION_VALUE_VERSION_MAX = 1
 

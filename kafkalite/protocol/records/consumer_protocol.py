@@ -8,6 +8,7 @@ from kafkalite.protocol.codec.primitives import INT32, STRING
 from kafkalite.protocol.codec.schema import Message, array, blob, int32, string
 from kafkalite.protocol.codec.versioned import known_version_of, read_versioned
 
+CONSUMER_PROTOCOL_TYPE = "consumer"
 _VERSION_MAX = (1 << 15) - 1
 
 

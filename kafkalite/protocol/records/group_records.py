@@ -1,11 +1,17 @@
-"""Schemas of the records in __consumer_offsets: committed offsets and classic groups.
+"""Schemas of the records in __consumer_offsets: committed offsets, classic groups, and groups of KIP-848.
 
-Source: OffsetCommitKey.json, OffsetCommitValue.json, GroupMetadataKey.json, GroupMetadataValue.json of Apache Kafka.
+Source: the *Key.json and *Value.json of Apache Kafka's group-coordinator.
 """
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.schema import Message, array, blob, int32, int64, string
+import uuid
+from typing import NamedTuple
+
+from kafkalite.protocol.codec.primitives import INT32, STRING
+from kafkalite.protocol.codec.schema import Message, array, blob, int8, int32, int64, string
+from kafkalite.protocol.codec.schema import struct as tagged
+from kafkalite.protocol.codec.schema import uuid as id16
 
 NO_TIMESTAMP = -1
 
@@ -46,3 +52,101 @@ class GroupMetadataValue(Message, flexible="4+"):
     leader: str | None = string("0+", nullable="0+")
     current_state_timestamp: int = int64("2+", default=NO_TIMESTAMP)
     members: list[MemberMetadata] = array(MemberMetadata, "0+")
+
+
+class GroupIdKey(Message):
+    """The keys ConsumerGroupMetadata, ConsumerGroupPartitionMetadata and ConsumerGroupTargetAssignmentMetadata."""
+
+    group_id: str = string("0+")
+
+
+class MemberKey(Message):
+    """The keys ConsumerGroupMemberMetadata, ...TargetAssignmentMember and ...CurrentMemberAssignment."""
+
+    group_id: str = string("0+")
+    member_id: str = string("0+")
+
+
+class GroupEpochValue(Message, flexible="0+"):
+    epoch: int = int32("0+")
+
+
+class PartitionRacks(Message):
+    partition: int = int32("0+")
+    racks: list[str] = array(STRING, "0+")
+
+
+class TopicRacks(Message):
+    topic_id: uuid.UUID = id16("0+")
+    topic_name: str = string("0+")
+    num_partitions: int = int32("0+")
+    partition_metadata: list[PartitionRacks] = array(PartitionRacks, "0+")
+
+
+class PartitionMetadataValue(Message, flexible="0+"):
+    topics: list[TopicRacks] = array(TopicRacks, "0+")
+
+
+class ClassicProtocol(Message):
+    name: str = string("0+")
+    metadata: bytes = blob("0+")
+
+
+class ClassicMemberMetadata(Message):
+    session_timeout_ms: int = int32("0+")
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol, "0+")
+
+
+class MemberMetadataValue(Message, flexible="0+"):
+    instance_id: str | None = string("0+", nullable="0+")
+    rack_id: str | None = string("0+", nullable="0+")
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    subscribed_topic_names: list[str] = array(STRING, "0+")
+    subscribed_topic_regex: str | None = string("0+", nullable="0+")
+    rebalance_timeout_ms: int = int32("0+", default=-1)
+    server_assignor: str | None = string("0+", nullable="0+")
+    classic_member_metadata: ClassicMemberMetadata | None = tagged(ClassicMemberMetadata, "0+", tag=0)
+
+
+class AssignmentEpochValue(Message, flexible="0+"):
+    assignment_epoch: int = int32("0+")
+
+
+class TopicIdPartitions(Message):
+    topic_id: uuid.UUID = id16("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class TargetAssignmentValue(Message, flexible="0+"):
+    topic_partitions: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+
+
+class CurrentAssignmentValue(Message, flexible="0+"):
+    member_epoch: int = int32("0+")
+    previous_member_epoch: int = int32("0+")
+    state: int = int8("0+")
+    assigned_partitions: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+    partitions_pending_revocation: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+
+
+class RecordKind(NamedTuple):
+    """The key and the value of a kind of record, and the last known version of the value."""
+
+    key: type[Message]
+    value: type[Message]
+    value_version_max: int
+
+
+GROUP_RECORDS = {
+    0: RecordKind(OffsetCommitKey, OffsetCommitValue, 4),
+    1: RecordKind(OffsetCommitKey, OffsetCommitValue, 4),
+    2: RecordKind(GroupMetadataKey, GroupMetadataValue, 4),
+    3: RecordKind(GroupIdKey, GroupEpochValue, 0),
+    4: RecordKind(GroupIdKey, PartitionMetadataValue, 0),
+    5: RecordKind(MemberKey, MemberMetadataValue, 0),
+    6: RecordKind(GroupIdKey, AssignmentEpochValue, 0),
+    7: RecordKind(MemberKey, TargetAssignmentValue, 0),
+    8: RecordKind(MemberKey, CurrentAssignmentValue, 0),
+}
+"""By the version of the key."""

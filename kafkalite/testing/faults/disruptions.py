@@ -7,12 +7,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.membership import JoinRequest, JoinResult
+from kafkalite.coordinator.group.group import JoinRequest, JoinResult
 from kafkalite.testing.records.arguments import check_text
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.group.group import Group
-    from kafkalite.coordinator.transaction.effects import InitProducerIdResult
+    from kafkalite.coordinator.group.group import GroupDescription
+    from kafkalite.coordinator.transaction.transaction_state import InitProducerIdResult
     from kafkalite.server.broker_server import BrokerServer
 
 _TIMEOUT_MS = 60_000
@@ -55,7 +55,7 @@ def fence(server: BrokerServer, transactional_id: str) -> None:
 
 def rebalance(server: BrokerServer, group_id: str) -> None:
     group = _group(server, group_id)
-    before = set(group.members.by_id)
+    before = {member.member_id for member in group.members}
     example = next(iter(group.members), None)
     if example is None or group.protocol_type is None:
         raise ValueError(f"group {group_id!r} has no members")
@@ -72,21 +72,21 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
         supports_skipping_assignment=False,
     )
     server.groups.join(group_id, joining, _Nobody())
-    for member_id in set(group.members.by_id) - before:
-        server.groups.leave(group_id, [(member_id, None)])
+    for member in _group(server, group_id).members:
+        if member.member_id not in before:
+            server.groups.leave(group_id, [(member.member_id, None)])
 
 
 def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
     group = _group(server, group_id)
-    member = group.members.by_id.get(member_id)
+    member = next((each for each in group.members if each.member_id == member_id), None)
     if member is None:
-        raise ValueError(
-            f"group {group_id!r} has no member {member_id!r}; it has {', '.join(group.members.by_id) or 'none'}"
-        )
+        members = ", ".join(each.member_id for each in group.members)
+        raise ValueError(f"group {group_id!r} has no member {member_id!r}; it has {members or 'none'}")
     server.groups.leave(group_id, [(member_id, member.instance_id)])
 
 
-def _group(server: BrokerServer, group_id: str) -> Group:
+def _group(server: BrokerServer, group_id: str) -> GroupDescription:
     check_text("group", group_id)
     group, error = server.groups.describe(group_id)
     if group is None:

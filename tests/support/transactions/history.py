@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
-from kafkalite.coordinator.transaction import transaction, transaction_metadata
+from kafkalite.coordinator.transaction import transaction, transaction_state
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -439,7 +439,7 @@ def _epochs_up_to(last_epoch: int | None) -> Iterator[None]:
     """Producer ids are used up soon."""
     with ExitStack() as patches:
         if last_epoch is not None:
-            for module in (transaction, transaction_metadata):
+            for module in (transaction, transaction_state):
                 patches.enter_context(patch.object(module, "LAST_EPOCH", last_epoch))
                 patches.enter_context(patch.object(module, "EPOCH_MAX", last_epoch + 1))
         yield

@@ -13,6 +13,7 @@ import pytest
 from kafkalite import Broker
 from kafkalite.common.errors import ErrorCode, UnverifiedTransaction
 from kafkalite.common.names import TRANSACTION_STATE_TOPIC
+from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.marker_writer import MarkerWriter
 from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
@@ -132,8 +133,8 @@ def test_offsets_count_from_the_end_of_their_transaction_on(live: Callable[..., 
         await producer.init()
         running.transactions.add_offsets("copy", *producer.ids, "g", added)
         assert added.result == OK
-        request = TransactionalCommit("g", "", None, -1, "copy", producer.ids, [("t", 0, 42, -1, "", -1)])
-        running.groups.offsets.commit_in_transaction(request, call)
+        request = TransactionalCommit("g", Identity("", None, -1), "copy", producer.ids, [("t", 0, 42, -1, "", -1)])
+        running.groups.offsets.commit_in_transaction(request, call, running._services.add_partitions.verify_commit)
         assert call.result == [OK]
         assert offset(running) == -1
         assert producer.end(commit=commit) == OK
@@ -202,7 +203,7 @@ def test_a_directory_of_kafka_with_an_open_transaction(live: Callable[..., None]
     shutil.copytree(KAFKA_DIRECTORY, tmp_path / "data")
 
     async def first(running: BrokerServer) -> None:
-        found = {each.transactional_id: each.state.value for each in running.transactions.store.transactions.values()}
+        found = {each.transactional_id: each.state.value for each in running.transactions.store.by_id.values()}
         assert found == {"anna": "CompleteCommit", "bert": "CompleteCommit", "carl": "Ongoing"}
         money = running.replica_manager.require("money", 0)
         assert money.last_stable_offset == money.high_watermark - 1

@@ -48,7 +48,7 @@ def count(broker: kafkalite.Broker) -> dict[str, Any]:
     server = broker.server
     processors = server.server.processors
     logs = server.logs.logs.values()
-    groups = server.groups.store.groups.values()
+    groups = server.groups.store.by_id.values()
     partitions = [partition for topic in server.replica_manager for partition in topic.partitions.values()]
     return {
         "tasks": len(asyncio.all_tasks()),

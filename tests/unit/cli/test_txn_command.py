@@ -217,7 +217,7 @@ def test_a_running_broker_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture
             assert rows("find-hanging", "--max-transaction-timeout", -1) == []
         running = broker._running
         assert running is not None
-        running.transactions.store.remove(running.transactions.store.transactions["t"])
+        running.transactions.store.remove(running.transactions.store.by_id["t"])
         (hanging,) = rows("find-hanging", "--max-transaction-timeout", -1)
         assert (hanging["Topic"], hanging["StartOffset"]) == ("orders", 0)
         assert rows("abort", "--topic", "orders", "--partition", 0, "--start-offset", 0) == []

@@ -14,7 +14,7 @@ from kafkalite.api.handlers import group_admin, group_membership, group_offsets
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -108,9 +108,7 @@ class World:
 
     def _new_coordinator(self):
         count = itertools.count(1)
-        return GroupCoordinator(
-            self.config, self.clock, self._append, verify=self._verify, new_uuid=lambda: f"u{next(count)}"
-        )
+        return GroupCoordinator(self.config, self.clock, self._append, new_uuid=lambda: f"u{next(count)}")
 
     def _verify(self, index, request, done):
         self.verified.append((index, request.transactional_id, request.producer, request.adds_partition))
@@ -127,6 +125,7 @@ class World:
     def services(self):
         return SimpleNamespace(
             groups=self.coordinator,
+            add_partitions=SimpleNamespace(verify_commit=self._verify),
             replica_manager=SimpleNamespace(exists=lambda topic, index: 0 <= index < self.topics.get(topic, 0)),
             runtime=SimpleNamespace(loop=self.loop),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -33,7 +33,13 @@ class World:
         self.sent: list[tuple[int, Sequence[AddPartitionsRequest], Callable[[AddPartitionsResponse], None]]] = []
         self.results: dict[str, Mapping[TopicPartition, ErrorCode]] = {}
         self.manager = AddPartitionsToTxnManager(
-            self, HERE, lambda name: int(name.partition("@")[2]), self.clock, lambda *call: self.sent.append(call)
+            cast(Any, self),
+            HERE,
+            lambda name: int(name.partition("@")[2]),
+            self.clock,
+            lambda *call: self.sent.append(call),
+            cast(Any, None),
+            lambda: True,
         )
 
     def add_partitions(self, name: str, pid: int, epoch: int, partitions: Sequence[Any], waiter: Any, /) -> None:

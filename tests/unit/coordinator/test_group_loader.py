@@ -7,7 +7,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
-from kafkalite.coordinator.group_loader import KEYS_PER_TURN, GroupLoader
+from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.protocol.records.group_records import MemberMetadata
 from kafkalite.record.batch import build_batch
 from kafkalite.record.message_set import build_message, build_set
@@ -86,7 +86,7 @@ def test_a_tombstone_that_comes_in_a_later_turn_deletes_all_the_same(log):
 
 
 def test_what_is_decoded_is_decoded_once_and_with_rests(log):
-    for index in range(2 * KEYS_PER_TURN):
+    for index in range(2 * GroupLoader.keys_per_turn):
         log.commits(index, index=index)
         log.commits(index + 1, index=index)
     loader, rests = log.read_in_turns()

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import fits_string, partition_for_id
-from kafkalite.coordinator.group_loader import GroupLoader
-from kafkalite.coordinator.group_store import TOMBSTONES_PER_BATCH_MAX
+from kafkalite.coordinator.group_store import TOMBSTONES_PER_BATCH_MAX, GroupLoader
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 LOADING, NOT_AVAILABLE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -41,7 +40,7 @@ def test_an_id_that_is_none_is_invalid_wherever_its_partition_is(world, group_id
 
 
 def test_the_empty_id_is_one_for_offsets_only(world):
-    world.store.groups[""] = group = world.store.new_group("")
+    world.store.by_id[""] = group = world.store.new_group("")
     assert world.store.find("", may_be_empty=True) == (group, NONE)
     assert world.store.find("") == (None, ErrorCode.INVALID_GROUP_ID)
 

@@ -14,9 +14,10 @@ from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, partition_for_id
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
+from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.internal_topic import ROLL_BYTES, TURN_BYTES, InternalTopic, consumer_offsets
 from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.log.directories.log_manager import LogManager
@@ -51,14 +52,14 @@ class Life:
         self.topic_admin = topic_admin
         self.offsets_topic = InternalTopic(consumer_offsets(config), GroupLoader, clock, topics, topic_admin)
         self.verifies = True
-        self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append, verify=self._verify)
+        self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append)
         self.store = self.coordinator.store
         self.offsets_topic.attach(self.store)
 
     def commit(self, group: str, offset: int) -> ErrorCode:
         errors: list[ErrorCode] = []
         offsets = [("orders", 0, offset, -1, "", -1)]
-        self.coordinator.offsets.commit(group, "", None, -1, offsets, -1, Answered(errors))
+        self.coordinator.offsets.commit(group, Identity("", None, -1), offsets, -1, Answered(errors))
         return errors[0]
 
     def _verify(self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, Any], None]) -> None:
@@ -69,8 +70,8 @@ class Life:
     def commit_in_transaction(self, group: str, offset: int, producer: tuple[int, int] = (7, 0)) -> ErrorCode:
         errors: list[ErrorCode] = []
         offsets = [("orders", 0, offset, -1, "", -1)]
-        request = TransactionalCommit(group, "", None, -1, "t", ProducerIdAndEpoch(*producer), offsets)
-        self.coordinator.offsets.commit_in_transaction(request, Answered(errors))
+        request = TransactionalCommit(group, Identity("", None, -1), "t", ProducerIdAndEpoch(*producer), offsets)
+        self.coordinator.offsets.commit_in_transaction(request, Answered(errors), self._verify)
         return errors[0]
 
     def end(self, group: str, producer: tuple[int, int] = (7, 0), *, is_committed: bool = True) -> None:
@@ -215,9 +216,9 @@ def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_li
         write(partition, group_key, None)
 
     async def second(broker: Life) -> None:
-        assert "g" not in broker.store.groups
+        assert "g" not in broker.store.by_id
         assert broker.committed("g") == -1
-        assert list(broker.store.groups) == ["kept"]
+        assert list(broker.store.by_id) == ["kept"]
 
     live(first)
     live(second)
@@ -386,7 +387,7 @@ def test_a_commit_in_a_transaction_that_nobody_has_verified_is_refused(
         broker.verifies = False
         assert broker.commit_in_transaction("g", 1) == ErrorCode.INVALID_TXN_STATE
         assert broker.partition_of("g").log.end_offset == 0
-        assert not broker.store.groups["g"].offsets.has_pending
+        assert not broker.store.by_id["g"].offsets.has_pending
 
     live(story)
     assert not caplog.records

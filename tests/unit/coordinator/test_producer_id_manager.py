@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalite.coordinator.producer_id_manager import ProducerIdManager
+from kafkalite.coordinator.transaction_coordinator import ProducerIdManager
 
 
 class Count:

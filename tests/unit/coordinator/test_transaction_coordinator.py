@@ -13,10 +13,9 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, partition_for_id
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.marker_writer import RETRY_MAX_MS, RETRY_MS, MarkerWriter
-from kafkalite.coordinator.producer_id_manager import ProducerIdManager
-from kafkalite.coordinator.transaction_coordinator import RETRY_MS as COMPLETION_RETRY_MS
-from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
-from kafkalite.coordinator.transaction_loader import TransactionLoader
+from kafkalite.coordinator.transaction.transaction import COMPLETION_RETRY_MS
+from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
+from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.manual_clock import ManualClock
 
@@ -385,12 +384,12 @@ def test_a_completion_that_was_under_way_at_the_stop_is_not_tried_again(world):
     world.leaders[A] = OTHER
     world.add(A)
     world.commit()
-    world.coordinator._append_records = lambda partition, records, done: dones.append(done)
+    world.coordinator._performer._append = lambda partition, records, done: dones.append(done)
     world.sent.pop().done({A: OK})
     world.coordinator.close()
     dones.pop()(NOT_LEADER)
     world.clock.advance(10 * COMPLETION_RETRY_MS)
-    assert not dones and not world.coordinator._timers._timers
+    assert not dones and not world.coordinator._performer.timers
 
 
 def test_a_marker_that_fails_during_the_load_costs_no_other_id(world, monkeypatch):
@@ -410,7 +409,7 @@ def test_a_marker_that_fails_during_the_load_costs_no_other_id(world, monkeypatc
     with pytest.raises(RuntimeError):
         world.start()
     assert {f"t{number}" for number in range(9) if world.store.partition_for(f"t{number}") == 0} <= set(
-        world.store.transactions
+        world.store.by_id
     )
 
 
@@ -419,7 +418,7 @@ def test_an_id_that_no_record_can_hold_is_refused_and_not_kept(world):
     assert world.init(name).error == ErrorCode.INVALID_REQUEST
     assert world.add(A, name=name, ids=(1, 0)) == ErrorCode.INVALID_REQUEST
     assert world.state(name) == ErrorCode.INVALID_REQUEST
-    assert list(world.store.transactions) == ["t"]
+    assert list(world.store.by_id) == ["t"]
     assert world.init(name[1:]).error == OK
 
 

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.coordinator.runtime.partition_loader import single_record
 from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
-from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
-from kafkalite.coordinator.transaction_loader import KEYS_PER_TURN, TransactionLoader, _single_record
+from kafkalite.coordinator.transaction.transaction_state import TransactionMetadata
+from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.compression import GZIP
 from kafkalite.record.record import read_body
@@ -63,9 +64,9 @@ def test_what_cannot_be_read_does_not_keep_the_rest_away(bad):
 
 def test_others_get_their_turn():
     loader = TransactionLoader()
-    loader.read(batch(stored(f"t{number}", FIRST)) for number in range(2 * KEYS_PER_TURN + 1))
+    loader.read(batch(stored(f"t{number}", FIRST)) for number in range(2 * TransactionLoader.keys_per_turn + 1))
     assert sum(1 for _ in loader.finish()) == 2
-    assert len(loader.transactions) == 2 * KEYS_PER_TURN + 1
+    assert len(loader.transactions) == 2 * TransactionLoader.keys_per_turn + 1
 
 
 @given(
@@ -78,7 +79,7 @@ def test_others_get_their_turn():
 def test_a_record_alone_in_its_batch_is_read_as_any_other(key, value, headers, timestamp, cut):
     whole = build_batch([NewRecord(key, value, headers, timestamp)])
     short = memoryview(whole)[: len(whole) - cut]
-    fast = _single_record(short)
+    fast = single_record(short)
     assert fast is None or (fast == (key, value) and not cut and not headers)
     if value is not None and len(key) < 64 and len(value) < 8_000 and not headers and not cut:
         assert fast is not None
@@ -90,7 +91,7 @@ def test_rubbish_is_never_taken_for_a_record_that_is_not_there(rubbish, data):
     for _ in range(data.draw(st.integers(1, 4))):
         batch[data.draw(st.integers(0, len(batch) - 1))] = data.draw(st.integers(0, 255))
     for each in (memoryview(rubbish), memoryview(batch)):
-        single = _single_record(each)
+        single = single_record(each)
         if single is not None:
             (record,) = read_body(parse_header(each), each[61:])
             assert (record.key, record.value) == single

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.group_store import GroupLoader
 
 NONE = ErrorCode.NONE
 ONE = {("orders", 1): 1}

@@ -19,8 +19,7 @@ from kafkalite.common.metrics import Metrics
 from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.pending_changes import PendingDeletions
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
-from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT
+from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT, TransactionMetadata
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (
@@ -166,9 +165,9 @@ def test_open_and_late_transactions_are_told(tmp_path: Path) -> None:
             start_ms = now_ms - 1000 * (number + 1)
             metadata = TransactionMetadata(number, 0, 60_000, now_ms, state, start_ms=start_ms)
             store.add(Transaction(f"t{number}", 0, metadata))
-            store.on_change(store.transactions[f"t{number}"])
+            store.on_change(store.by_id[f"t{number}"])
         told = scrape(broker)
-        for transaction in list(store.transactions.values()):
+        for transaction in list(store.by_id.values()):
             store.remove(transaction)
     assert value(told, "kafkalite_transactions_open") == 2
     assert 2 <= value(told, "kafkalite_transactions_oldest_open_seconds") < 60

@@ -368,7 +368,7 @@ def test_a_reset_leaves_nothing_and_the_broker_goes_on() -> None:
             reader.close()
             broker.reset()
             assert broker.topics == {} and broker.groups == {}
-            assert not broker.server.transactions.store.transactions
+            assert not broker.server.transactions.store.by_id
             assert not broker.server.logs.logs
 
 

@@ -14,7 +14,7 @@ import pytest
 from kafkalite.api.handlers import broker_report
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.members import Member
+from kafkalite.coordinator.group.classic.members import Member
 from kafkalite.log.index.sparse_index import TimeIndex
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -96,9 +96,11 @@ def test_what_is_no_report_is_refused(tell: Callable[..., None]) -> None:
 
 def test_a_member_was_last_seen_when_its_session_began() -> None:
     member = Member("m", None, "c", "h", 1_000, session_timeout_ms=300, protocols=())
-    assert broker_report._last_seen_ms(member, Moment(5_000, 90_000)) is None  # it waits for an answer itself
+    assert (
+        broker_report._last_seen_ms(member.describe(None), Moment(5_000, 90_000)) is None
+    )  # it waits for an answer itself
     member.session_deadline_ms = 5_100
-    assert broker_report._last_seen_ms(member, Moment(5_000, 90_000)) == 89_800
+    assert broker_report._last_seen_ms(member.describe(None), Moment(5_000, 90_000)) == 89_800
 
 
 class HeldThread(Executor):

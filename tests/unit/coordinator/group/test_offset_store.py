@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import ExpirationCondition, OffsetAndMetadata, OffsetStore
-from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.record.batch import build_batch
 from kafkalite.record.record import Record
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
 from kafkalite.coordinator.transaction import record_codec
-from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
 from kafkalite.coordinator.transaction.transaction_state import (
     COMPLETE_COMMIT,
     EMPTY,
     ONGOING,
     PREPARE_COMMIT,
+    TransactionMetadata,
     TransactionState,
 )
 from kafkalite.record.batch import iter_batches

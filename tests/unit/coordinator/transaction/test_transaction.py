@@ -2,21 +2,12 @@
 
 import pytest
 
+from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch
-from kafkalite.coordinator.transaction.effects import (
-    AllocateProducerId,
-    Answer,
-    Append,
-    CompletionStored,
-    EndStored,
-    EndTransactionResult,
-    InitProducerIdResult,
-    PartitionsStored,
-    SendMarkers,
-)
+from kafkalite.coordinator.runtime.effects import Answer, Append
+from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
 from kafkalite.coordinator.transaction.transaction_state import (
     COMPLETE_COMMIT,
     COMPLETED_AS,
@@ -28,9 +19,17 @@ from kafkalite.coordinator.transaction.transaction_state import (
     ONGOING,
     PREPARE_COMMIT,
     PREPARE_EPOCH_FENCE,
+    AllocateProducerId,
+    CompletionStored,
+    EndStored,
+    EndTransactionResult,
+    InitProducerIdResult,
+    PartitionsStored,
+    SendMarkers,
+    TransactionMetadata,
     TransactionState,
 )
-from tests.support.transaction_world import CLICKS, ORDERS, START_MS, TIMEOUT_MS
+from tests.support.transaction_world import CLICKS, ORDERS, START_MS, TIMEOUT_MS, stored_metadata
 
 OK = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -40,6 +39,14 @@ INVALID = ErrorCode.INVALID_TXN_STATE
 MINUTE_MS = 60_000
 
 
+def append(metadata, then):
+    return Append([(transaction_key("t"), transaction_value(metadata))], then)
+
+
+def after(ms):
+    return Moment(0, START_MS + ms)
+
+
 def test_one_transaction_as_effects():
     stored = TransactionMetadata(5, 3, TIMEOUT_MS, START_MS, last_producer_epoch=2)
     transaction = Transaction("t", 0, stored)
@@ -47,15 +54,15 @@ def test_one_transaction_as_effects():
         state=ONGOING, partitions=frozenset({ORDERS, CLICKS}), start_ms=START_MS + 1, last_update_ms=START_MS + 1
     )
     assert transaction.add_partitions(5, 3, [ORDERS, CLICKS], "a", START_MS + 1) == [
-        Append(ongoing, PartitionsStored("a"))
+        append(ongoing, PartitionsStored("a"))
     ]
     assert transaction.metadata == stored  # until the record is on disk
-    assert transaction.on_append(PartitionsStored("a"), OK, START_MS + 2) == [Answer("a", OK)]
+    assert transaction.on_append(PartitionsStored("a"), OK, after(2)) == [Answer("a", OK)]
     prepared = ongoing._replace(state=PREPARE_COMMIT, last_update_ms=START_MS + 3)
     assert transaction.end(5, 3, "b", START_MS + 3, commit=True, transaction_version=0) == [
-        Append(prepared, EndStored("b"))
+        append(prepared, EndStored("b"))
     ]
-    assert transaction.on_append(EndStored("b"), OK, START_MS + 4) == [
+    assert transaction.on_append(EndStored("b"), OK, after(4)) == [
         Answer("b", EndTransactionResult(OK, 5, 3)),  # before any marker is written
         SendMarkers(5, 3, True, frozenset({ORDERS, CLICKS})),
     ]
@@ -63,8 +70,8 @@ def test_one_transaction_as_effects():
     assert set(transaction.partitions) == {CLICKS}
     assert transaction.on_marker_written(ORDERS) == []
     completed = prepared._replace(state=COMPLETE_COMMIT, partitions=frozenset(), last_update_ms=START_MS + 4)
-    assert transaction.on_marker_written(CLICKS) == [Append(completed, CompletionStored())]
-    assert transaction.on_append(CompletionStored(), OK, START_MS + 9) == []
+    assert transaction.on_marker_written(CLICKS) == [append(completed, CompletionStored())]
+    assert transaction.on_append(CompletionStored(), OK, after(9)) == []
     assert transaction.metadata == completed
 
 
@@ -125,7 +132,8 @@ def test_a_producer_that_goes_on_after_an_error(world):
 def test_an_unknown_producer_that_goes_on_gets_a_new_id():
     transaction = Transaction.new("t", 0, 5, TIMEOUT_MS, START_MS)
     (append,) = transaction.init_producer_id(TIMEOUT_MS, ProducerIdAndEpoch(4, 9), "a", START_MS)
-    assert (append.metadata.producer_id, append.metadata.producer_epoch) == (5, 0)
+    stored = stored_metadata(append)
+    assert (stored.producer_id, stored.producer_epoch) == (5, 0)
 
 
 def test_a_new_producer_id_when_the_epochs_are_used_up(world):

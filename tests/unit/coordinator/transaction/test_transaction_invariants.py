@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ENTERED_FROM
-from tests.support.transaction_world import CLICKS, ORDERS, TIMEOUT_MS, TransactionWorld
+from tests.support.transaction_world import CLICKS, ORDERS, TIMEOUT_MS, TransactionWorld, stored_metadata
 
 FAULTS = [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR]
 
@@ -96,7 +96,7 @@ class TransactionalIdLife(RuleBasedStateMachine):
 
     def note_logged(self):
         """The log has the oldest append: an Ongoing one begins another transaction under its epoch."""
-        metadata = self.world.held[0].metadata
+        metadata = stored_metadata(self.world.held[0])
         if metadata.state == "Ongoing":
             self.outcomes.pop((metadata.producer_id, metadata.producer_epoch), None)
 
@@ -114,7 +114,7 @@ class TransactionalIdLife(RuleBasedStateMachine):
         """Also between the write of a record and the answer to it."""
         if is_written and self.world.held:
             self.note_logged()
-            self.world.log.append(self.world.held[0].metadata)
+            self.world.log.append(stored_metadata(self.world.held[0]))
         self.world.restart()
 
     @invariant()

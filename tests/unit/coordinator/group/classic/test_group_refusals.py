@@ -131,4 +131,4 @@ def test_while_a_partition_is_loaded_or_led_elsewhere(world):
     assert set(answers(world).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     world.load(partition, batches)  # loading was under way, and is too late
     assert set(answers(world).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert world.store.groups == {}
+    assert world.store.by_id == {}

@@ -9,22 +9,11 @@ import pytest
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.effect_performer import EffectPerformer
-from kafkalite.coordinator.group.effects import (
-    AnswerJoin,
-    AnswerSync,
-    Append,
-    CancelTimer,
-    Effect,
-    EmptyGroupStored,
-    GroupTimer,
-    SetTimer,
-)
-from kafkalite.coordinator.group.membership import JoinResult, SyncResult
+from kafkalite.coordinator.runtime.effects import Answer, Append, CancelTimer, Effect, EffectPerformer, SetTimer
 from tests.support.manual_clock import ManualClock
 
-SESSION, JOIN = GroupTimer.SESSION, GroupTimer.JOIN
-STORED = EmptyGroupStored(7)
+SESSION, JOIN = "session", "join"
+STORED = "stored"
 
 
 class Group:
@@ -37,11 +26,11 @@ class Group:
         self.journal = journal
         self.then = then
 
-    def on_append(self, stored: Any, error: ErrorCode, now: Moment) -> list[Effect]:
+    def on_append(self, stored: Any, error: ErrorCode) -> list[Effect]:
         self.journal.append(("appended", stored, error))
         return self.take()
 
-    def on_timer(self, timer: GroupTimer, now: Moment) -> list[Effect]:
+    def on_timer(self, timer: str, now: Moment) -> list[Effect]:
         self.journal.append((timer, now.monotonic_ms))
         return self.take()
 
@@ -56,7 +45,12 @@ class World:
         self.error = ErrorCode.NONE
         self.clock = ManualClock()
         self.began_ms = self.clock.monotonic_ms()
-        self.performer = EffectPerformer(self.clock, self._append)
+        self.performer: EffectPerformer[Any] = EffectPerformer(
+            self.clock,
+            self._append,
+            lambda group, then, error: group.on_append(then, error),
+            lambda group, timer: group.on_timer(timer, self.performer.now()),
+        )
         self.group: Any = Group(self.journal, then or [])
 
     def _append(self, partition: int, records: Any, done: Any) -> None:
@@ -69,10 +63,10 @@ class World:
     def perform(self, *effects: Effect) -> None:
         self.performer.perform(self.group, effects)
 
-    def set_timer(self, timer: GroupTimer, in_ms: int) -> SetTimer:
+    def set_timer(self, timer: str, in_ms: int) -> SetTimer:
         return SetTimer(timer, self.clock.monotonic_ms() + in_ms)
 
-    def passes(self, ms: int) -> list[tuple[GroupTimer, int]]:
+    def passes(self, ms: int) -> list[tuple[str, int]]:
         """The timers that fire within `ms`, each with the time since the begin."""
         self.journal.clear()
         self.clock.advance(ms)
@@ -80,26 +74,11 @@ class World:
 
 
 def test_effects_of_a_callback_follow_those_that_are_queued() -> None:
-    late, early = SyncResult(ErrorCode.NONE, assignment=b"late"), JoinResult(ErrorCode.NONE, "m")
+    late, early = "late", "early"
     world = World()
-    world.group.then = [AnswerSync(world.waiter(), late)]
-    world.perform(Append([(b"k", b"v")], STORED), AnswerJoin(world.waiter(), early))
+    world.group.then = [Answer(world.waiter(), late)]
+    world.perform(Append([(b"k", b"v")], STORED), Answer(world.waiter(), early))
     assert world.journal == [("append", 3, [(b"k", b"v")]), ("appended", STORED, ErrorCode.NONE), early, late]
-
-
-@pytest.mark.parametrize(
-    ("of_log", "of_group"),
-    [
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
-        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
-    ],
-)
-def test_the_log_s_error_becomes_the_group_s(of_log: ErrorCode, of_group: ErrorCode) -> None:
-    world = World()
-    world.error = of_log
-    world.perform(Append([], STORED))
-    assert world.journal[-1] == ("appended", STORED, of_group)
 
 
 def test_a_timer_fires_once_and_setting_it_again_replaces_it() -> None:
@@ -130,6 +109,6 @@ def test_an_effect_that_fails_does_not_block_the_later_ones() -> None:
         raise ValueError("a fault of ours")
 
     with pytest.raises(ValueError):
-        world.perform(AnswerJoin(SimpleNamespace(answer=fails), JoinResult(ErrorCode.NONE, "m")))
-    world.perform(AnswerJoin(world.waiter(), JoinResult(ErrorCode.NONE, "n")))
-    assert world.journal == [JoinResult(ErrorCode.NONE, "n")]
+        world.perform(Answer(SimpleNamespace(answer=fails), "m"))
+    world.perform(Answer(world.waiter(), "n"))
+    assert world.journal == ["n"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkalite.coordinator.group.join_barrier import JoinBarrier
-from kafkalite.coordinator.group.members import Member, Members
+from kafkalite.coordinator.group.classic.members import Member, Members
+from kafkalite.coordinator.group.classic.rebalance import JoinBarrier
 
 NOW_MS, DELAY_MS = 1_000, 3_000
 

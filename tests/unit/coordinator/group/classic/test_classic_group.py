@@ -6,24 +6,26 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
-from kafkalite.coordinator.group.effects import (
-    AnswerJoin,
-    AnswerSync,
-    Append,
-    AssignmentStored,
-    CancelTimer,
-    GroupTimer,
-    SetTimer,
-)
-from kafkalite.coordinator.group.group import Group
-from kafkalite.coordinator.group.group_state import (
+from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
+from kafkalite.coordinator.group.classic.group_state import (
     COMMIT_ERROR,
     ENTERED_FROM,
     HEARTBEAT_ERROR,
     SYNC_ERROR,
+    AssignmentStored,
     GroupState,
+    GroupTimer,
 )
-from kafkalite.coordinator.group.membership import JoinedMember, JoinRequest, JoinResult, SyncRequest, SyncResult
+from kafkalite.coordinator.group.classic.rebalance import REPORT_AFTER_MS
+from kafkalite.coordinator.group.group import (
+    Identity,
+    JoinedMember,
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
+from kafkalite.coordinator.runtime.effects import Answer, Append, CancelTimer, SetTimer
 
 NOW_MS, WALL_MS = 1_000_000, 1_700_000_000_000
 NOW = Moment(NOW_MS, WALL_MS)
@@ -33,7 +35,7 @@ CONFIG = BrokerConfig.load({"group.initial.rebalance.delay.ms": str(DELAY_MS), "
 
 @pytest.fixture
 def group():
-    return Group("g", 7, CONFIG, WALL_MS)
+    return ClassicGroup("g", 7, CONFIG, WALL_MS)
 
 
 def after(ms):
@@ -60,9 +62,10 @@ def test_one_round_as_effects(group):
     result = JoinResult(ErrorCode.NONE, "c-u", 1, "consumer", "range", "c-u", False, [JoinedMember("c-u", None, b"m")])
     assert group.on_timer(GroupTimer.JOIN, after(DELAY_MS)) == [
         CancelTimer(GroupTimer.JOIN),
-        AnswerJoin("a waits", result),
+        Answer("a waits", result),
         SetTimer(GroupTimer.SESSION, later_ms + SESSION_MS),
         SetTimer(GroupTimer.SYNC, later_ms + REBALANCE_MS),
+        SetTimer(GroupTimer.REPORT, later_ms + REPORT_AFTER_MS),
     ]
     stop, store = group.sync(syncing(1, {"c-u": b"all", "nobody": b"?"}), "a syncs", later_ms)
     assert stop == CancelTimer(GroupTimer.SYNC)
@@ -74,7 +77,7 @@ def test_one_round_as_effects(group):
     assert stored.current_state_timestamp == WALL_MS + DELAY_MS  # what is stored is dated by the wall clock
     assert then == AssignmentStored(1, {"c-u": b"all"})
     assert group.on_append(then, ErrorCode.NONE, after(DELAY_MS + 5)) == [
-        AnswerSync("a syncs", SyncResult(ErrorCode.NONE, "consumer", "range", b"all"))
+        Answer("a syncs", SyncResult(ErrorCode.NONE, "consumer", "range", b"all"))
     ]
     assert group.state is GroupState.STABLE
 
@@ -99,13 +102,13 @@ def test_the_tables_speak_of_every_state():
 def test_a_closed_group_answers_whoever_waits_and_stays_silent(group):
     group.join(joining(), "a", NOW)
     assert group.close(ErrorCode.NOT_COORDINATOR) == [
-        AnswerJoin("a", JoinResult(ErrorCode.NOT_COORDINATOR, "c-u")),
+        Answer("a", JoinResult(ErrorCode.NOT_COORDINATOR, "c-u")),
         *(CancelTimer(timer) for timer in GroupTimer),
     ]
     for timer in GroupTimer:
         assert group.on_timer(timer, after(1)) == []
     dead = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert group.heartbeat("c-u", None, 0, NOW_MS) == (dead, ())
-    assert group.validate_offset_commit("", None, -1, NOW_MS) == (dead, ())
-    assert group.join(joining(), "b", NOW) == [AnswerJoin("b", JoinResult(dead, ""))]
-    assert group.sync(syncing(0, {}), "b", NOW_MS) == [AnswerSync("b", SyncResult(dead))]
+    assert group.validate_commit(Identity("", None, -1), NOW_MS) == (dead, ())
+    assert group.join(joining(), "b", NOW) == [Answer("b", JoinResult(dead, ""))]
+    assert group.sync(syncing(0, {}), "b", NOW_MS) == [Answer("b", SyncResult(dead))]

@@ -2,9 +2,10 @@
 
 import pytest
 
-from kafkalite.coordinator.group.effects import GroupTimer, SetTimer
-from kafkalite.coordinator.group.members import Member, Members
-from kafkalite.coordinator.group.session_deadlines import NEW_MEMBER_JOIN_TIMEOUT_MS, SessionDeadlines
+from kafkalite.coordinator.group.classic.group_state import GroupTimer
+from kafkalite.coordinator.group.classic.members import Member, Members
+from kafkalite.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, SessionDeadlines
+from kafkalite.coordinator.runtime.effects import SetTimer
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group_state import COMPLETING, EMPTY, STABLE
-from kafkalite.coordinator.group.members import NEVER_MS
+from kafkalite.coordinator.group.classic.group_state import COMPLETING, EMPTY, STABLE
+from kafkalite.coordinator.group.classic.members import NEVER_MS
 
 GROUP = "g"
 INSTANCES = [None, None, None, "i1", "i2"]
@@ -165,7 +165,7 @@ class GroupLife(RuleBasedStateMachine):
             assert not present
         if group.state in (COMPLETING, STABLE):
             assert present
-            assert all(group.protocol_name in dict(member.protocols) for member in present)
+            assert all(group.describe().protocol_name in dict(member.protocols) for member in present)
         if group.state is not COMPLETING:
             assert not any(member.sync_waiter is not None for member in present)
         deadlines = [member.session_deadline_ms for member in present] + list(members.pending.values())
@@ -221,7 +221,7 @@ class GroupLife(RuleBasedStateMachine):
         self.calls.append((call, sync_of))
 
     def group(self):
-        return self.world.store.groups.get(GROUP)
+        return self.world.store.by_id.get(GROUP)
 
     def members(self):
         group = self.group()

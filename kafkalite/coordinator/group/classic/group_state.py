@@ -1,4 +1,4 @@
-"""The states of a group, as tables.
+"""The states of a classic group as tables, its timers, and the changes that it stores.
 
 A group is EMPTY until a member joins, then PREPARING until all known members have joined or the rebalance timeout has
 passed, then COMPLETING until the leader has sent the assignment, then STABLE until a member joins, leaves or changes:
@@ -15,8 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalite.coordinator.group.classic.members import Member
 
 
 class GroupState(Enum):
@@ -63,26 +67,37 @@ SYNC_ERROR: Mapping[GroupState, ErrorCode] = {
     DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
-# Translates the error of a failed append for the waiting client, as Kafka does. Other errors are unchanged.
-_NO_PARTITION = dict.fromkeys(
-    (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ),
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-)
-_NOT_LED = dict.fromkeys((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR), ErrorCode.NOT_COORDINATOR)
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
-GROUP_APPEND_ERROR: Mapping[ErrorCode, ErrorCode] = {
-    **_NO_PARTITION,
-    **_NOT_LED,
-    **dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-}
-COMMIT_APPEND_ERROR: Mapping[ErrorCode, ErrorCode] = {
-    **_NO_PARTITION,
-    **_NOT_LED,
-    **dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-}
+
+class GroupTimer(Enum):
+    """The timers of a group, one of each."""
+
+    JOIN = "all members have joined"
+    SYNC = "all members have asked for their assignments"
+    SESSION = "a sign of life from each member"
+    REPORT = "a rebalance that waits for long is logged"
+
+
+class AssignmentStored(NamedTuple):
+    """The leader's assignment is on disk and may be sent to the members."""
+
+    generation_id: int
+    assignments: Mapping[str, bytes]
+
+
+class EmptyGroupStored(NamedTuple):
+    """The record of a group without members is on disk."""
+
+    generation_id: int
+
+
+class ReplacementStored(NamedTuple):
+    """A static member's new id is on disk. `before` is a copy of the member to restore if the append fails."""
+
+    generation_id: int
+    before: Member
+    member_id: str
+    leader_id: str
+    supports_skipping_assignment: bool
+
+
+Stored = AssignmentStored | EmptyGroupStored | ReplacementStored

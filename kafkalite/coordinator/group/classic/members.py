@@ -1,6 +1,6 @@
 """The members of a group: their ids and pending ids, the leader, and the protocols that they support.
 
-Data only: `group.py` decides the consequences of a change.
+Data only: `classic_group.py` decides the consequences of a change.
 Source: kafka.coordinator.group.{MemberMetadata, GroupMetadata} (3.9); KIP-345 (static members), KIP-394 (pending ids).
 """
 
@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.membership import JoinedMember, JoinRequest, Protocols, SyncWaiter
+from kafkalite.coordinator.group.group import JoinedMember, JoinRequest, MemberDescription, Protocols, SyncResult
+from kafkalite.coordinator.runtime.effects import Waiter
 from kafkalite.protocol.records.group_records import GroupMetadataValue, MemberMetadata
 
 NEVER_MS = 1 << 62
@@ -52,7 +53,7 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment  # opaque bytes that the leader computed
-        self.sync_waiter: SyncWaiter | None = None
+        self.sync_waiter: Waiter[SyncResult] | None = None
         self.session_deadline_ms = NEVER_MS  # of the monotonic clock
         self.is_new = False  # its first join is not answered yet: until then it cannot heartbeat
 
@@ -62,6 +63,21 @@ class Member:
             if name == protocol_name:
                 return metadata
         return b""
+
+    def describe(self, protocol_name: str | None) -> MemberDescription:
+        began_ms = None if self.session_deadline_ms == NEVER_MS else self.session_deadline_ms - self.session_timeout_ms
+        return MemberDescription(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.protocols,
+            self.metadata(protocol_name),
+            self.assignment,
+            began_ms,
+        )
 
 
 class Members:

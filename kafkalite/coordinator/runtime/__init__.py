@@ -1,0 +1,1 @@
+"""The machinery that groups and transactions share: effects and their performer, stores and loaders of partitions."""
