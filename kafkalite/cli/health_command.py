@@ -110,7 +110,7 @@ def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecur
 def _own_login(config: BrokerConfig, listener: ListenerConfig) -> Login | None:
     """The first login module of the listener that has a username and a password."""
     from kafkalite.security.sasl.client_exchange import login_of
-    from kafkalite.security.sasl.login_modules import login_module
+    from kafkalite.security.sasl.jaas import login_module
 
     for mechanism in config.listener_setting(listener.name, "sasl.enabled.mechanisms"):
         found = login_module(config, listener.name, mechanism)

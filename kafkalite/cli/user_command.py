@@ -22,8 +22,7 @@ from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.security.password_strength import weakness
-from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, new_credential
+from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, new_credential, weakness
 
 _DEFAULT = "SCRAM-SHA-512"
 _NAME_CHARS_MAX = 1_000

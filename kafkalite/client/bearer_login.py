@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from kafkalite.client.token_endpoint import NoToken
-from kafkalite.security.sasl.oauthbearer_client import OwnToken, RefreshRules, refresh_at_ms
+from kafkalite.security.sasl.oauthbearer import OwnToken, RefreshRules, refresh_at_ms
 
 logger = logging.getLogger("kafkalite.authentication")
 

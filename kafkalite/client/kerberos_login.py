@@ -17,8 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from kafkalite.common.clock import monotonic_s
-from kafkalite.security.sasl.gssapi_client import GssapiClient
-from kafkalite.security.sasl.kerberos_library import library, principal_name, told
+from kafkalite.security.sasl.gssapi import GssapiClient, fault_text, load_library, principal_name
 
 logger = logging.getLogger("kafkalite.authentication")
 
@@ -50,7 +49,7 @@ class KerberosTickets:
         monotonic_ms: Callable[[], float] = lambda: monotonic_s() * 1000,
     ) -> None:
         """`options` are those of a Krb5LoginModule. Raises ValueError, and ConfigError without the package gssapi."""
-        self._gssapi = library()
+        self._gssapi = load_library()
         self._settings = settings
         self._monotonic_ms = monotonic_ms
         self._waiting = threading.BoundedSemaphore(_WAITING_MAX)
@@ -96,7 +95,7 @@ class KerberosTickets:
                 usage="initiate",
             )
         except self._gssapi.exceptions.GSSError as fault:
-            raise NoTicket(f"{self.name}: {told(fault)}") from None
+            raise NoTicket(f"{self.name}: {fault_text(fault)}") from None
         finally:
             self._waiting.release()
         return GssapiClient(_Context(self._gssapi, context, self._waiting))
@@ -167,7 +166,7 @@ class _Context:
         try:
             return bytes(self._context.step(token) or b"")
         except self._error as fault:
-            raise (NoTicket if token is None else ValueError)(told(fault)) from None
+            raise (NoTicket if token is None else ValueError)(fault_text(fault)) from None
         finally:
             self._waiting.release()
 
@@ -181,4 +180,4 @@ class _Context:
         try:
             return bytes(ask())
         except self._error as fault:
-            raise ValueError(told(fault)) from None
+            raise ValueError(fault_text(fault)) from None

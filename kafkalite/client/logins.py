@@ -17,7 +17,7 @@ from kafkalite.client.token_endpoint import DEFAULT_TIMEOUT_MS, NoToken, TokenEn
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.security_settings import SecuritySettings
-from kafkalite.security.sasl import client_exchange, gssapi, oauthbearer, oauthbearer_client
+from kafkalite.security.sasl import client_exchange, gssapi, oauthbearer
 from kafkalite.security.sasl.client_exchange import Login
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _by_token(options: Mapping[str, str], told: Told) -> Login:
     kind = handler.rpartition(".")[2] if handler.startswith(_PACKAGE) else handler
     if kind == _FROM_AUTHORITY:
         endpoint = _endpoint(options, told)
-        extensions = oauthbearer_client.extensions_of(options, "extension_")
+        extensions = oauthbearer.extensions_of(options, "extension_")
         name = endpoint.client_id or endpoint.shown
         fetch = _fetch_of(endpoint, told)
     elif kind in ("", _UNSECURED):
@@ -87,11 +87,11 @@ def _by_token(options: Mapping[str, str], told: Told) -> Login:
                 f"{_HANDLER} is not set, which says where tokens of OAUTHBEARER come from: {_PACKAGE}{_FROM_AUTHORITY} "
                 f"with {_URL}, and clientId and clientSecret in the login module"
             )
-        unsecured = oauthbearer_client.UnsecuredTokens(options)
-        extensions = oauthbearer_client.extensions_of(options, "unsecuredLoginExtension_")
+        unsecured = oauthbearer.UnsecuredTokens(options)
+        extensions = oauthbearer.extensions_of(options, "unsecuredLoginExtension_")
         name = unsecured.name
 
-        def fetch() -> oauthbearer_client.OwnToken:
+        def fetch() -> oauthbearer.OwnToken:
             return unsecured.make(_wall_ms())
 
     else:
@@ -99,12 +99,12 @@ def _by_token(options: Mapping[str, str], told: Told) -> Login:
             f"{_HANDLER}={handler[:120]}: kafkalite runs no Java classes, and knows {_PACKAGE}{_FROM_AUTHORITY} and "
             f"{_UNSECURED}"
         )
-    rules = oauthbearer_client.RefreshRules(*map(told, _REFRESH))
+    rules = oauthbearer.RefreshRules(*map(told, _REFRESH))
     token = BearerToken(fetch, rules, _wall_ms)
     return Login(
         oauthbearer.MECHANISM,
         name,
-        lambda _: oauthbearer_client.OAuthBearerClient(token.get(), extensions),
+        lambda _: oauthbearer.OAuthBearerClient(token.get(), extensions),
         may_wait=True,
         refresh=token.refresh,
     )
@@ -157,11 +157,11 @@ def value_of(texts: Mapping[str, str], name: str, where: str = "") -> Any:
         raise ConfigError(f"{name}={setting.shown(text)}{where} {fault}") from None
 
 
-def _fetch_of(endpoint: TokenEndpoint, told: Told) -> Callable[[], oauthbearer_client.OwnToken]:
+def _fetch_of(endpoint: TokenEndpoint, told: Told) -> Callable[[], oauthbearer.OwnToken]:
     backoff_ms, backoff_max_ms = map(told, _RETRIES)
     name_claim = told(_NAME_CLAIM)
 
-    def fetch() -> oauthbearer_client.OwnToken:
+    def fetch() -> oauthbearer.OwnToken:
         text = retried(
             endpoint.fetch,
             backoff_ms,
@@ -170,7 +170,7 @@ def _fetch_of(endpoint: TokenEndpoint, told: Told) -> Callable[[], oauthbearer_c
             lambda pause_ms: time.sleep(pause_ms / 1000),
         )
         try:
-            return oauthbearer_client.read_token(text, name_claim)
+            return oauthbearer.read_token(text, name_claim)
         except ValueError as fault:
             raise NoToken(f"the token of {endpoint.shown} {fault}") from None
 

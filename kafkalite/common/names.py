@@ -1,6 +1,7 @@
-"""The rules for names: topics, groups, and Kafka's printable ids.
+"""The rules for names: topics, groups, Kafka's printable ids, and names of users and clients as nodes of ZooKeeper.
 
-Source: org.apache.kafka.common.internals.Topic, org.apache.kafka.common.Uuid, java.lang.String.{hashCode, trim}.
+Source: org.apache.kafka.common.internals.Topic, org.apache.kafka.common.Uuid, java.lang.String.{hashCode, trim},
+org.apache.kafka.common.utils.Sanitizer.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import base64
 import re
 import uuid
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -97,3 +99,14 @@ def random_uuid() -> uuid.UUID:
         value = uuid.uuid4()
         if not format_uuid(value).startswith("-"):
             return value
+
+
+_SAFE = "-_."  # what java.net.URLEncoder leaves as it is, but for *
+
+
+def sanitized(name: str) -> str:
+    return quote(name, safe=_SAFE).replace("~", "%7E")
+
+
+def desanitized(name: str) -> str:
+    return unquote(name)

@@ -18,7 +18,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.sampled_rate import SampledRate
 from kafkalite.network.network_limits import CONNECTIONS_MAX, ListenerLimits, NetworkLimits
 from kafkalite.network.request_memory import RequestMemoryPool
-from kafkalite.security.quota.throttle_times import ThrottleTimes
+from kafkalite.security.quota.client_quotas import ThrottleTimes
 
 REQUEST_MEMORY_BYTES = 128 * 1024 * 1024
 ADDRESSES_MAX = 10_000  # whose rates are known at a time

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from kafkalite.security.java_characters import (
+from kafkalite.security.java_matcher import (
     CASED,
     CATEGORIES,
     CLASSES,
@@ -21,16 +21,6 @@ from kafkalite.security.java_characters import (
     LETTERS,
     PROPERTIES,
     UPPER,
-    either_case,
-    is_any,
-    is_end,
-    is_last_line_end,
-    is_no_line_end,
-    is_start,
-    negated,
-    of_category,
-)
-from kafkalite.security.java_matcher import (
     Alone,
     At,
     Char,
@@ -42,6 +32,14 @@ from kafkalite.security.java_matcher import (
     Sequence,
     can_be_empty,
     code_of,
+    either_case,
+    is_any,
+    is_end,
+    is_last_line_end,
+    is_no_line_end,
+    is_start,
+    negated,
+    of_category,
     run,
 )
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.api.throttling import ThrottlingDispatcher
+from kafkalite.common.names import desanitized
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.quota.client_quotas import ClientQuotaManager, QuotaWindows
 from kafkalite.security.quota.entities import CONNECTION_CREATION_RATE, DEFAULT, quotas_of
-from kafkalite.security.sasl.sanitizer import desanitized
 
 if TYPE_CHECKING:
     from kafkalite.api.dispatch import Dispatcher

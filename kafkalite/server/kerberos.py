@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import RateLimitedLogger
-from kafkalite.security.sasl.gssapi import MECHANISM, GssapiExchange, TicketRefused
-from kafkalite.security.sasl.kerberos_library import library, principal_name, told
-from kafkalite.security.sasl.kerberos_names import short_names
-from kafkalite.security.sasl.login_modules import FoundModule, login_module, property_of
+from kafkalite.security.principal_rules import short_names
+from kafkalite.security.sasl.gssapi import (
+    MECHANISM,
+    GssapiExchange,
+    TicketRefused,
+    fault_text,
+    load_library,
+    principal_name,
+)
+from kafkalite.security.sasl.jaas import FoundModule, login_module, property_of
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -37,12 +43,12 @@ def kerberos_exchanges(config: BrokerConfig, listener: str, clock: Clock) -> Cal
             f"{property_of(listener, MECHANISM)} is missing: it has the keys of this broker, as com.sun.security.auth."
             'module.Krb5LoginModule required useKeyTab=true keyTab="FILE" principal="kafka/HOST@REALM";'
         )
-    gssapi = library()
+    gssapi = load_library()
     try:
         credentials = gssapi.Credentials(name=_principal(found), usage="accept", store={"keytab": _keytab(found)})
         realm = _default_realm(gssapi)
     except gssapi.exceptions.GSSError as fault:
-        raise ConfigError(f"{found.where}: {told(fault)}") from None
+        raise ConfigError(f"{found.where}: {fault_text(fault)}") from None
     try:
         short_name = short_names(config.listener_setting(listener, RULES), realm)
     except ValueError as fault:
@@ -59,7 +65,7 @@ def _principal(found: FoundModule) -> Any:
     name = found.module.options.get("principal")
     if not name:
         raise ConfigError(f'{found.where} has no principal="kafka/HOST@REALM"')
-    return principal_name(library(), name)
+    return principal_name(load_library(), name)
 
 
 def _keytab(found: FoundModule) -> str:
@@ -110,4 +116,4 @@ class _Context:
         except self._error as fault:
             minor = getattr(fault, "min_code", 0)
             signed = minor - (1 << 32) if minor >= 1 << 31 else minor
-            raise TicketRefused(told(fault), may_pass=signed in _MAY_PASS) from None
+            raise TicketRefused(fault_text(fault), may_pass=signed in _MAY_PASS) from None

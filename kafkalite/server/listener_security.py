@@ -28,9 +28,8 @@ from kafkalite.config.tls import (
 )
 from kafkalite.network.client_connection import ANONYMOUS
 from kafkalite.network.socket_server import Listener, Tls
-from kafkalite.security.distinguished_name import alternative_names, subject_of
-from kafkalite.security.principal import user
-from kafkalite.security.principal_mapping import MappingRule, map_name, parse_mapping_rules
+from kafkalite.security.principal import alternative_names, subject_of, user
+from kafkalite.security.principal_rules import MappingRule, map_name, parse_mapping_rules
 from kafkalite.server.broker_login import broker_login, login_settings
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.common.metrics import GAUGE, Column, Metrics, Row
+from kafkalite.common.names import desanitized
 from kafkalite.security.quota.entities import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from kafkalite.security.sasl.sanitizer import desanitized
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.names import java_trim
+from kafkalite.common.names import java_trim, sanitized
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.principal import name_of
-from kafkalite.security.sasl import gssapi, oauthbearer, plain, scram
-from kafkalite.security.sasl.decoys import Decoys
-from kafkalite.security.sasl.exchange import Exchange
-from kafkalite.security.sasl.jaas import plain_users
+from kafkalite.security.sasl import gssapi, oauthbearer, scram
+from kafkalite.security.sasl.exchange import PLAIN, Exchange, PlainExchange
+from kafkalite.security.sasl.jaas import login_module, plain_users, property_of
 from kafkalite.security.sasl.jwt import TokenRules, verify_unsecured
-from kafkalite.security.sasl.login_modules import login_module, property_of
-from kafkalite.security.sasl.sanitizer import sanitized
-from kafkalite.security.sasl.token_credentials import TokenCredentials
+from kafkalite.security.sasl.scram import Decoys, TokenCredentials
 from kafkalite.server import jwks
 
 if TYPE_CHECKING:
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _log = logging.getLogger("kafkalite.authentication")
 _CONCERNS = re.compile(r"sasl\.|connections\.max\.reauth\.ms\Z|connection\.failed\.authentication")
-_SPOKEN = (plain.MECHANISM, *scram.MECHANISMS, oauthbearer.MECHANISM, gssapi.MECHANISM)
+_SPOKEN = (PLAIN, *scram.MECHANISMS, oauthbearer.MECHANISM, gssapi.MECHANISM)
 _SIGNED_TOKENS = "OAuthBearerValidatorCallbackHandler"
 _UNSECURED_TOKENS = "OAuthBearerUnsecuredValidatorCallbackHandler"
 _BLANK = scram.ScramCredential(bytes(24), bytes(64), bytes(64), scram.ITERATIONS_MIN).text
@@ -184,9 +181,9 @@ def _exchanges(
     exchanges: dict[str, Callable[[], Exchange]] = {}
     tokens = TokenCredentials(lambda: metadata.delegation_tokens, config.token_secret, clock.wall_ms)
     for name in names:
-        if name == plain.MECHANISM:
+        if name == PLAIN:
             users = _users_of_plain(config, listener)
-            exchanges[name] = lambda users=users: plain.PlainExchange(users)  # type: ignore[misc]
+            exchanges[name] = lambda users=users: PlainExchange(users)  # type: ignore[misc]
         elif name == oauthbearer.MECHANISM:
             exchanges[name] = _bearer_tokens(config, listener, clock, keys)
         elif name == gssapi.MECHANISM:
@@ -262,9 +259,9 @@ def _unsecured_rules(options: Mapping[str, str]) -> TokenRules:
 
 
 def _users_of_plain(config: BrokerConfig, listener: str) -> dict[str, str]:
-    found = login_module(config, listener, plain.MECHANISM)
+    found = login_module(config, listener, PLAIN)
     if found is None:
-        name = property_of(listener, plain.MECHANISM)
+        name = property_of(listener, PLAIN)
         raise ConfigError(f'{name} is missing: it has the users of PLAIN, as user_NAME="PASSWORD"')
     users = plain_users(found.module)
     if not users:

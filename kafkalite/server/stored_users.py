@@ -15,13 +15,13 @@ from typing import Protocol
 
 from kafkalite.common.clock import SystemClock
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import desanitized, sanitized
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_directories import LogDirectories
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.cluster_metadata import ChangeConfig
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
-from kafkalite.security.sasl.sanitizer import desanitized, sanitized
 from kafkalite.security.sasl.scram import MECHANISMS, ScramCredential, parse_credential
 from kafkalite.server.membership.single_broker import SingleBroker
 from kafkalite.zk.client.operations import BadVersion, Create, NodeExists, NoNode, OperationFailed, SetData, Unavailable

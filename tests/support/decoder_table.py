@@ -66,15 +66,12 @@ from kafkalite.record.validation.format_conversion import to_batch
 from kafkalite.record.validation.record_validation import find_faults
 from kafkalite.record.validation.replica_validation import check_batches
 from kafkalite.replication.fetcher.leader_requests import fetched, pieces
-from kafkalite.security.distinguished_name import alternative_names, subject_of
+from kafkalite.security.principal import alternative_names, subject_of
 from kafkalite.security.sasl.client_exchange import SaltedPassword, ScramClient
-from kafkalite.security.sasl.decoys import Decoys
-from kafkalite.security.sasl.exchange import AuthenticationFailed
+from kafkalite.security.sasl.exchange import AuthenticationFailed, PlainExchange
 from kafkalite.security.sasl.jwt import TokenRefused, TokenRules, verify_unsecured
-from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange
-from kafkalite.security.sasl.oauthbearer_client import read_token
-from kafkalite.security.sasl.plain import PlainExchange
-from kafkalite.security.sasl.scram import ScramExchange, parse_credential
+from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange, read_token
+from kafkalite.security.sasl.scram import Decoys, ScramExchange, parse_credential
 from kafkalite.testing.records.payload import matches
 from kafkalite.zk.client.multi_read import results
 from kafkalite.zk.client.operations import Check, Create, Delete, OperationFailed, SetData
@@ -478,7 +475,7 @@ DECODERS = (
     ),
     Decoder(
         "subject of a certificate",
-        ("security/distinguished_name.py",),
+        ("security/principal.py",),
         _all_of(subject_of, alternative_names),
         (certificate(_SUBJECT, _NAMES),),
         (ValueError,),
@@ -486,7 +483,7 @@ DECODERS = (
     ),
     Decoder(
         "logins",
-        ("security/sasl/scram.py", "security/sasl/decoys.py"),
+        ("security/sasl/scram.py", "security/sasl/scram.py"),
         _all_of(
             lambda data: _as_value_error(_scram, data),
             lambda data: _as_value_error(PlainExchange({"user": "secret"}).evaluate, data),

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafkalite.security.principal_mapping import map_name, parse_mapping_rules
+from kafkalite.security.principal_rules import map_name, parse_mapping_rules, short_names
 from kafkalite.security.sasl.exchange import AuthenticationFailed
 from kafkalite.security.sasl.jwt import BearerToken, Keys, verify_signed, verify_unsecured
-from kafkalite.security.sasl.kerberos_names import short_names
 from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange
 from tests.support.drawn_tokens import NOW_MS, TokenCase
 from tests.support.places import ROOT

@@ -24,8 +24,7 @@ from kafkalite.protocol.messages.client_quotas import (
     QuotaValue,
 )
 from kafkalite.security.acl.acl import Operation
-from kafkalite.security.quota.entities import IP, Alteration, Entity, changed
-from kafkalite.security.quota.entity_filter import Component, EntityFilter, Match
+from kafkalite.security.quota.entities import IP, Alteration, Component, Entity, EntityFilter, Match, changed
 
 
 def describe_client_quotas(

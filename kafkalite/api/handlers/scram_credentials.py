@@ -14,6 +14,7 @@ from kafkalite.api.request.access import CLUSTER, refusal
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import desanitized, sanitized
 from kafkalite.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -26,7 +27,6 @@ from kafkalite.protocol.messages.scram_credentials import (
     ScramCredentialUpsertion,
 )
 from kafkalite.security.acl.acl import Operation
-from kafkalite.security.sasl.sanitizer import desanitized, sanitized
 from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of, parse_credential
 
 _USERS = "users/"

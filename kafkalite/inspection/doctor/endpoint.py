@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.security.sasl.login_modules import login_module
+from kafkalite.security.sasl.jaas import login_module
 
 _EVERY_HOST = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 

@@ -14,10 +14,9 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import metrics_listener
 from kafkalite.inspection.doctor.endpoint import Endpoint, is_loopback
 from kafkalite.inspection.doctor.finding import Finding
-from kafkalite.security.password_strength import weakness
 from kafkalite.security.principal import user
-from kafkalite.security.sasl.jaas import LoginModule, plain_users
-from kafkalite.security.sasl.login_modules import login_module
+from kafkalite.security.sasl.jaas import LoginModule, login_module, plain_users
+from kafkalite.security.sasl.scram import weakness
 
 ANONYMOUS = user("ANONYMOUS")
 

@@ -1,32 +1,162 @@
-"""Quotas of users and clients: for each client, what its requests are counted against.
+"""Quotas of users and clients: for each client, the rates and buckets that its requests are counted against.
 
-A client is resolved once, to the rates and buckets that its requests use, and again after a change of the quotas.
-Rates outlive such a change, so that whoever has used up a window does not get a new one. Those that have become as new
-are dropped when there are many.
-Source: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager}, KIP-13, KIP-124,
-KIP-599.
+A client is resolved once, and again after a change of the quotas. Rates outlive such a change, so that a client that
+has used up a window does not get a new one. Those that have become as new are dropped when there are many. The most
+specific entity that matches gives the limit, for each type of quota by itself (`QuotaLimits`). It also says which
+consumption is counted together: a limit of a user is shared by all clients of the user, one of a client id by all users
+of it; a limit of a default entity is one for each name that it stands for. Mutations are limited by a bucket of tokens:
+a rate on average, with bursts of what the bucket holds. A request that takes more than there is may do so once, and
+then waits until the bucket is out of debt: a topic with more partitions than the bucket holds could never be created
+otherwise.
+Source: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager},
+org.apache.kafka.common.metrics.stats.{TokenBucket, Avg}, KIP-13, KIP-55, KIP-124, KIP-599.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import inf
+from math import floor, inf
+from typing import NamedTuple
 
+from kafkalite.common.names import desanitized, sanitized
 from kafkalite.common.sampled_rate import SampledRate
 from kafkalite.security.quota.entities import (
     CLIENT_ID,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    DEFAULT,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     USER,
     entity_of,
     quotas_of,
 )
-from kafkalite.security.quota.quota_limits import QuotaLimits, Sharers
-from kafkalite.security.quota.throttle_times import ThrottleTimes
-from kafkalite.security.quota.token_bucket import TokenBucket
-from kafkalite.security.sasl.sanitizer import desanitized, sanitized
+
+SAMPLE_MS = 30_000
+
+
+class ThrottleTimes:
+    """Times are monotonic milliseconds."""
+
+    __slots__ = ("_began_ms", "_now", "_previous")
+
+    def __init__(self) -> None:
+        self._began_ms = 0
+        self._now = (0, 0)  # the sum of the sample, and the count
+        self._previous = (0, 0)
+
+    def add(self, throttle_ms: int, now_ms: int) -> None:
+        self._roll(now_ms)
+        total, count = self._now
+        self._now = (total + throttle_ms, count + 1)
+
+    def average_ms(self, now_ms: int) -> float:
+        """0 if there was none lately."""
+        self._roll(now_ms)
+        count = self._now[1] + self._previous[1]
+        return (self._now[0] + self._previous[0]) / count if count else 0.0
+
+    def _roll(self, now_ms: int) -> None:
+        age_ms = now_ms - self._began_ms
+        if age_ms >= SAMPLE_MS:
+            self._previous = self._now if age_ms < 2 * SAMPLE_MS else (0, 0)
+            self._now = (0, 0)
+            self._began_ms = now_ms
+
+
+WAIT_MS_MAX = 2**31 - 1
+
+
+class TokenBucket:
+    """Full at first. It holds the tokens of `burst_s` seconds. Times are monotonic milliseconds."""
+
+    __slots__ = ("_burst_s", "_filled_ms", "_tokens", "limit")
+
+    def __init__(self, burst_s: float, limit: float, now_ms: int) -> None:
+        """`limit`: tokens per second."""
+        self._burst_s = burst_s
+        self._tokens = burst_s * limit
+        self._filled_ms = now_ms
+        self.limit = limit
+
+    def take(self, count: float, now_ms: int) -> None:
+        self._tokens = min(self.tokens(now_ms) - count, self._burst_s * self.limit)
+
+    def tokens(self, now_ms: int) -> float:
+        """How many there are; negative: how many are owed."""
+        filled = self._tokens + self.limit * (now_ms - self._filled_ms) / 1000
+        self._tokens = min(filled, self._burst_s * self.limit)
+        self._filled_ms = now_ms
+        return self._tokens
+
+    def wait_ms(self, now_ms: int) -> int:
+        """The time until nothing is owed; 0 if nothing is, and where it never ends, as in Kafka."""
+        tokens = self.tokens(now_ms)
+        if tokens >= 0 or self.limit <= 0:
+            return 0
+        return floor(min(WAIT_MS_MAX, -tokens / self.limit * 1000 + 0.5))
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether it is as full as a new one."""
+        return self.tokens(now_ms) >= self._burst_s * self.limit
+
+
+_Pair = tuple[str, str]  # a user and a client id; "": none
+
+
+class Sharers(NamedTuple):
+    """A group that is counted together: by user, sanitized, by client id, or by both; empty where all are."""
+
+    user: str
+    client_id: str
+
+
+class QuotaLimits:
+    """The limits of one type of quota. Users are sanitized names, client ids are not, DEFAULT is the default."""
+
+    __slots__ = ("_by_pair",)
+
+    def __init__(self) -> None:
+        self._by_pair: dict[_Pair, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_pair)
+
+    def put(self, user: str, client_id: str, limit: float | None) -> bool:
+        """Set the limit of an entity ("": of any user, of any client id), or remove it; whether that is a change."""
+        if self._by_pair.get((user, client_id)) == limit:
+            return False
+        if limit is None:
+            del self._by_pair[(user, client_id)]
+        else:
+            self._by_pair[(user, client_id)] = limit
+        return True
+
+    def sharers(self, user: str, client_id: str) -> Sharers:
+        """The group with which a client shares its limit."""
+        own, default = (user, client_id), Sharers("", client_id)
+        candidates = (
+            (own, Sharers(user, client_id)),
+            ((user, DEFAULT), Sharers(user, client_id)),
+            ((user, ""), Sharers(user, "")),
+            ((DEFAULT, client_id), Sharers(user, client_id)),
+            ((DEFAULT, DEFAULT), Sharers(user, client_id)),
+            ((DEFAULT, ""), Sharers(user, "")),
+        )
+        return next((sharers for pair, sharers in candidates if pair in self._by_pair), default)
+
+    def of(self, sharers: Sharers) -> float | None:
+        user, client_id = sharers
+        if user and client_id:
+            pairs = ((user, client_id), (user, DEFAULT), (DEFAULT, client_id), (DEFAULT, DEFAULT))
+        elif user:
+            pairs = ((user, ""), (DEFAULT, ""))  # type: ignore[assignment]
+        elif client_id:
+            pairs = (("", client_id), ("", DEFAULT))  # type: ignore[assignment]
+        else:
+            return None
+        return next((self._by_pair[pair] for pair in pairs if pair in self._by_pair), None)
+
 
 COUNTED_MAX = 10_000
 """Of one type. A client may come with a new client id for each request."""

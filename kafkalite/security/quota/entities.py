@@ -1,19 +1,23 @@
-"""Entities that quotas are given to, the settings of each, and changes of them.
+"""Entities that quotas are given to, the settings of each, changes of them, and filters of entities.
 
 An entity is a user, a client id, both, or an IP address; each may be the default of its kind. Its path is that of
 its node below /config in ZooKeeper, with sanitized names: users/alice, users/<default>/clients/batch%2A, ips/10.0.0.1.
-Source: kafka.server.ZkAdminManager (parseAndSanitizeQuotaEntity, alterClientQuotas), QuotaConfigs, KIP-546, KIP-612.
+A filter is that of DescribeClientQuotas: each component names a kind, and one name, the default, or any name of it.
+Kinds that no component names may be there, unless the filter is strict.
+Source: kafka.server.ZkAdminManager (parseAndSanitizeQuotaEntity, alterClientQuotas, describeClientQuotas),
+QuotaConfigs, KIP-546, KIP-612.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from enum import IntEnum
 from math import isfinite
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.security.sasl.sanitizer import desanitized, sanitized
+from kafkalite.common.names import desanitized, sanitized
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 DEFAULT = "<default>"  # as the name of a node; a user of this name is %3Cdefault%3E there
@@ -146,3 +150,68 @@ def _name(node: str) -> str | None:
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+_SHOWN = {USER: "user", CLIENT_ID: "client", IP: "ip"}
+
+
+class Match(IntEnum):
+    """How a component matches, as a number of the request."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+class Component(NamedTuple):
+    match: Match
+    name: str | None = None
+
+
+class EntityFilter:
+    """Matches entities. Raises KafkaError for components that cannot be together."""
+
+    __slots__ = ("_components", "_strict")
+
+    def __init__(self, components: Iterable[tuple[str, Component]], *, strict: bool) -> None:
+        self._strict = strict
+        self._components: dict[str, Component] = {}
+        for kind, component in components:
+            if kind == "":
+                message = "Unexpected empty filter component entity type"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            if kind not in _SHOWN:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
+            if kind in self._components:
+                message = f"Duplicate {_SHOWN[kind]} filter component entity type"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            self._components[kind] = component
+        if IP in self._components and len(self._components) > 1:
+            message = (
+                "Invalid entity filter component combination, IP filter component should not be used with user or "
+                "clientId filter component."
+            )
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+    def matches(self, entity: Entity) -> bool:
+        names = dict(entity.names)
+        if (IP in names) != (IP in self._components) and self._components:
+            return False
+        if self._strict and len(names) > len(self._components):
+            return False
+        for kind, component in self._components.items():
+            if kind not in names:
+                return False
+            if component.match is not Match.ANY and names[kind] != component.name:
+                return False
+        return True
+
+    def quotas(self, configs: Mapping[str, Mapping[str, str]]) -> dict[Entity, dict[str, float]]:
+        """The quotas of the entities that match, of those that have any. `configs` are by path."""
+        found = {}
+        for path, config in configs.items():
+            quotas = quotas_of(path, config)
+            entity = entity_of(path) if quotas else None
+            if entity is not None and self.matches(entity):
+                found[entity] = quotas
+        return found

@@ -13,10 +13,11 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from kafkalite.security.sasl import plain, scram
+from kafkalite.security.sasl import scram
+from kafkalite.security.sasl.exchange import PLAIN
 from kafkalite.security.sasl.jaas import LoginModule
 
-MECHANISMS = (plain.MECHANISM, *scram.MECHANISMS)
+MECHANISMS = (PLAIN, *scram.MECHANISMS)
 ITERATIONS_MAX = 100_000
 """More is refused: the iterations are computed here, and 100,000 take 25 to 50 ms."""
 _NONCE_BYTES = 24
@@ -67,7 +68,7 @@ def login_of(mechanism: str, module: LoginModule) -> Login:
     name, password = module.options.get("username", ""), module.options.get("password", "")
     if not name or not password:
         raise ValueError('has no username="..." and password="...", which are this side\'s own login')
-    if mechanism == plain.MECHANISM:
+    if mechanism == PLAIN:
         return Login(mechanism, name, lambda _: PlainClient(name, password))
     salted = SaltedPassword(scram.MECHANISMS[mechanism], password)
     is_token = module.options.get("tokenauth", "").lower() == "true"

@@ -1,18 +1,25 @@
-"""SASL OAUTHBEARER: a bearer token, which `verify` judges, in the client's first message (RFC 7628, KIP-255).
+"""SASL OAUTHBEARER, both sides (RFC 7628, KIP-255): a bearer token in the client's first message.
 
-A token that is refused is answered with JSON first, as the RFC has it; the failure comes with the client's next byte.
-Source: org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerSaslServer,
-OAuthBearerClientInitialResponse.
+The server has it checked by `verify`. A token that is refused is answered with JSON first, as the RFC has it; the
+failure comes with the client's next byte. The client does not check its token but reads from it when it expires, to get
+another one before that; unsecured tokens are for trials.
+Source: org.apache.kafka.common.security.oauthbearer.internals.{OAuthBearerSaslServer, OAuthBearerSaslClient,
+OAuthBearerClientInitialResponse, expiring.ExpiringCredentialRefreshingLogin, secured.LoginAccessTokenValidator},
+OAuthBearerUnsecuredLoginCallbackHandler.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from kafkalite.common.printable import printable
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
-from kafkalite.security.sasl.jwt import BearerToken, TokenRefused
+from kafkalite.security.sasl.jwt import BearerToken, TokenRefused, claims_of
 
 MECHANISM = "OAUTHBEARER"
 _INVALID = b'{"status":"invalid_token"}'
@@ -76,3 +83,158 @@ def _first_message(data: bytes) -> tuple[str, str]:
     if found is None:
         raise AuthenticationFailed(_FAILED)
     return (message["id"] or "").replace("=2C", ",").replace("=3D", "="), found["token"]
+
+
+TOKEN_CHARS_MAX = 256 << 10  # brokers take half a MiB
+_FAILURE_CHARS_MAX = 4096
+_ACKNOWLEDGED = b"\x01"
+_COMPACT = re.compile(r"[-_A-Za-z0-9]+\.[-_A-Za-z0-9]+\.[-_A-Za-z0-9]*\Z", re.ASCII)
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+\Z", re.ASCII)
+_EXTENSION = re.compile(r"[\x21-\x7e \t\r\n]+\Z", re.ASCII)
+_STRING, _NUMBER, _LIST = "unsecuredLoginStringClaim_", "unsecuredLoginNumberClaim_", "unsecuredLoginListClaim_"
+_RESERVED = ("exp", "iat")
+
+
+class OwnToken(NamedTuple):
+    """A token to log in with: whose it is, and from when until when it holds, in ms since 1970."""
+
+    text: str
+    name: str
+    issued_ms: float | None
+    expires_ms: float
+
+    def __repr__(self) -> str:  # whoever has the text may log in
+        return f"OwnToken({self.name})"
+
+
+class RefreshRules(NamedTuple):
+    """The settings sasl.login.refresh.*: after which part of its life, with a random part added, a token is replaced;
+    how long it is kept at least; and how long before its end it goes, if it lives for long enough."""
+
+    window_factor: float = 0.8
+    window_jitter: float = 0.05
+    min_period_seconds: int = 60
+    buffer_seconds: int = 300
+
+
+class OAuthBearerClient:
+    """One authentication. A token that is refused is acknowledged, after which the server says so."""
+
+    def __init__(self, token: OwnToken, extensions: Mapping[str, str]) -> None:
+        pairs = "".join(f"\x01{name}={value}" for name, value in extensions.items())
+        self._first = f"n,,\x01auth=Bearer {token.text}{pairs}\x01\x01".encode()
+        self._is_refused = False
+
+    def first(self) -> bytes:
+        return self._first
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if not challenge and not self._is_refused:
+            return None
+        if self._is_refused or len(challenge) > _FAILURE_CHARS_MAX:
+            raise ValueError("it says more than belongs to OAUTHBEARER")
+        self._is_refused = True
+        return _ACKNOWLEDGED
+
+
+def read_token(text: str, name_claim: str = "sub") -> OwnToken:
+    """The token of an authority. Raises ValueError, which does not repeat it."""
+    if len(text) > TOKEN_CHARS_MAX or not _COMPACT.match(text):
+        raise ValueError("is no JWT in the compact form")
+    try:
+        claims = claims_of(text)
+        name, expires_ms, issued_ms = claims.get(name_claim), _time_ms(claims, "exp"), _time_ms(claims, "iat")
+    except TokenRefused as fault:
+        raise ValueError(f"makes no sense: {fault}") from None
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"has no claim {name_claim} with a name")
+    if expires_ms is None:
+        raise ValueError("has no exp, the time of its end")
+    return OwnToken(text, name.strip(), issued_ms, expires_ms)
+
+
+def _time_ms(claims: Mapping[str, Any], name: str) -> float | None:
+    """The time of a claim, in ms since 1970; None without one. Raises TokenRefused."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise TokenRefused(f"its claim {name} is no time")
+    return round(value * 1000)
+
+
+def refresh_at_ms(token: OwnToken, now_ms: float, rules: RefreshRules, chance: float) -> float:
+    """When to replace a token that is new now. `chance` is from 0 to 1."""
+    issued_ms = now_ms if token.issued_ms is None else token.issued_ms
+    part = rules.window_factor + rules.window_jitter * chance
+    period_ms, buffer_ms = rules.min_period_seconds * 1000, rules.buffer_seconds * 1000
+    if now_ms + period_ms + buffer_ms > token.expires_ms:
+        return now_ms + max(0.0, token.expires_ms - now_ms) * part
+    at_ms = min(issued_ms + (token.expires_ms - issued_ms) * part, token.expires_ms - buffer_ms)
+    return max(at_ms, now_ms + period_ms)
+
+
+def extensions_of(options: Mapping[str, str], beginning: str) -> dict[str, str]:
+    """The SASL extensions among the options of a login module. Raises ValueError."""
+    found = {}
+    for option, value in options.items():
+        if option.startswith(beginning):
+            name = option.removeprefix(beginning)
+            if not _EXTENSION_NAME.match(name) or name == "auth":
+                raise ValueError(f"has {option[:60]}, and the name of an extension is of letters, and not auth")
+            if not _EXTENSION.match(value):
+                raise ValueError(f"has {option[:60]}, whose value must be of printable letters of ASCII")
+            found[name] = value
+    return found
+
+
+class UnsecuredTokens:
+    """Tokens that nobody signs, made of the options unsecuredLogin... of a login module."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Raises ValueError, which repeats no value."""
+        self._claims: dict[str, Any] = {}
+        for option, value in options.items():
+            for beginning, read in ((_STRING, str), (_NUMBER, _number), (_LIST, _list)):
+                name = option.removeprefix(beginning)
+                if option.startswith(beginning) and name:
+                    if name in _RESERVED:
+                        raise ValueError(f"has {option}, and the claim {name} is made here")
+                    try:
+                        self._claims[name] = read(value)
+                    except ValueError as fault:
+                        raise ValueError(f"has {option[:80]}, which {fault}") from None
+        self._name_claim = options.get("unsecuredLoginPrincipalClaimName", "").strip() or "sub"
+        seconds = options.get("unsecuredLoginLifetimeSeconds", "3600")
+        if not (seconds.isascii() and seconds.isdigit() and len(seconds) <= 12 and int(seconds)):
+            raise ValueError("has unsecuredLoginLifetimeSeconds, which must be a number of seconds")
+        self._seconds = int(seconds)
+        named = self._claims.get(self._name_claim)
+        if not isinstance(named, str) or not named.strip():
+            raise ValueError(f'has no {_STRING}{self._name_claim}="NAME", whom an unsecured token is to name')
+        self.name = named.strip()
+
+    def make(self, now_ms: float) -> OwnToken:
+        now_s = now_ms / 1000
+        claims = {"exp": now_s + self._seconds, "iat": now_s, **self._claims}
+        text = f"{_part({'alg': 'none'})}.{_part(claims)}."
+        return OwnToken(text, self.name, now_ms, now_ms + self._seconds * 1000)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text[:100])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError("must be a number")
+    return number
+
+
+def _list(text: str) -> list[str]:
+    """The first character stands between the elements, as in "|a|b"; those at the end that are empty do not count."""
+    return text.rstrip(text[0])[1:].split(text[0]) if text.strip(text[:1]) else []
+
+
+def _part(content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")

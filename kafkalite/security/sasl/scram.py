@@ -1,10 +1,15 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512: proof of a password that is neither sent nor stored.
 
 Credentials are stored as Kafka stores them, salt=...,stored_key=...,server_key=...,iterations=4096, in the entity
-config of their user. Somebody without credentials gets a salt of his own all the same (`decoys.py`) and fails at the
-end, as with a wrong password, so that nobody learns who exists.
-Source: org.apache.kafka.common.security.scram.internals (ScramSaslServer, ScramFormatter, ScramCredentialUtils), RFC
-5802, RFC 7677, KIP-84, KIP-48 (logins by delegation tokens: tokenauth=true in the first message).
+config of their user. Delegation tokens log in by credentials that are made of their HMACs, each at its first login. A
+client is told salt and iterations before it has proven anything. A user without credentials gets those of a decoy, and
+fails at the end, as with a wrong password. They are made from the name and a secret, the same each time and on all
+brokers with that secret, so that asking twice, elsewhere or after a restart does not reveal which users exist. How long
+salts are and how many iterations there are depends on the tool that made a credential, and is taken from the
+credentials there are.
+Source: org.apache.kafka.common.security.scram.internals (ScramSaslServer, ScramFormatter, ScramCredentialUtils),
+kafka.server.DelegationTokenManager (prepareScramCredentials), RFC 5802, RFC 7677, KIP-84, KIP-48 (tokenauth=true in the
+first message); OWASP ASVS 4.0.3, 2.1.1 and 2.1.7 (`weakness`).
 """
 
 from __future__ import annotations
@@ -15,9 +20,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from kafkalite.security.delegation_tokens import Tokens, hmac_of
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
 
 MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -190,3 +197,119 @@ def decoded(text: str) -> bytes:
 
 def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
+
+
+_SPARE = 100  # credentials of tokens that are gone, before they are forgotten
+
+
+class TokenCredentials:
+    """The credentials of SCRAM by which tokens log in, each computed at its first login, which takes 1 to 2 ms."""
+
+    def __init__(self, tokens: Tokens, secret: str, wall_ms: Callable[[], int]) -> None:
+        self._tokens = tokens
+        self._secret = secret
+        self._wall_ms = wall_ms
+        self._known: dict[tuple[str, str], ScramCredential] = {}
+
+    def find(self, mechanism: str, token_id: str) -> tuple[ScramCredential, str, int] | None:
+        """The credential, the owner and the remaining milliseconds of a token that is valid."""
+        tokens = self._tokens()
+        token = tokens.get(token_id)
+        if token is None or token.is_expired(now_ms := self._wall_ms()):
+            return None
+        if len(self._known) > len(MECHANISMS) * (len(tokens) + _SPARE):
+            self._known.clear()
+        known = self._known.get((mechanism, token_id))
+        if known is None:
+            password = base64.b64encode(hmac_of(token_id, self._secret)).decode()
+            known = self._known[mechanism, token_id] = new_credential(mechanism, password)
+        return known, token.owner, token.expiry_ms - now_ms
+
+
+_SHAPES_MAX = 16
+_SALT_BYTES_MAX = 256
+_JAVA_SALT = re.compile(rb"[0-9a-z]{24,26}\Z")
+_JAVA_BITS = 130
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class _Shape(NamedTuple):
+    """`salt_bytes` is 0 for salts as Kafka's tools make them: a number of 130 bits, written with letters."""
+
+    salt_bytes: int
+    iterations: int
+
+
+_USUAL = _Shape(SALT_BYTES, ITERATIONS_MIN)
+
+
+class Decoys:
+    """`put` gets the stored config of each user, and again when it changes."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._shapes: dict[str, Counter[_Shape]] = {mechanism: Counter() for mechanism in MECHANISMS}
+        self._of_users: dict[tuple[str, str], _Shape] = {}
+
+    def put(self, user: str, config: Mapping[str, str]) -> None:
+        for mechanism, counted in self._shapes.items():
+            former = self._of_users.pop((user, mechanism), None)
+            if former is not None:
+                counted[former] -= 1
+                if not counted[former]:
+                    del counted[former]
+            shape = _shape_of(config.get(mechanism))
+            if shape is not None:
+                self._of_users[user, mechanism] = shape
+                counted[shape] += 1
+
+    def credential(self, mechanism: str, name: str) -> ScramCredential:
+        """That of a user of this name, if there is none. Nobody has a password for it."""
+        seed = hmac.digest(self._secret, f"{mechanism} {name}".encode(), "sha256")
+        counted = self._shapes[mechanism]
+        shapes = (
+            [shape for shape, _ in counted.most_common(_SHAPES_MAX)] if len(counted) > 1 else [*counted, _USUAL][:1]
+        )
+        # of several the one that this name draws: another shape that comes or goes changes the draw of few names
+        shape = max(shapes, key=lambda each: hashlib.sha256(seed + repr(each).encode()).digest())
+        nothing = bytes(hashlib.new(MECHANISMS[mechanism]).digest_size)
+        return ScramCredential(_salt(seed, shape.salt_bytes), nothing, nothing, shape.iterations)
+
+
+def _shape_of(text: str | None) -> _Shape | None:
+    """None for a credential that nobody can log in with."""
+    try:
+        salt, _, _, iterations = parse_credential(text or "")
+    except ValueError:
+        return None
+    if iterations < ITERATIONS_MIN:
+        return None
+    return _Shape(0 if _JAVA_SALT.match(salt) else min(len(salt), _SALT_BYTES_MAX), iterations)
+
+
+def _salt(seed: bytes, size: int) -> bytes:
+    drawn = hashlib.shake_256(seed).digest(size or 17)
+    if size:
+        return drawn
+    number, text = int.from_bytes(drawn, "big") % (1 << _JAVA_BITS), ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        text = _DIGITS[digit] + text
+    return text.encode()
+
+
+PASSWORD_CHARS_MIN = 12
+_GUESSED = {"password", "passwd", "secret", "changeme", "change-me", "letmein", "welcome", "qwerty"}
+_GUESSED |= {"123456", "12345678", "1234567890", "kafka", "admin", "test"}
+
+
+def weakness(name: str, password: str) -> str | None:
+    """The fault of a user's password, as the end of a sentence about it; None if there is none."""
+    plain = password.lower()
+    if plain in _GUESSED or plain.strip("0123456789!.-_") in _GUESSED:
+        return "is one of the first that are tried"
+    if name and name.lower() in plain and len(plain) < len(name) + PASSWORD_CHARS_MIN:
+        return "is made of the user's name"
+    if len(password) < PASSWORD_CHARS_MIN:
+        return f"is shorter than {PASSWORD_CHARS_MIN} characters"
+    return None

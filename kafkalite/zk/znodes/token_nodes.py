@@ -8,9 +8,9 @@ Source: kafka.zk.ZkData (DelegationTokenInfoZNode), kafka.server.DelegationToken
 
 from __future__ import annotations
 
+from kafkalite.common.names import desanitized, sanitized
 from kafkalite.security.delegation_tokens import DelegationToken
 from kafkalite.security.principal import parse_principal
-from kafkalite.security.sasl.sanitizer import desanitized, sanitized
 from kafkalite.zk.znodes import json_object as js
 
 TOKENS = "/delegation_token/tokens"

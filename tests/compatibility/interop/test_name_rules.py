@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kafkalite.security.distinguished_name import subject_of
+from kafkalite.security.principal import subject_of
 from tests.compatibility.interop.java_verdicts import distinguished_names, name_verdicts
 from tests.support.name_rules import Drawn
 from tests.support.verdicts import name_verdict, names_agree

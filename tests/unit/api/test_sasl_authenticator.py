@@ -16,8 +16,7 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from kafkalite.security.sasl.exchange import Exchange, Step
-from kafkalite.security.sasl.plain import PlainExchange
+from kafkalite.security.sasl.exchange import Exchange, PlainExchange, Step
 from tests.support.manual_clock import ManualClock
 
 DELAY_MS = 100

@@ -9,7 +9,7 @@ import pytest
 from kafkalite.client import bearer_login
 from kafkalite.client.bearer_login import BearerToken
 from kafkalite.client.token_endpoint import NoToken
-from kafkalite.security.sasl.oauthbearer_client import OwnToken, RefreshRules
+from kafkalite.security.sasl.oauthbearer import OwnToken, RefreshRules
 
 RULES = RefreshRules(min_period_seconds=0, buffer_seconds=0)
 LIFE_MS = 1_000_000

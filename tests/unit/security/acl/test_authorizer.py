@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.security.acl.acl import Acl, AclFilter, Entry, Operation, PatternType, Permission, Resource, ResourceType
-from kafkalite.security.acl.acl_index import AclIndex
-from kafkalite.security.acl.authorizer import Authorizer, host_text
+from kafkalite.security.acl.authorizer import AclIndex, Authorizer, host_text
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 ALLOW, DENY = Permission.ALLOW, Permission.DENY

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.security.quota.entities import Alteration, Entity, changed, entity_of
-from kafkalite.security.quota.entity_filter import Component, EntityFilter, Match
+from kafkalite.security.quota.entities import Alteration, Component, Entity, EntityFilter, Match, changed, entity_of
 
 names = st.none() | st.text(min_size=1, max_size=8).filter(lambda name: name.isprintable())
 

@@ -16,11 +16,9 @@ from kafkalite.security.sasl.client_exchange import (
     ScramClient,
     login_of,
 )
-from kafkalite.security.sasl.decoys import Decoys
-from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange, PlainExchange
 from kafkalite.security.sasl.jaas import LoginModule
-from kafkalite.security.sasl.plain import PlainExchange
-from kafkalite.security.sasl.scram import MECHANISMS, ScramExchange, new_credential
+from kafkalite.security.sasl.scram import MECHANISMS, Decoys, ScramExchange, new_credential
 
 
 def talk(client: ClientExchange, server: Exchange) -> str | None:

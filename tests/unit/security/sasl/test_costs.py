@@ -13,12 +13,10 @@ from contextlib import suppress
 
 import pytest
 
-from kafkalite.security.sasl.decoys import Decoys
-from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange, PlainExchange
 from kafkalite.security.sasl.jwt import BearerToken, Keys, TokenRules, key_id, verify_signed
 from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange
-from kafkalite.security.sasl.plain import PlainExchange
-from kafkalite.security.sasl.scram import ScramExchange
+from kafkalite.security.sasl.scram import Decoys, ScramExchange
 from tests.support.tokens import TokenAuthority, part
 
 SIZES = [16_000, 65_000, 524_000]

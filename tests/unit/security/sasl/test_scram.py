@@ -5,20 +5,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.security.sasl.decoys import Decoys
-from kafkalite.security.sasl.exchange import AuthenticationFailed
+from kafkalite.security.delegation_tokens import DelegationToken, hmac_of
+from kafkalite.security.sasl.client_exchange import login_of
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
+from kafkalite.security.sasl.jaas import LoginModule
 from kafkalite.security.sasl.scram import (
     MECHANISMS,
+    Decoys,
     ScramCredential,
     ScramExchange,
+    TokenCredentials,
     credential_of,
     new_credential,
     parse_credential,
+    weakness,
 )
 
 DECOYS = Decoys(b"secret")
@@ -146,3 +152,129 @@ def test_credentials_are_stored_as_kafka_stores_them() -> None:
     for text in ("", "salt=a", credential.text + ",more=1", credential.text.replace("8192", "many")):
         with pytest.raises(ValueError, match="SCRAM credentials"):
             parse_credential(text)
+
+
+ALICE = "User:alice"
+TOKEN = DelegationToken("id", ALICE, ALICE, (), issued_ms=5_000, max_ms=6_000, expiry_ms=5_100)
+
+
+def exchange(mechanism: str, name: str, password: str, *, tokenauth: str, now_ms: int = 5_000) -> Step:
+    tokens = {"id": TOKEN}
+    credentials = TokenCredentials(lambda: tokens, "secret", lambda: now_ms)
+    server = ScramExchange(
+        mechanism, lambda _: None, Decoys(b"").credential, lambda token_id: credentials.find(mechanism, token_id)
+    )
+    options = {"username": name, "password": password, "tokenauth": tokenauth}
+    client = login_of(mechanism, LoginModule("m", options)).exchange("host")
+    first = server.evaluate(client.first()).token
+    assert first is not None
+    final = client.answer(first)
+    assert final is not None
+    last = server.evaluate(final)
+    assert last.token is not None and client.answer(last.token) is None
+    return last
+
+
+PASSWORD = base64.b64encode(hmac_of("id", "secret")).decode()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: str) -> None:
+    proven = exchange(mechanism, "id", PASSWORD, tokenauth="true", now_ms=5_040)
+    assert (proven.name, proven.lifetime_ms, proven.is_by_token) == (ALICE, 60, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "tokenauth", "now_ms"),
+    [("id", "x", "true", 5_000), ("other", PASSWORD, "true", 5_000), ("id", PASSWORD, "false", 5_000),
+     ("alice", PASSWORD, "true", 5_000), ("id", PASSWORD, "true", 5_101)],
+)  # fmt: skip
+def test_nothing_else_does(name: str, password: str, tokenauth: str, now_ms: int) -> None:
+    with pytest.raises(AuthenticationFailed, match="invalid credentials"):
+        exchange("SCRAM-SHA-256", name, password, tokenauth=tokenauth, now_ms=now_ms)
+
+
+MECHANISM = "SCRAM-SHA-256"
+NAMES = [f"nobody-{number}" for number in range(200)]
+JAVA_SALT = b"1lv4pdnw4fwq7notcxm0yy1k7q"  # of the example in Kafka's documentation
+
+
+def stored(salt: bytes, iterations: int, mechanism: str = MECHANISM) -> dict[str, str]:
+    return {mechanism: ScramCredential(salt, bytes(32), bytes(32), iterations).text}
+
+
+def test_two_brokers_with_one_secret_say_the_same_and_strangers_cannot_compute_it() -> None:
+    one, other, stranger = Decoys(b"secret"), Decoys(b"secret"), Decoys(b"guess")
+    for name in NAMES:
+        assert one.credential(MECHANISM, name) == other.credential(MECHANISM, name)
+        assert one.credential(MECHANISM, name).salt != stranger.credential(MECHANISM, name).salt
+    salts = {one.credential(mechanism, name).salt for name in NAMES for mechanism in (MECHANISM, "SCRAM-SHA-512")}
+    assert len(salts) == 2 * len(NAMES)
+
+
+def test_they_look_like_the_users_there_are() -> None:
+    decoys = Decoys(b"secret")
+    usual = decoys.credential(MECHANISM, "nobody")
+    assert (len(usual.salt), usual.iterations) == (24, 4096)
+    decoys.put("users/alice", stored(bytes(64), 8192))
+    assert {(len(each.salt), each.iterations) for each in told(decoys)} == {(64, 8192)}
+    assert decoys.credential("SCRAM-SHA-512", "nobody").iterations == 4096, "of another mechanism there is nobody"
+    decoys.put("users/bob", stored(JAVA_SALT, 4096))
+    found = told(decoys)
+    assert {each.iterations for each in found} == {4096, 8192}
+    assert all(re.fullmatch(rb"[0-9a-z]{24,26}", each.salt) for each in found if each.iterations == 4096)
+    decoys.put("users/alice", {})
+    assert {each.iterations for each in told(decoys)} == {4096}
+    decoys.put("users/bob", {"producer_byte_rate": "1"})
+    assert decoys.credential(MECHANISM, "nobody") == usual
+
+
+def test_a_third_kind_of_user_changes_what_is_told_of_few_names() -> None:
+    decoys = Decoys(b"secret")
+    for number in range(7):
+        decoys.put(f"users/{number}", stored(bytes(20 + number), 4096))
+    before = told(decoys)
+    decoys.put("users/7", stored(bytes(40), 4096))
+    assert sum(one != other for one, other in zip(before, told(decoys), strict=True)) < len(NAMES) / 4
+
+
+def test_credentials_that_nobody_can_log_in_with_are_no_model() -> None:
+    decoys = Decoys(b"secret")
+    decoys.put("users/a", stored(bytes(9), 100))
+    decoys.put("users/b", {MECHANISM: "nonsense"})
+    assert len(decoys.credential(MECHANISM, "nobody").salt) == 24
+
+
+def test_a_user_and_nobody_are_told_the_same_in_the_same_steps() -> None:
+    decoys, credential = Decoys(b"secret"), new_credential(MECHANISM, "pencil", 5000)
+    decoys.put("users/alice", {MECHANISM: credential.text})
+    answers = []
+    for name in ("alice", "nobody"):
+        exchange = ScramExchange(MECHANISM, {"alice": credential}.get, decoys.credential)
+        first = (exchange.evaluate(f"n,,n={name},r=abc".encode()).token or b"").decode()
+        nonce, salt, iterations = first.split(",")
+        try:
+            exchange.evaluate(f"c=biws,{nonce},p={base64.b64encode(bytes(32)).decode()}".encode())
+        except AuthenticationFailed as failure:
+            answers.append((len(nonce), len(base64.b64decode(salt[2:])), iterations, str(failure)))
+    assert len(answers) == 2 and answers[0] == answers[1]
+
+
+def told(decoys: Decoys) -> list[ScramCredential]:
+    return [decoys.credential(MECHANISM, name) for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("password", "fault"),
+    [
+        ("Password1!", "first that are tried"),
+        ("kafka", "first that are tried"),
+        ("alice-2024", "user's name"),
+        ("wonderland", "shorter than 12"),
+        ("correct-horse-battery", None),
+        ("alice-and-the-looking-glass", None),
+    ],
+)
+def test_a_weak_password_is_told_why(password: str, fault: str | None) -> None:
+    found = weakness("alice", password)
+    assert found is None if fault is None else found is not None and fault in found

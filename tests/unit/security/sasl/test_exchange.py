@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.security.sasl.exchange import AuthenticationFailed
-from kafkalite.security.sasl.plain import PlainExchange
+from kafkalite.security.sasl.exchange import AuthenticationFailed, PlainExchange
 
 USERS = {"alice": "secret", "empty": ""}
 
