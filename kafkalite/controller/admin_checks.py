@@ -14,8 +14,14 @@ from typing import TypeVar
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord
-from kafkalite.metadata.partition_admin import Election, PartitionAdmin, Reassignment
+from kafkalite.metadata.cluster_metadata import (
+    NO_LEADER,
+    ClusterMetadata,
+    Election,
+    PartitionAdmin,
+    PartitionRecord,
+    Reassignment,
+)
 
 _Item = TypeVar("_Item")
 

@@ -26,6 +26,7 @@ from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerStore, Step, removals
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
 from kafkalite.controller.reassignment import assignment_of
+from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.zk.client.operations import Create, Delete, Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
@@ -114,7 +115,7 @@ class AdminRequests:
         except ValueError as fault:
             logger.warning("%s is not understood and is removed: %s", znode_paths.PREFERRED_REPLICA_ELECTION, fault)
             return []
-        found = [pending_changes.preferred_change(self._view, *each, context) for each in wanted]
+        found = [pending_changes.requested_change(self._view, *each, context, Election.PREFERRED) for each in wanted]
         changes = [change for change in found if change is not None]
         logger.info("election of preferred leaders: %d of %d partitions get another one", len(changes), len(wanted))
         return changes

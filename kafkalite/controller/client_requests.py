@@ -21,8 +21,7 @@ from kafkalite.controller.admin_requests import without_entries
 from kafkalite.controller.controller_store import ControllerStore, Step
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
 from kafkalite.controller.reassignment_steps import Move, Target
-from kafkalite.metadata.cluster_metadata import PartitionRecord
-from kafkalite.metadata.partition_admin import Election, PartitionAdmin, Reassignment
+from kafkalite.metadata.cluster_metadata import Election, PartitionAdmin, PartitionRecord, Reassignment
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_paths
 
@@ -137,8 +136,8 @@ class ClientRequests(PartitionAdmin):
         )
         if refusal is not None:
             return refusal
-        decide = pending_changes.preferred_change if election is Election.PREFERRED else pending_changes.unclean_change
-        return decide(self._view, *key, context) or admin_checks.no_candidate(key, election)
+        change = pending_changes.requested_change(self._view, *key, context, election)
+        return change or admin_checks.no_candidate(key, election)
 
     def _partition(self, key: TopicPartition) -> PartitionRecord | None:
         topic = self._view.topics.get(key[0])

@@ -35,11 +35,8 @@ from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.client_requests import ClientRequests
 from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
-from kafkalite.controller.leader_balance import preferred_changes
 from kafkalite.controller.pending_changes import ElectionContext, NewState, PendingDeletions, StateChange, state_json
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
-from kafkalite.metadata.partition_admin import PartitionAdmin
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionAdmin, RegistrationState
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.znodes import znode_data, znode_paths
 
@@ -343,7 +340,7 @@ class Controller:
             return
         began_ms = self._clock.monotonic_ms()
         await self._metadata.catch_up()
-        changes = await preferred_changes(self._view, self._context(store))
+        changes = await pending_changes.balancing_changes(self._view, self._context(store))
         refused = await store.write([change.step for change in changes])
         self.stats.balances.add(self._clock.monotonic_ms() - began_ms)
         if changes:

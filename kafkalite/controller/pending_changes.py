@@ -1,4 +1,4 @@
-"""The changes that the controller has to write, as the cluster is now: topic ids, first states, new leaders. Pure.
+"""The changes that the controller has to write, as the cluster is now: topic ids, first states, new leaders.
 
 All of them follow from the nodes in ZooKeeper, without other state: a newly elected controller finds the same pending
 changes as its predecessor, and none after writing them. Each change is bound to the version of the node that was read.
@@ -16,22 +16,23 @@ fetchTopicDeletionsInProgress), TopicDeletionManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.common.names import random_uuid
+from kafkalite.common.names import TopicPartition, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.elections import initial_leader, next_leader, preferred_leader
-from kafkalite.controller.leader_and_isr import Brokers, LeaderAndIsr
-from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
+from kafkalite.controller.election import Brokers, LeaderAndIsr, elect, initial_state
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
+from kafkalite.metadata.partition_state import effective_min_isr
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths
 
 _UNCLEAN = "unclean.leader.election.enable"
 _MIN_ISR = "min.insync.replicas"
+_BALANCED_PER_TURN = 1_000  # partitions in one turn of the loop: about 1 ms
 
 
 class NewState(NamedTuple):
@@ -82,9 +83,9 @@ def brokers_of(view: ClusterView) -> Brokers:
 
 
 def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdue: bool) -> Step | None:
-    """Gives an id to a topic that a tool from before 2.8 created, and back to one that it changed. A topic with states
-    is not new, and the brokers that have its records know its id (`zk.cluster.topic_ids`): it gets another one only if
-    all of them live and it `is_overdue` that they give it back."""
+    """Assigns a topic id if it is missing: topics that tools from before 2.8 created or rewrote lack one. A topic with
+    states is not new, and the brokers that have its records know its id (`zk.cluster.topic_ids`): it gets another one
+    only if all of them live and it `is_overdue` that they give it back."""
     known = view.assignments.get(name)
     if known is None or name not in view.without_id:
         return None
@@ -101,22 +102,23 @@ def state_changes(view: ClusterView, name: str, context: ElectionContext) -> Ite
     if known is None:
         return
     brokers = context.brokers
-    least, unclean = min_isr(view, name, context.config), may_be_unclean(view, name, context.config)
+    least = min_isr(view, name, context.config)
+    election = Election.UNCLEAN if may_be_unclean(view, name, context.config) else None
     states, adding = view.states.get(name, {}), known.value.adding
     for number, replicas in known.value.partitions.items():
         node = states.get(number)
         if node is None:
-            state = initial_leader(replicas, brokers, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
+            state = initial_state(replicas, brokers, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
             yield None if state is None else NewState(name, number, state)
-        elif _is_settled(replicas, node, brokers):
+        elif _needs_no_change(replicas, node, brokers):
             yield None
         else:
             of_origin = effective_min_isr(least, len(replicas) - len(adding.get(number, ())))
-            state = next_leader(replicas, leader_and_isr(node), node.node.mzxid, brokers, unclean, of_origin)
+            state = elect(replicas, leader_and_isr(node), node.node.mzxid, brokers, of_origin, election)
             yield None if state is None else _change(name, number, state, node, context)
 
 
-def _is_settled(replicas: Sequence[int], node: Known[znode_data.StateNode], brokers: Brokers) -> bool:
+def _needs_no_change(replicas: Sequence[int], node: Known[znode_data.StateNode], brokers: Brokers) -> bool:
     """Whether all rules leave the state as it is, because all of its ISR are there: the usual case, in a tenth of the
     time that the rules take."""
     live, stopping, written_by = brokers.live, brokers.stopping, node.node.mzxid
@@ -128,37 +130,63 @@ def _is_settled(replicas: Sequence[int], node: Known[znode_data.StateNode], brok
     return True
 
 
-def preferred_change(view: ClusterView, name: str, number: int, context: ElectionContext) -> StateChange | None:
-    """Makes the first replica of a partition its leader, if that can be and is not so yet."""
-    found = _replicas_and_state(view, name, number)
-    if found is None:
-        return None
-    replicas, node = found
-    least = _min_isr_of_origin(view, name, number, context.config)
-    state = preferred_leader(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, least)
-    return None if state is None else _change(name, number, state, node, context)
-
-
-def unclean_change(view: ClusterView, name: str, number: int, context: ElectionContext) -> StateChange | None:
-    """Elects a live replica, in sync or not, for a partition that nobody leads, if one lives."""
-    found = _replicas_and_state(view, name, number)
-    if found is None:
-        return None
-    replicas, node = found
-    least = _min_isr_of_origin(view, name, number, context.config)
-    state = next_leader(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, True, least)
-    if state is None or state.leader == NO_LEADER:
-        return None
-    return _change(name, number, state, node, context)
-
-
-def _replicas_and_state(
-    view: ClusterView, name: str, number: int
-) -> tuple[Sequence[int], Known[znode_data.StateNode]] | None:
+def requested_change(
+    view: ClusterView, name: str, number: int, context: ElectionContext, election: Election
+) -> StateChange | None:
+    """Makes the first replica of a partition its leader; or with UNCLEAN elects a live replica, in sync or not, for a
+    partition without a leader. None if that cannot be, or is so already."""
     known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
     if known is None or node is None or number not in known.value.partitions:
         return None
-    return known.value.partitions[number], node
+    least = _min_isr_of_origin(view, name, number, context.config)
+    before = leader_and_isr(node)
+    state = elect(known.value.partitions[number], before, node.node.mzxid, context.brokers, least, election)
+    return None if state is None or state.leader == NO_LEADER else _change(name, number, state, node, context)
+
+
+async def balancing_changes(view: ClusterView, context: ElectionContext) -> list[StateChange]:
+    """The elections that return leadership to preferred replicas, where too much of it has moved elsewhere. A partition
+    that is being reassigned is left alone: its first replica may just be on the way. The view may change meanwhile: a
+    change that is based on an old state is refused.
+    Source: kafka.controller.KafkaController.checkAndTriggerAutoLeaderRebalance."""
+    leaders: dict[TopicPartition, tuple[Sequence[int], int]] = {}
+    since_pause = 0
+    for name in list(view.assignments):
+        known, states = view.assignments.get(name), view.states.get(name, {})
+        if known is None or name in view.deletions:
+            continue
+        moving = known.value.adding.keys() | known.value.removing.keys()
+        for number, replicas in known.value.partitions.items():
+            if number in states and number not in moving:
+                leaders[name, number] = replicas, states[number].value.leader
+        since_pause += len(known.value.partitions)
+        if since_pause >= _BALANCED_PER_TURN:
+            since_pause = 0
+            await asyncio.sleep(0)
+    due = imbalanced(leaders, context.brokers.live.keys(), context.config.leader_imbalance_per_broker_percentage)
+    changes = []
+    for at, key in enumerate(due, start=1):
+        if (change := requested_change(view, *key, context, Election.PREFERRED)) is not None:
+            changes.append(change)
+        if at % _BALANCED_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return changes
+
+
+def imbalanced(
+    leaders: Mapping[TopicPartition, tuple[Sequence[int], int]], live: Collection[int], percentage: int
+) -> Iterator[TopicPartition]:
+    """The partitions that are to be led by their preferred replicas again: those of each live broker of whose preferred
+    partitions more than `percentage` are led by others (leader.imbalance.per.broker.percentage). `leaders` has the
+    replicas and the leader of each partition; the election finds out whether the preferred one is in sync."""
+    preferring: dict[int, list[TopicPartition]] = {}
+    for key, (replicas, _) in leaders.items():
+        if replicas:
+            preferring.setdefault(replicas[0], []).append(key)
+    for broker_id, keys in preferring.items():
+        elsewhere = [key for key in keys if leaders[key][1] != broker_id]
+        if broker_id in live and len(elsewhere) * 100 > percentage * len(keys):
+            yield from elsewhere
 
 
 def min_isr(view: ClusterView, name: str, config: BrokerConfig) -> int:

@@ -16,13 +16,11 @@ updateCurrentReassignment), org.apache.kafka.controller.PartitionReassignmentRev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.controller.eligible_election import next_state
-from kafkalite.controller.isr_election import Members, members
-from kafkalite.controller.leader_and_isr import LeaderAndIsr, LiveBrokers
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.controller.election import Brokers, LeaderAndIsr, elect, members
+from kafkalite.metadata.partition_state import in_order
 from kafkalite.zk.znodes.znode_data import TopicNode
 
 
@@ -70,7 +68,7 @@ class Finished(NamedTuple):
     what a leader with an old view would write."""
 
     assignment: Assignment
-    state: IsrState
+    state: LeaderAndIsr
 
 
 def begin(assignment: Assignment, target: Sequence[int]) -> Assignment:
@@ -90,46 +88,29 @@ def cancel(assignment: Assignment) -> Assignment:
     return begin(assignment, assignment.origin)
 
 
-def keeps_the_records(
-    after: Assignment, state: IsrState, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
-) -> bool:
+def keeps_the_records(after: Assignment, state: LeaderAndIsr, written_by: int, brokers: Brokers) -> bool:
     """Whether a replica of `after` is in sync and present. Otherwise the step would need an unclean election."""
-    known = _members(after.replicas, state, written_by, live, stopping)
+    known = members(after.replicas, state.isr, written_by, brokers)
     return bool(known.ready or known.stopping)
 
 
-def finish(
-    assignment: Assignment, state: IsrState, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
-) -> Finished | None:
+def finish(assignment: Assignment, state: LeaderAndIsr, written_by: int, brokers: Brokers) -> Finished | None:
     """The end of a reassignment under way; None as long as a replica of the target is not in sync and present. The
     leader stays if it can."""
     target = assignment.target
-    ready = _members(target, state, written_by, live, stopping).ready
+    ready = members(target, state.isr, written_by, brokers).ready
     if not assignment.is_being_reassigned or not set(target).issubset(ready):
         return None
-    after = state._replace(isr=frozenset(target), elr=frozenset())
-    if state.leader not in target:
-        after = after._replace(leader=target[0], leader_epoch=state.leader_epoch + 1)
-    return Finished(Assignment(target), after)
+    isr = in_order(target, state.isr)
+    after = state._replace(isr=isr) if state.leader in target else state.with_leader(target[0], isr)
+    return Finished(Assignment(target), after._replace(elr=()))
 
 
 def without_dropped(
-    assignment: Assignment,
-    state: IsrState,
-    written_by: int,
-    live: LiveBrokers,
-    min_isr: int,
-    stopping: Collection[int] = (),
-) -> IsrState:
+    assignment: Assignment, state: LeaderAndIsr, written_by: int, brokers: Brokers, min_isr: int
+) -> LeaderAndIsr:
     """The state that goes with a new `assignment` that keeps the records: replicas that a cancellation or another
     target has dropped neither lead nor are in ISR or ELR. `min_isr` is the effective min.insync.replicas."""
     replicas = assignment.replicas
-    after = next_state(replicas, state, written_by, live, min_isr, stopping=stopping) or state
-    return after._replace(elr=after.elr.intersection(replicas))
-
-
-def _members(
-    replicas: Sequence[int], state: IsrState, written_by: int, live: LiveBrokers, stopping: Collection[int]
-) -> Members:
-    known = LeaderAndIsr(state.leader, state.leader_epoch, tuple(state.isr))
-    return members(replicas, known, written_by, live, stopping)
+    after = elect(replicas, state, written_by, brokers, min_isr) or state
+    return after._replace(elr=tuple(one for one in after.elr if one in replicas))

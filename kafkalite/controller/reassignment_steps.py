@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.leader_and_isr import LeaderAndIsr
+from kafkalite.controller.election import LeaderAndIsr
 from kafkalite.controller.pending_changes import ElectionContext, leader_and_isr, min_isr, state_write
 from kafkalite.controller.reassignment import (
     Assignment,
@@ -28,8 +28,8 @@ from kafkalite.controller.reassignment import (
     with_assignments,
     without_dropped,
 )
-from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
-from kafkalite.metadata.partition_admin import Reassignment
+from kafkalite.metadata.cluster_metadata import Reassignment
+from kafkalite.metadata.partition_state import effective_min_isr
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
 from kafkalite.zk.cluster.cluster_writes import NODE_BYTES_MAX
@@ -93,12 +93,10 @@ def _without_dropped(
     """The state without replicas that the new assignment drops; None if none of those that stay has the records. It is
     written also if it is equal: its new version refuses what a leader with an old view would write."""
     before, written_by = leader_and_isr(node), node.node.mzxid
-    live, stopping, _ = context.brokers
-    state = before.isr_state
-    if not keeps_the_records(after, state, written_by, live, stopping):
+    if not keeps_the_records(after, before, written_by, context.brokers):
         return None
     least = effective_min_isr(least, len(after.origin))
-    return before.followed_by(without_dropped(after, state, written_by, live, least, stopping), after.replicas)
+    return without_dropped(after, before, written_by, context.brokers, least)
 
 
 def endings(view: ClusterView, name: str, context: ElectionContext) -> list[Move]:
@@ -106,17 +104,15 @@ def endings(view: ClusterView, name: str, context: ElectionContext) -> list[Move
     known = view.assignments.get(name)
     if known is None:
         return []
-    live, stopping, _ = context.brokers
     changes: dict[int, _Change] = {}
     for number in sorted(known.value.adding.keys() | known.value.removing.keys()):
         node = view.states.get(name, {}).get(number)
         if node is None or number not in known.value.partitions:
             continue
-        before = leader_and_isr(node)
-        done = finish(assignment_of(known.value, number), before.isr_state, node.node.mzxid, live, stopping)
+        assignment = assignment_of(known.value, number)
+        done = finish(assignment, leader_and_isr(node), node.node.mzxid, context.brokers)
         if done is not None:
-            state = before.followed_by(done.state, done.assignment.replicas)
-            write = state_write(name, number, state, node, context.controller_epoch)
+            write = state_write(name, number, done.state, node, context.controller_epoch)
             changes[number] = _Change(done.assignment, write)
     return list(_moves(name, known, changes))
 

@@ -13,22 +13,21 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.partition_state import NO_LEADER as NO_LEADER
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
 PRODUCER_ID_MAX = 1 << 62  # never reached by counting; ids above it, from a foreign log, do not move the count
 CLUSTER_DEFAULT = ""  # the name of the settings for all brokers
-NO_LEADER = -1  # of a partition that no live broker can lead
 NO_CONTROLLER = -1
 NO_REGISTRATION = -1  # of a broker that has no number, such as Apache Kafka, or a broker by itself
 
@@ -78,6 +77,35 @@ class TopicRecord(NamedTuple):
     topic_id: uuid.UUID
     partitions: Mapping[int, PartitionRecord]
     config: Mapping[str, str]
+
+
+class RegistrationState(Enum):
+    """The states of this broker's registration with its cluster; the value is the text in the log.
+
+        UNREGISTERED -> MEMBER -> DISCONNECTED -> FENCED
+                        ^ ^  |         |           |
+                        | |  +---------|---------> |      the session has expired
+                        | +------------+           |      connected again within the session
+                        +--------------------------+      registered again
+
+    A broker that leaves its cluster (`unregister`) is UNREGISTERED from any state. ENTERED_FROM has all transitions: an
+    event that comes too late for a state changes nothing.
+    """
+
+    UNREGISTERED = "not registered"
+    MEMBER = "registered"
+    DISCONNECTED = "registered when it was last heard of: it may go on with what it leads, but nothing can be changed"
+    FENCED = "the others have gone on without it: it leads nothing until it is registered again"
+
+
+UNREGISTERED, MEMBER, DISCONNECTED, FENCED = RegistrationState
+
+ENTERED_FROM: Mapping[RegistrationState, frozenset[RegistrationState]] = {
+    UNREGISTERED: frozenset({MEMBER, DISCONNECTED, FENCED}),
+    MEMBER: frozenset({UNREGISTERED, DISCONNECTED, FENCED}),
+    DISCONNECTED: frozenset({MEMBER}),
+    FENCED: frozenset({MEMBER, DISCONNECTED}),
+}
 
 
 class Change(Enum):
@@ -318,3 +346,47 @@ def may_be_led_elsewhere(metadata: ClusterMetadata, topic: str, index: int) -> b
     record = metadata.topics.get(topic)
     state = record.partitions.get(index) if record is not None else None
     return state is not None and len(state.replicas) > 1
+
+
+class Election(Enum):
+    """The kinds of elections that a client may ask for, by their numbers in ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class Reassignment(NamedTuple):
+    """A reassignment under way. `replicas` are all of the moment, with those that are being added and removed."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class PartitionAdmin(Protocol):
+    """Requests of administrators that the controller decides: elections of leaders, reassignments of replicas. A single
+    broker is its own controller; in a cluster only the elected one accepts them (KIP-455, KIP-460).
+
+    Answers are in the order of the request, one for each element: None for success, else the refusal.
+
+    `elect_leaders` and `reassign` raise KafkaError when nothing of the request is taken: NOT_CONTROLLER,
+    REQUEST_TIMED_OUT.
+    """
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], election: Election
+    ) -> Sequence[KafkaError | None]:
+        """Elect the preferred leader of each partition, or for UNCLEAN any live replica where no leader lives.
+        Refusals: 3 unknown, 17 being deleted, 80 and 83 no candidate lives, 84 the leader is right already."""
+        ...
+
+    async def reassign(
+        self, targets: Sequence[tuple[TopicPartition, Sequence[int] | None]]
+    ) -> Sequence[KafkaError | None]:
+        """Begin to move partitions to these replicas, the preferred leader first; None cancels a reassignment.
+        Refusals: 3 unknown or being deleted, 39 a target that cannot be, 85 nothing to cancel."""
+        ...
+
+    def reassignments(self) -> Mapping[TopicPartition, Reassignment]:
+        """All reassignments under way."""
+        ...

@@ -31,11 +31,11 @@ from kafkalite.metadata.cluster_metadata import (
     ClusterMetadata,
     Listener,
     PartitionRecord,
+    RegistrationState,
     TopicRecord,
 )
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, encode
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.security.acl.acl import Entry as AclEntry
 from kafkalite.security.acl.acl import Operation, Permission, Resource
 from kafkalite.security.delegation_tokens import DelegationToken

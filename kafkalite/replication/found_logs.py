@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.names import TopicPartition
-from kafkalite.metadata.cluster_metadata import ClusterMetadata
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, RegistrationState
 from kafkalite.replication.reconciliation import Role
 
 if TYPE_CHECKING:

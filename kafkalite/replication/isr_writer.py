@@ -13,12 +13,12 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import KafkaError
-from kafkalite.metadata.isr_state import WriteOutcome
+from kafkalite.metadata.partition_state import WriteOutcome
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.metadata.isr_state import WriteIsr
+    from kafkalite.metadata.partition_state import WriteIsr
     from kafkalite.replication.leader_partition import LeaderPartition
     from kafkalite.replication.replica.effects import ReadIsr
 

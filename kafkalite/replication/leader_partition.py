@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
-from kafkalite.metadata.isr_state import IsrState, WriteIsr
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, effective_min_isr
 from kafkalite.replication.delayed_operations import DelayedAcks, Notify
 from kafkalite.replication.partition import ReplicatedPartition
 from kafkalite.replication.replica.effects import (
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.metadata.cluster_metadata import PartitionRecord
-    from kafkalite.metadata.isr_state import WriteOutcome
+    from kafkalite.metadata.partition_state import WriteOutcome
     from kafkalite.replication.delayed_operations import DelayedOperation
     from kafkalite.replication.partition import Partition
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
-from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, RegistrationState
 from kafkalite.replication.early_epochs import COUNT_MIN
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (

@@ -19,8 +19,13 @@ from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.segment import NEVER
-from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord, TopicRecord
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import (
+    NO_LEADER,
+    ClusterMetadata,
+    PartitionRecord,
+    RegistrationState,
+    TopicRecord,
+)
 from kafkalite.replication import found_logs
 from kafkalite.replication.early_epochs import write_early
 from kafkalite.replication.leader_partition import LeaderPartition

@@ -18,8 +18,13 @@ from weakref import WeakValueDictionary
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
-from kafkalite.metadata.replica_assignment import Racks, assign_added_partitions, assign_replicas
-from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
+from kafkalite.metadata.new_topics import (
+    Racks,
+    assign_added_partitions,
+    assign_replicas,
+    check_more_partitions,
+    check_new_topic,
+)
 
 if TYPE_CHECKING:
     from kafkalite.replication.metadata_applier import MetadataApplier

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.forks import HomeProcess
-from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.registration_state import MEMBER
+from kafkalite.metadata.cluster_metadata import MEMBER, NO_LEADER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.data_directory import throwaway_place

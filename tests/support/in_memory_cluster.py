@@ -28,10 +28,10 @@ from kafkalite.metadata.cluster_metadata import (
     ClusterMetadata,
     Listener,
     PartitionRecord,
+    RegistrationState,
     TopicRecord,
 )
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
 

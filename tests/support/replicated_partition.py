@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalite.controller.isr_election import members, next_leader
-from kafkalite.controller.leader_and_isr import LeaderAndIsr
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.controller.election import Brokers, LeaderAndIsr, elect, members
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
 from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 
 
@@ -144,14 +143,14 @@ class Cluster:
     def decide(self, _: int) -> None:
         """By what was seen; refused if the state is another one now, or a member that it keeps registered since."""
         seen = self.seen
-        decided = next_leader(
-            seen.replicas, seen.state, seen.written_by, seen.live, self._unclean, seen.stopping, seen.intact
-        )
+        brokers = Brokers(seen.live, seen.stopping, seen.intact)
+        election = Election.UNCLEAN if self._unclean else None
+        decided = elect(seen.replicas, seen.state, seen.written_by, brokers, 0, election)
         if decided is None or seen.version != self._version:
             return
         if self._checks and any(self._registrations[one] != seen.registrations[one] for one in decided.isr):
             return
-        known = members(self._replicas, self.state, self._written_by, self._live)
+        known = members(self._replicas, self.state.isr, self._written_by, Brokers(self._live))
         had_all = [*known.ready, *known.stopping, *known.absent, *(self._intact & set(known.returned))]
         if decided.leader != NO_LEADER and decided.leader_epoch != self.state.leader_epoch:  # the same one, perhaps
             self.elected_with_all_that_was_committed = True

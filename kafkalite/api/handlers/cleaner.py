@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.topic_validation import PARTITION_COUNT_MAX
+from kafkalite.metadata.new_topics import PARTITION_COUNT_MAX
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.cleaner import (
     CleanerPass,

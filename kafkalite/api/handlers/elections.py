@@ -12,7 +12,7 @@ from kafkalite.api.request.partition_limit import check_partition_count
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.partition_admin import Election
+from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.protocol.messages.elections import (
     ElectLeadersRequest,
     ElectLeadersResponse,

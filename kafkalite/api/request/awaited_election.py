@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.replication.delayed_operations import DelayedOperation
 
 if TYPE_CHECKING:

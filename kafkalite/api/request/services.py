@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.marker_writer import MarkerAppender
     from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.metadata.partition_admin import PartitionAdmin
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionAdmin
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalite.metadata.isr_state import WriteIsr
+from kafkalite.metadata.partition_state import WriteIsr
 
 
 class AssignEpoch(NamedTuple):

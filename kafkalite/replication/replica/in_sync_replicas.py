@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from kafkalite.metadata.eligible_leader_replicas import target_elr
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome, target_elr
 from kafkalite.replication.replica.effects import ReadIsr
 
 
@@ -109,7 +108,9 @@ class InSyncReplicas:
     def _send(self, phase: IsrPhase, isr: frozenset[int], min_isr: int, registrations: Mapping[int, int]) -> WriteIsr:
         state = self.committed
         assert state.leader in isr, "the leader is always in sync (KAFKA-15353)"
-        self.pending = WriteIsr(isr, target_elr(state, isr, min_isr), state.partition_epoch, registrations)
+        self.pending = WriteIsr(
+            isr, target_elr(state.isr | state.elr, isr, min_isr), state.partition_epoch, registrations
+        )
         self._enter(phase)
         return self.pending
 

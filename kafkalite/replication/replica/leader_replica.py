@@ -17,8 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome, effective_min_isr
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,

@@ -16,8 +16,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkalite.metadata.cluster_metadata import Change
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import Change, RegistrationState
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock

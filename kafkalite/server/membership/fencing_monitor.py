@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.client.broker_channel import BrokerChannel, BrokerUnreachable, SecurityTo, without_security
 from kafkalite.common.clock import Clock
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import BrokerRecord, Change
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import BrokerRecord, Change, RegistrationState
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.membership.inter_broker_requests import inter_broker_endpoints
 

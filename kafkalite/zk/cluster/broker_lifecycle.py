@@ -4,7 +4,7 @@
 
 One task does this (`_follow`). After each new connection it checks that ZooKeeper still has the same cluster, restores
 this broker's own node, and reads everything again; nothing is applied from a ZooKeeper with another cluster id, such as
-one that lost its data. The states of the registration are a table in `metadata.registration_state`.
+one that lost its data. The states of the registration are those of `RegistrationState`.
 Source: kafka.server.KafkaServer, kafka.zookeeper.ZooKeeperClient (reconnecting).
 """
 
@@ -21,9 +21,8 @@ from kafkalite.common.condition_waiters import ConditionWaiters
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import Change
-from kafkalite.metadata.registration_state import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, UNREGISTERED
-from kafkalite.metadata.registration_state import RegistrationState as State
+from kafkalite.metadata.cluster_metadata import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, UNREGISTERED, Change
+from kafkalite.metadata.cluster_metadata import RegistrationState as State
 from kafkalite.zk.client.operations import Check, ConnectionState, Node, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig

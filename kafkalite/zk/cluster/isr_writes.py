@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.zk.client.operations import (
     ANY_VERSION,
     BadVersion,

@@ -2,7 +2,7 @@
 and one whose logs have failed out of those of their partitions.
 
 So no election counts it before it has caught up, whatever the controller has or has not seen. Kafka's controller has to
-notice that a broker was away (KIP-380). The rule is `metadata.eligible_leader_replicas.leave_with_lost_tail`.
+notice that a broker was away (KIP-380). The rule is `metadata.partition_state.leave_with_lost_tail`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
-from kafkalite.metadata.eligible_leader_replicas import effective_min_isr, leave_with_lost_tail
+from kafkalite.metadata.partition_state import effective_min_isr, leave_with_lost_tail
 from kafkalite.zk.client.operations import BadVersion, Check, NoNode, SetData, Unavailable
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.conditional_writes import perform

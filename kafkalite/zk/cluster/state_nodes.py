@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.isr_state import IsrState, in_order
+from kafkalite.metadata.partition_state import IsrState, in_order
 from kafkalite.zk.cluster.cluster_view import Known
 from kafkalite.zk.znodes import znode_data
 

@@ -19,6 +19,7 @@ from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
+    MEMBER,
     BrokerRecord,
     Change,
     ChangeConfig,
@@ -27,10 +28,10 @@ from kafkalite.metadata.cluster_metadata import (
     ClusterMetadata,
     Listener,
     PartitionRecord,
+    RegistrationState,
     TopicRecord,
 )
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
-from kafkalite.metadata.registration_state import MEMBER, RegistrationState
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.metadata.partition_state import IsrState
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_cluster import SimulatedCluster
 from tests.support.replication.simulated_leader import SimulatedLeader

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.metadata.cluster_metadata import PartitionRecord
-from kafkalite.metadata.isr_state import WriteIsr
+from kafkalite.metadata.partition_state import WriteIsr
 from kafkalite.replication.follower_partition import FollowerPartition
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.replica.effects import ReadIsr

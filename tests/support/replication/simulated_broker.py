@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.isr_state import IsrState, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteOutcome
 from kafkalite.replication.replica.follower_replica import FetchAnswer
 from tests.support.replication.simulated_follower import SimulatedFollower
 from tests.support.replication.simulated_leader import LAG_TIME_MAX_MS, MAX_WAIT_MS, SimulatedLeader

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.controller.eligible_election import next_state
-from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.controller.election import Brokers, LeaderAndIsr, elect
+from kafkalite.metadata.cluster_metadata import Election
+from kafkalite.metadata.partition_state import IsrState, effective_min_isr, in_order
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_follower import SimulatedFollower
 from tests.support.replication.simulated_leader import SimulatedLeader
@@ -180,17 +180,17 @@ class SimulatedCluster:
 
     def next_state(self, view: View, *, prefer: bool) -> IsrState | None:
         registered = {each: view.registered_by[each] for each in view.live.keys() | view.stopping}
-        return next_state(
-            self.replicas,
-            view.state,
-            view.written_by,
-            registered,
-            self.min_isr,
-            unclean=self.unclean,
-            prefer=prefer,
-            stopping=view.stopping,
-            intact=view.intact,
+        known, brokers = view.state, Brokers(registered, view.stopping, view.intact)
+        before = LeaderAndIsr(
+            known.leader, known.leader_epoch, in_order(known.isr, self.replicas), elr=in_order(known.elr, self.replicas)
         )
+        elections = [Election.PREFERRED] * prefer + [Election.UNCLEAN if self.unclean else None]
+        for election in elections:
+            after = elect(self.replicas, before, view.written_by, brokers, self.min_isr, election)
+            if after is not None:
+                isr, elr = frozenset(after.isr), frozenset(after.elr)
+                return known._replace(leader=after.leader, leader_epoch=after.leader_epoch, isr=isr, elr=elr)
+        return None
 
     @property
     def state(self) -> IsrState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
 from kafkalite.replication.replica.effects import AdvanceHighWatermark, AssignEpoch, LeaderEffect, ReadIsr
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, check_epoch
 from kafkalite.replication.replica.follower_replica import LATEST, AskEpochEnd, Fetch, FetchAnswer

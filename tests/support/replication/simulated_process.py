@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.eligible_leader_replicas import leave_with_lost_tail
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.metadata.partition_state import IsrState, leave_with_lost_tail
 from tests.support.replication.simulated_log import SimulatedLog
 from tests.support.replication.simulated_zookeeper import SESSION_TIMEOUT_MS, Lost, View
 

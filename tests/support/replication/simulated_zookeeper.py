@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalite.metadata.isr_state import IsrState, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteOutcome
 
 if TYPE_CHECKING:
     from tests.support.replication.simulated_broker import SimulatedBroker

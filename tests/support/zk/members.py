@@ -16,8 +16,7 @@ from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, TopicRecord
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from tests.support.wait import DEADLINE_S

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch, parse_header

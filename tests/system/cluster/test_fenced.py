@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.support.wait import DEADLINE_S

@@ -13,9 +13,9 @@ from unittest.mock import patch
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.controller import eligible_election
-from kafkalite.metadata import eligible_leader_replicas
-from kafkalite.metadata.isr_state import WriteOutcome
+from kafkalite.controller import election
+from kafkalite.metadata import partition_state
+from kafkalite.metadata.partition_state import WriteOutcome
 from kafkalite.replication.replica import follower_replica, in_sync_replicas, leader_replica
 from kafkalite.replication.replica.epoch_divergence import NO_OFFSET, TruncationPoint
 from kafkalite.replication.replica.follower_replica import Fetch
@@ -422,9 +422,7 @@ NO_DIVERGENCE: list[Change] = [(leader_replica, "diverging_epoch", only_in_range
 NO_REGISTRATIONS: list[Change] = [
     (SimulatedCluster, "__init__", without("checks_registrations", of_zookeeper=True)),
 ]
-NO_ELR: list[Change] = [
-    (module, "target_elr", nobody) for module in (in_sync_replicas, eligible_leader_replicas, eligible_election)
-]
+NO_ELR: list[Change] = [(module, "target_elr", nobody) for module in (in_sync_replicas, partition_state, election)]
 
 CASES: list[tuple[Callable[[int], None], list[Change]]] = [
     (

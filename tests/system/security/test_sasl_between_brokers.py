@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from kafkalite.cli.main import main
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from tests.support.counted_logins import count_logins
 from tests.support.wait import DEADLINE_S, until
 from tests.system.security.sasl_cluster import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.controller.admin_checks import election_refusal, no_candidate, reassignment_refusal
-from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
-from kafkalite.metadata.partition_admin import Election
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Election, PartitionRecord
 
 LIVE = {1: 10, 2: 20}
 

@@ -14,8 +14,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import controller, pending_changes
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_store import ControllerStore, Step
-from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.partition_admin import Election
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
 from kafkalite.zk.client.operations import Create, Delete, SetData
 from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 from tests.support.controller_members import Member, Place, cluster, expire, topic

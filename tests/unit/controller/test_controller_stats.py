@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.controller.controller_stats import ControllerStats, Durations
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.leader_and_isr import LeaderAndIsr
+from kafkalite.controller.election import LeaderAndIsr
 from kafkalite.controller.pending_changes import StateChange
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.znodes import znode_paths

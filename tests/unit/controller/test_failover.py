@@ -10,8 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
 from kafkalite.zk.client.operations import Create, Delete, NoNode, Operation, Unavailable
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_paths

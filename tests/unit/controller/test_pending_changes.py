@@ -7,9 +7,9 @@ import json
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import pending_changes
-from kafkalite.controller.leader_and_isr import Brokers, LeaderAndIsr
+from kafkalite.controller.election import Brokers, LeaderAndIsr
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
-from kafkalite.metadata.cluster_metadata import BrokerRecord
+from kafkalite.metadata.cluster_metadata import BrokerRecord, Election
 from kafkalite.zk.client.operations import Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -54,7 +54,7 @@ def test_a_topic_that_nobody_knows_has_no_pending_changes() -> None:
     view = view_of({})
     assert list(pending_changes.state_changes(view, "another", ONE)) == []
     assert pending_changes.topic_id_step(view, "another", {1: 50}, True) is None
-    assert pending_changes.preferred_change(view, "another", 0, ONE) is None
+    assert pending_changes.requested_change(view, "another", 0, ONE, Election.PREFERRED) is None
 
 
 def test_an_id_is_given_once_and_loses_nothing() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import reassignment_steps
-from kafkalite.controller.leader_and_isr import Brokers
+from kafkalite.controller.election import Brokers
 from kafkalite.controller.pending_changes import ElectionContext
 from kafkalite.controller.reassignment import Assignment
 from kafkalite.controller.reassignment_steps import Move
-from kafkalite.metadata.partition_admin import Reassignment
+from kafkalite.metadata.cluster_metadata import Reassignment
 from kafkalite.zk.client.operations import Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths

@@ -10,8 +10,7 @@ import pytest
 from kafkalite.common.errors import KafkaError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.partition_admin import Election, Reassignment
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Election, Reassignment
 from kafkalite.zk.client.operations import Create, SetData
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.controller_members import ENDPOINTS, Member, Place, cluster, topic

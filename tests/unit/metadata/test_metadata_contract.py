@@ -20,10 +20,10 @@ from kafkalite.metadata.cluster_metadata import (
     Change,
     ClusterMetadata,
     PartitionRecord,
+    RegistrationState,
     TopicRecord,
 )
-from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from tests.support.wait import DEADLINE_S
 from tests.support.zk.members import Member

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
 from kafkalite.replication.isr_writer import IsrWriter
 from tests.support.manual_clock import ManualClock
 

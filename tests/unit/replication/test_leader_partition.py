@@ -14,7 +14,7 @@ from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.metadata.cluster_metadata import PartitionRecord
-from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.leader_partition import LeaderPartition

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_manager import LogManager
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, TopicRecord
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.early_epochs import COUNT_MIN

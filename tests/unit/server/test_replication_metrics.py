@@ -9,7 +9,7 @@ from typing import Any
 import uvloop
 
 from kafkalite.common.metrics import Metrics
-from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.isr_writer import IsrWriter
 from kafkalite.replication.replica.leader_replica import ReplicaFetch

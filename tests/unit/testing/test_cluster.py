@@ -14,7 +14,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN
-from kafkalite.metadata.registration_state import DISCONNECTED, MEMBER
+from kafkalite.metadata.cluster_metadata import DISCONNECTED, MEMBER
 from kafkalite.testing import Cluster, InMemoryZooKeeper, data_directory
 from tests.support.replication.live_cluster import Writer, create_topic, read_all
 from tests.support.wait import until

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog
 from kafkalite.replication.replica.leader_replica import LeaderReplica, ReplicaFetch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.replication.replica.effects import ReadIsr
 from kafkalite.replication.replica.in_sync_replicas import (
     COMMITTED,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,

@@ -10,8 +10,7 @@ import pytest
 
 from kafkalite.common.clock import SystemClock
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import BrokerRecord
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import BrokerRecord, RegistrationState
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.metadata.cluster_metadata import Change
-from kafkalite.metadata.registration_state import DISCONNECTED, FENCED, MEMBER, UNREGISTERED
+from kafkalite.metadata.cluster_metadata import DISCONNECTED, FENCED, MEMBER, UNREGISTERED, Change
 from kafkalite.zk.client.operations import ConnectionState, Node
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle

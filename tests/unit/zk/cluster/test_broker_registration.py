@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, RegistrationState
 from kafkalite.zk.client.operations import Delete, SetData
 from kafkalite.zk.cluster import broker_registration
 from kafkalite.zk.cluster.session_file import FILE_NAME

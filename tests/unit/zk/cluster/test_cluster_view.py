@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalite.common.names import format_uuid
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, PartitionRecord
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.metadata.partition_state import IsrState
 from kafkalite.zk.client.operations import Node
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, is_of_interest
 

@@ -11,9 +11,8 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import random_uuid
-from kafkalite.metadata.cluster_metadata import Change
-from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import Change, RegistrationState
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.zk.client.operations import Create, Delete, Node, Operation, SetData, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.znodes import znode_data, znode_paths

@@ -14,8 +14,8 @@ import pytest
 
 from kafkalite.common.errors import ConfigError, KafkaError
 from kafkalite.common.names import random_uuid
-from kafkalite.metadata.isr_state import IsrState, WriteIsr
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import RegistrationState
+from kafkalite.metadata.partition_state import IsrState, WriteIsr
 from kafkalite.replication.replica.effects import ReadIsr
 from kafkalite.replication.replica.in_sync_replicas import COMMITTED, InSyncReplicas
 from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper, ZooKeeperLine

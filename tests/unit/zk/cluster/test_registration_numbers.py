@@ -12,8 +12,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import random_uuid
-from kafkalite.metadata.cluster_metadata import NO_REGISTRATION, BrokerRecord, Change
-from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_REGISTRATION, BrokerRecord, Change, RegistrationState
 from kafkalite.zk.client.operations import BadVersion, Check, Create, Delete, Operation, SetData, Unavailable
 from kafkalite.zk.cluster import registration_files
 from kafkalite.zk.znodes import znode_data, znode_paths

@@ -15,9 +15,8 @@ from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
-from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, SetData
 from kafkalite.zk.znodes import znode_paths

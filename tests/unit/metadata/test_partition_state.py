@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.eligible_leader_replicas import (
+from kafkalite.metadata.cluster_metadata import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, NO_LEADER, RegistrationState
+from kafkalite.metadata.partition_state import (
     IsrState,
     effective_min_isr,
     leave_with_lost_tail,
@@ -24,11 +24,11 @@ def test_one_replica_needs_no_other():
 
 
 def test_members_that_leave_below_min_isr_stay_eligible():
-    assert target_elr(state(1, {1, 2, 3}), {1, 2}, 2) == frozenset()
-    assert target_elr(state(1, {1, 2, 3}), {1}, 2) == {2, 3}
-    assert target_elr(state(1, {1}, {2, 3}), {1, 2}, 3) == {3}
-    assert target_elr(state(1, {1}, {2, 3}), {1, 2}, 2) == frozenset()
-    assert target_elr(state(1, {1}, {2, 3}), {3}, 2, lost=[1]) == {2}
+    assert target_elr({1, 2, 3}, {1, 2}, 2) == frozenset()
+    assert target_elr({1, 2, 3}, {1}, 2) == {2, 3}
+    assert target_elr({1, 2, 3}, {1, 2}, 3) == {3}
+    assert target_elr({1, 2, 3}, {1, 2}, 2) == frozenset()
+    assert target_elr({1, 2, 3}, {3}, 2, lost=[1]) == {2}
 
 
 def test_the_only_member_of_the_isr_leaves_it_to_the_eligible_ones():
@@ -63,3 +63,16 @@ def test_an_isr_is_never_empty(isr, elr, leaving, min_isr, data):
         assert left.leader in {NO_LEADER, *left.isr}
         assert left.isr | left.elr <= isr | elr
         assert leaving not in left.isr | left.elr or isr | elr == {leaving}
+
+
+def test_every_state_can_be_entered_from_another_one() -> None:
+    assert ENTERED_FROM.keys() == set(RegistrationState)
+    for state, sources in ENTERED_FROM.items():
+        assert sources and state not in sources
+
+
+def test_only_a_member_loses_its_connection_and_only_a_new_registration_ends_a_fence() -> None:
+    assert ENTERED_FROM[DISCONNECTED] == {MEMBER}
+    assert {state for state, sources in ENTERED_FROM.items() if FENCED in sources} == {
+        MEMBER, RegistrationState.UNREGISTERED,
+    }  # fmt: skip

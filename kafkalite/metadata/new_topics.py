@@ -1,6 +1,7 @@
-"""Placement of the replicas of new partitions: round robin over the live brokers, with the racks taking turns.
+"""Checks of a new topic, or of one that is to grow, and the placement of the replicas of new partitions. Pure.
 
-The first replicas go round the brokers from `start_index` on, one each; the further replicas of a partition are at a
+Replicas are placed round robin over the live brokers, with the racks taking turns. The first replicas go round the
+brokers from `start_index` on, one each; the further replicas of a partition are at a
 distance from the first one that grows by one with every round (`shift`), so that the partitions of a dead broker are
 not all taken over by the same neighbour. With racks the brokers are first put in an order in which the racks take
 turns, and a rack that has a replica is skipped as long as another one has none. A topic begins at a random broker;
@@ -8,18 +9,58 @@ added partitions continue the round of the present ones.
 
 Unlike Kafka, which refuses to create topics then (with an unknown server error), brokers of which only some have a rack
 are treated as if none had one, as kafka-topics does with RackAwareMode.Safe.
-Source: org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers, KIP-36; kafka.zk.AdminZkClient for added partitions.
+Source: org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers, KIP-36; kafka.zk.AdminZkClient (validateTopicCreate,
+added partitions), kafka.server.ZkAdminManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import collides, topic_name_fault
 
+PARTITION_COUNT_MAX = 100_000  # of one topic: each is a directory with open files
 Racks = Mapping[int, str | None]
 """The rack of each live broker by its id."""
+
+
+def check_new_topic(name: str, partition_count: int, others: Iterable[str]) -> None:
+    """Raises the KafkaError for which this topic cannot be created beside `others`: 17, 36, 37."""
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name in others:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if partition_count <= 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    _check_not_too_many(partition_count)
+    if "." in name or "_" in name:
+        for other in others:
+            if collides(name, other):
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+                )
+
+
+def check_more_partitions(name: str, current: int, total_count: int) -> None:
+    """Raises KafkaError(INVALID_PARTITIONS) unless a topic can grow from `current` to `total_count` partitions."""
+    if total_count == current:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
+    if total_count < current:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {name} currently has {current} partition(s); {total_count} would not be an increase.",
+        )
+    _check_not_too_many(total_count)
+
+
+def _check_not_too_many(partition_count: int) -> None:
+    if partition_count > PARTITION_COUNT_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"Number of partitions must not be larger than {PARTITION_COUNT_MAX}."
+        )
 
 
 def assign_replicas(

@@ -1,26 +1,42 @@
-"""Elections among in-sync replicas: as values, and as histories of brokers that copy records from each other."""
+"""Elections: as values, and as histories of brokers that copy records from each other."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.controller import isr_election
-from kafkalite.controller.isr_election import (
-    imbalanced,
-    initial_leader,
-    next_leader,
-    preferred_leader,
-)
-from kafkalite.controller.leader_and_isr import LeaderAndIsr
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.controller.election import Brokers, LeaderAndIsr, Members, elect, initial_state, members
+from kafkalite.controller.pending_changes import imbalanced
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
 from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 from tests.support.replicated_partition import Cluster
 
 AT = 100  # the transaction that wrote the state
 LIVE = {1: 50, 2: 60, 3: 70}
+ALL = Brokers(LIVE)
 REPLICAS = (1, 2, 3)
+
+
+def next_leader(
+    replicas: Sequence[int],
+    state: LeaderAndIsr,
+    at: int,
+    live: Mapping[int, int],
+    unclean: bool = False,
+    stopping: Collection[int] = (),
+    intact: Collection[int] = (),
+) -> LeaderAndIsr | None:
+    """Without eligible replicas: min.insync.replicas is 0."""
+    return elect(replicas, state, at, Brokers(live, stopping, intact), 0, Election.UNCLEAN if unclean else None)
+
+
+def preferred_leader(
+    replicas: Sequence[int], state: LeaderAndIsr, at: int, live: Mapping[int, int], stopping: Collection[int] = ()
+) -> LeaderAndIsr | None:
+    return elect(replicas, state, at, Brokers(live, stopping), 0, Election.PREFERRED)
 
 
 def written(leader: int, *isr: int, recovery: int = RECOVERED) -> LeaderAndIsr:
@@ -34,9 +50,9 @@ def without(*gone: int, **returned: int) -> dict[int, int]:
 
 
 def test_all_live_replicas_of_a_new_partition_are_in_sync() -> None:
-    assert initial_leader((3, 1, 2), {1: 10, 2: 20}) == LeaderAndIsr(1, 0, (1, 2))
-    assert initial_leader((3, 1, 2), LIVE, 4, stopping={3}) == LeaderAndIsr(1, 4, (1, 2))
-    assert initial_leader((3,), {1: 10}) is None
+    assert initial_state((3, 1, 2), Brokers({1: 10, 2: 20}), 0) == LeaderAndIsr(1, 0, (1, 2))
+    assert initial_state((3, 1, 2), Brokers(LIVE, {3}), 4) == LeaderAndIsr(1, 4, (1, 2))
+    assert initial_state((3,), Brokers({1: 10}), 0) is None
 
 
 def test_a_state_that_fits_stays() -> None:
@@ -195,5 +211,105 @@ def test_without_the_check_of_registrations_a_late_controller_loses_records() ->
 
 
 def test_who_is_no_replica_any_more_is_no_member() -> None:
-    found = isr_election.members((1, 2), written(3, 1, 2, 3), AT, LIVE)
-    assert found == isr_election.Members((1, 2), (), (), ())
+    assert members((1, 2), (1, 2, 3), AT, ALL) == Members((1, 2), (), (), ())
+
+
+# -- eligible replicas behind the ISR
+
+
+def state(leader: int, isr: set[int], elr: tuple[int, ...] = (), epoch: int = 5) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, epoch, tuple(sorted(isr)), elr=elr)
+
+
+def elected(
+    known: LeaderAndIsr,
+    live: dict[int, int],
+    election: Election | None = None,
+    *,
+    stopping: Collection[int] = (),
+    intact: Collection[int] = (),
+) -> LeaderAndIsr | None:
+    return elect(REPLICAS, known, AT, Brokers(live, stopping, intact), 2, election)
+
+
+def test_a_state_with_eligible_replicas_that_fits_stays() -> None:
+    assert elected(state(1, {1, 2}), {1: 10, 2: 20}) is None
+    assert elected(state(1, {1}, (2, 3)), {1: 10}) is None
+    assert elected(state(NO_LEADER, {1}, (2,)), {3: 30}) is None
+
+
+def test_who_leaves_below_min_isr_stays_eligible() -> None:
+    assert elected(state(1, {1, 2, 3}), {1: 10}) == state(1, {1}, (2, 3))
+    assert elected(state(1, {1, 2, 3}), {1: 10, 2: 20}) == state(1, {1, 2})
+
+
+def test_the_isr_comes_first() -> None:
+    assert elected(state(3, {3, 2}, (1,)), {1: 10, 2: 20}) == state(2, {2}, (3, 1), epoch=6)
+
+
+def test_an_eligible_replica_leads_when_the_isr_cannot() -> None:
+    assert elected(state(1, {1}, (2, 3)), {3: 30}) == state(3, {3}, (1, 2), epoch=6)
+    assert elected(state(NO_LEADER, {1}, (2, 3)), {2: 20, 3: 30}) == state(2, {2}, (1, 3), epoch=6)
+    assert elected(state(1, {1}, (2, 3)), {2: 20, 3: 30}, stopping={2}) == state(3, {3}, (1, 2), epoch=6)
+
+
+def test_it_may_have_returned_meanwhile() -> None:
+    assert elected(state(1, {1}, (3,)), {3: 130}, intact={3}) == state(3, {3}, (1,), epoch=6)
+
+
+def test_without_anybody_the_partition_waits() -> None:
+    assert elected(state(1, {1}, (2,)), {3: 30}) == state(NO_LEADER, {1}, (2,), epoch=6)
+
+
+def test_an_unclean_leader_is_the_last_resort() -> None:
+    assert elected(state(1, {1}, (2,)), {2: 20, 3: 30}, Election.UNCLEAN) == state(2, {2}, (1,), epoch=6)
+    won = elected(state(1, {1}, (2,)), {3: 30}, Election.UNCLEAN)
+    assert won is not None
+    assert (won.leader, won.isr) == (3, (3,))
+
+
+@pytest.mark.parametrize(("live", "leader"), [({1: 10, 2: 20}, 1), ({2: 20}, None)])
+def test_the_preferred_replica_of_several_leads_if_it_is_in_sync(live: dict[int, int], leader: int | None) -> None:
+    won = elected(state(2, {1, 2}), live, Election.PREFERRED)
+    assert (None if won is None else won.leader) == leader
+
+
+# -- with all of it
+
+
+def test_members_keep_their_places_and_eligible_ones_are_written() -> None:
+    before = LeaderAndIsr(1, 5, (3, 1, 2), RECOVERING)
+    assert elect(REPLICAS, before, AT, Brokers({2: 50, 3: 60}), 2) == LeaderAndIsr(2, 6, (3, 2), RECOVERING)
+    after = elect(REPLICAS, before, AT, Brokers({2: 50, 3: 60}), 9)
+    assert after == LeaderAndIsr(2, 6, (3, 2), RECOVERING, (1,))
+    assert elect(REPLICAS, after, AT, Brokers({1: 50}), 9) == LeaderAndIsr(1, 7, (1,), RECOVERING, (3, 2))
+
+
+def test_only_who_was_on_neither_list_has_to_recover() -> None:
+    alone = LeaderAndIsr(1, 5, (1,))
+    assert elect(REPLICAS, alone, AT, Brokers({3: 60}), 1, Election.UNCLEAN) == LeaderAndIsr(3, 6, (3,), RECOVERING)
+    assert elect(REPLICAS, alone, AT, Brokers({3: 60}), 1) == LeaderAndIsr(-1, 6, (1,))
+    assert elect(REPLICAS, alone, AT, ALL, 1, Election.UNCLEAN) is None
+
+
+def test_the_preferred_replica_leads_and_nothing_else_changes() -> None:
+    assert elect((2, 1), LeaderAndIsr(1, 5, (1, 2)), AT, ALL, 1, Election.PREFERRED) == LeaderAndIsr(2, 6, (1, 2))
+    for replicas, before in (((1, 2), (1, 2)), ((3, 1, 2), (1, 2)), ((3, 1, 2), (1, 2, 9))):
+        assert elect(replicas, LeaderAndIsr(1, 5, before), AT, ALL, 1, Election.PREFERRED) is None
+
+
+def test_a_new_partition_is_in_sync_where_it_can_be() -> None:
+    assert initial_state((3, 9, 1), ALL, 2) == LeaderAndIsr(3, 2, (3, 1), RECOVERED)
+    assert initial_state((9,), ALL, 2) is None
+
+
+def test_brokers_that_stop_or_vouch_count_as_such() -> None:
+    before = LeaderAndIsr(1, 5, (1, 2))
+    stopping = ALL._replace(stopping=frozenset({1}))
+    assert elect(REPLICAS, before, AT, stopping, 2) == LeaderAndIsr(2, 6, (2,), elr=(1,))
+    assert initial_state(REPLICAS, stopping, 0) == LeaderAndIsr(2, 0, (2, 3))
+    assert elect((1, 2), LeaderAndIsr(2, 5, (2, 1)), AT, stopping, 1, Election.PREFERRED) is None
+    returned = Brokers({2: 120})
+    assert elect(REPLICAS, before, AT, returned, 1) == LeaderAndIsr(-1, 6, (1,))
+    vouching = returned._replace(intact=frozenset({2}))
+    assert elect(REPLICAS, before, AT, vouching, 1) == LeaderAndIsr(2, 6, (2,))
