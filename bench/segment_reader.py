@@ -22,9 +22,7 @@ import pyarrow as pa
 from bench.report import machine
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import count_rows, read_split
-from kafkalite.reader.chunks.read_report import ReadReport
-from kafkalite.reader.planning.row_filter import RowFilter
-from kafkalite.reader.planning.split import Chunk
+from kafkalite.reader.planning.split import Chunk, ReadReport, RowFilter
 from kafkalite.record.batch import HEADER_BYTES, NewRecord, build_batch, stamp
 from kafkalite.record.compression import CODECS
 

@@ -15,14 +15,12 @@ import pyarrow as pa
 from kafkalite.common.region import OpenFile
 from kafkalite.reader.arrow import to_arrow
 from kafkalite.reader.chunks.batch_choice import BatchChoice
-from kafkalite.reader.chunks.chunk_file import ChunkFile
+from kafkalite.reader.chunks.chunk_file import ChunkFile, FileGone, SplitFiles
 from kafkalite.reader.chunks.chunk_rows import ChunkRows
-from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
 from kafkalite.reader.chunks.rows import Rows
-from kafkalite.reader.chunks.split_files import FileGone, SplitFiles
 from kafkalite.reader.planning.read_options import ReadOptions
-from kafkalite.reader.planning.relocation import Relocation, relocate
-from kafkalite.reader.planning.split import Chunk
+from kafkalite.reader.planning.split import Chunk, Loss, ReadReport, ReadSettings
+from kafkalite.reader.planning.splits import Relocation, relocate
 from kafkalite.record.codec_contexts import Codecs
 
 logger = logging.getLogger(__name__)

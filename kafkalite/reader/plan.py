@@ -21,7 +21,7 @@ from kafkalite.reader.planning.discovery import wanted_partitions
 from kafkalite.reader.planning.read_options import Limit, ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.reader.planning.splits import PartitionPlan, divide, find_spans
-from kafkalite.reader.segments.transactions import overlapping
+from kafkalite.reader.planning.transactions import overlapping
 
 logger = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.timestamps import parse_timestamp, timestamp_of
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import read_as_asked
-from kafkalite.reader.chunks.read_report import BATCH_BYTES
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.reader.planning.narrowing import Comparison, is_exact, narrow
+from kafkalite.reader.planning.split import BATCH_BYTES
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 TopicNames = str | Sequence[str] | re.Pattern[str]

@@ -583,8 +583,6 @@ NO_DECODERS = {
     "producer/partitioner.py": _COLUMNS,
     "producer/record_encoder.py": _COLUMNS,
     "reader/chunks/chunk_file.py": _BATCHES,
-    "reader/chunks/resync.py": "it looks for a batch behind damage, and tells it by its checksum",
-    "reader/segments/transactions.py": _INDEX,
     "replication/fetcher/replica_fetcher.py": _ONE,
     "security/password_encoder.py": _OWN,
     "testing/daemon/control.py": "base64 of a request",

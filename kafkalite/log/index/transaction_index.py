@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import BatchHeader
 
 ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -35,6 +36,19 @@ class AbortedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+    def covers(self, header: BatchHeader) -> bool:
+        """Whether the data batch with this header belongs to the transaction."""
+        return (
+            header.is_transactional
+            and header.producer_id == self.producer_id
+            and self.first_offset <= header.base_offset <= self.last_offset
+        )
+
+
+def decode_index(data: bytes) -> list[AbortedTxn]:
+    """The entries of a whole file; one at the end may be torn, or being written."""
+    return [AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size])]
 
 
 def encode_entry(txn: AbortedTxn) -> bytes:

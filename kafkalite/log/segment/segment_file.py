@@ -33,6 +33,11 @@ from kafkalite.record.batch import (
 from kafkalite.record.batches import is_intact, read_header
 from kafkalite.record.message_set import HEAD_BYTES, entry_header
 
+
+class CutOff(Malformed):
+    """The file ends inside a batch."""
+
+
 Place = tuple[int, BatchHeader]
 """A batch in a file, by its position and its header."""
 
@@ -62,7 +67,7 @@ def first_timestamp_of(files: Files, path: str, size_bytes: int) -> int:
 
 
 def iter_headers(fd: int, position: int, end: int, read_bytes: int = _HEADERS_READ_BYTES) -> Iterator[Place]:
-    """(position, header) of every batch in [position, end). Raises Malformed, OSError."""
+    """(position, header) of every batch in [position, end). Raises Malformed, CutOff at the end; OSError."""
     unpack, make = _unpack, _make
     data = b""
     start = size = 0
@@ -80,8 +85,10 @@ def iter_headers(fd: int, position: int, end: int, read_bytes: int = _HEADERS_RE
             except Malformed:
                 raise Malformed(f"no batch at position {position}") from None
         size = header[1] + PREFIX_BYTES
-        if header[0] < 0 or position + size > end:
+        if header[0] < 0:
             raise Malformed(f"no batch at position {position}")
+        if position + size > end:
+            raise CutOff(f"the batch at position {position} is cut off after {end - position} bytes")
         yield position, header
         position += size
 
@@ -146,7 +153,7 @@ def iter_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchH
             at += size
         position += at
         if position < end < position + size:
-            raise Malformed(f"the batch at position {position} is cut off after {end - position} bytes")
+            raise CutOff(f"the batch at position {position} is cut off after {end - position} bytes")
         want = max(_BATCHES_READ_BYTES, size)
 
 

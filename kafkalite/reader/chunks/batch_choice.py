@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafkalite.reader.chunks.rows import Rows
-from kafkalite.reader.planning.row_filter import HIGHEST
-from kafkalite.reader.planning.split import Chunk
-from kafkalite.reader.segments.transactions import is_aborted
+from kafkalite.reader.planning.split import HIGHEST, Chunk
+from kafkalite.reader.planning.transactions import is_aborted
 from kafkalite.record.batch import HEADER_BYTES, BatchHeader
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags
 from kafkalite.record.columns.record_columns import Fields

@@ -38,9 +38,9 @@ from kafkalite.log.storage.file_names import (
 from kafkalite.log.storage.files import Files
 from kafkalite.reader.planning.discovery import Replica
 from kafkalite.reader.planning.read_options import At, Position, ReadOptions
-from kafkalite.reader.segments.segment_list import SegmentList, list_segments
-from kafkalite.reader.segments.time_lookup import SegmentRange, first_offset_at
-from kafkalite.reader.segments.transactions import read_transactions
+from kafkalite.reader.planning.segment_list import SegmentList, list_segments
+from kafkalite.reader.planning.time_lookup import SegmentRange, first_offset_at
+from kafkalite.reader.planning.transactions import read_transactions
 
 _FILES = Files()
 

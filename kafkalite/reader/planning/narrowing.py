@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kafkalite.reader.planning.read_options import ReadOptions, Selection
-from kafkalite.reader.planning.row_filter import HIGHEST, LOWEST, RowFilter
+from kafkalite.reader.planning.split import HIGHEST, LOWEST, RowFilter
 
 Value = int | str | tuple[int, ...] | tuple[str, ...]
 

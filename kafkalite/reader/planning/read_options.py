@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from kafkalite.reader.planning.row_filter import EVERY_ROW, RowFilter
+from kafkalite.reader.planning.split import EVERY_ROW, RowFilter
 
 ANY_TOPIC = "*"
 ANY_PARTITION = -1

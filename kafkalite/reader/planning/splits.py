@@ -7,12 +7,16 @@ with their neighbours; the records of one partition stay in one split and in ord
 tasks tells the difference.
 With a limit of records a partition is divided into equal ranges of offsets, as Spark does; such a cut may lie inside
 of a batch, which both sides read.
-Source: org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator.
+A chunk whose file is no longer the one that was planned is relocated. Compaction puts another file in the place of one
+or several: the offsets of the chunk are searched in the segments that are there now. A late consumer sees the same:
+records that later ones have superseded are gone. Offsets that retention took, or recovery cut off, are lost.
+Source: org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator; kafka.log.LocalLog.replaceSegments.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -22,10 +26,10 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.segment_file import Place, SegmentFile
 from kafkalite.log.storage.file_names import LOG, segment_stem
-from kafkalite.reader.planning.row_filter import LOWEST, RowFilter
-from kafkalite.reader.planning.split import Chunk, Split
-from kafkalite.reader.segments.time_lookup import SegmentRange, earlier_up_to
-from kafkalite.reader.segments.transactions import overlapping
+from kafkalite.reader.planning.segment_list import list_segments
+from kafkalite.reader.planning.split import LOWEST, Chunk, RowFilter, Split
+from kafkalite.reader.planning.time_lookup import SegmentRange, earlier_up_to
+from kafkalite.reader.planning.transactions import overlapping
 
 _OPEN_BYTES = 64 << 10  # read in the time that it takes to open a file: 40 us
 _SNAP = 8  # a cut moves to the border of a segment if that is within this part of a split
@@ -256,3 +260,39 @@ def _chunks(plan: PartitionPlan, before: Cut, after: Cut) -> list[Chunk]:
             where = (*plan.of, path, start, end - start, head, first, stop)
             chunks.append(Chunk(*where, aborted, plan.row_filter, span.file_bytes, span.file_id))
     return chunks
+
+
+class Relocation(NamedTuple):
+    """The chunks that stand for a chunk now, and the ranges of offsets [first, end) that are lost."""
+
+    chunks: list[Chunk]
+    lost: list[tuple[int, int]]
+
+
+def relocate(chunk: Chunk) -> Relocation:
+    """Looks for the offsets of `chunk` in its partition's directory. Raises StorageError, Malformed."""
+    start = max(chunk.start_offset, chunk.row_filter.min_offset)
+    end = min(chunk.end_offset, chunk.row_filter.max_offset + 1)
+    if start >= end:
+        return Relocation([], [])
+    try:
+        return _relocated(chunk, start, end)
+    except FileNotFoundError:  # with the directory, or between two looks
+        return Relocation([], [(start, end)])
+
+
+def _relocated(chunk: Chunk, start: int, end: int) -> Relocation:
+    directory = os.path.dirname(chunk.path)
+    segments = list_segments(directory)
+    bases = segments.base_offsets
+    if not bases:
+        return Relocation([], [(start, end)])
+    with SegmentFile(directory, bases[-1]) as last:
+        last_position, log_end = last.end()
+    first, stop = min(max(start, bases[0]), end), max(min(end, log_end), start)
+    ranges = [*map(SegmentRange, bases, [*bases[1:], log_end], [*segments.sizes_bytes[:-1], last_position])]
+    spans = find_spans(directory, ranges, first, stop, chunk.row_filter)
+    plan = PartitionPlan((chunk.topic, chunk.partition), directory, spans, chunk.aborted, chunk.row_filter)
+    lost = [(one, other) for one, other in ((start, first), (max(first, stop), end)) if one < other]
+    # a mount that gives a file another inode each time must not end in an error: here the file was just looked at
+    return Relocation([each._replace(file_id=-1) for each in whole(plan)], lost)

@@ -14,7 +14,6 @@ from kafkalite.record.compression import UNPACKED_BYTES_MAX
 from kafkalite.record.record import read_records
 
 if TYPE_CHECKING:
-    from kafkalite.log.index.transaction_index import AbortedTxn
     from kafkalite.replication.partition import Partition
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -96,12 +95,5 @@ def _visible_batches(partition: Partition, first: int, isolation: str) -> Iterat
         header = parse_header(batch)
         if header.last_offset >= limit:
             return
-        if not header.is_control and not _is_aborted(header, aborted):
+        if not header.is_control and not any(txn.covers(header) for txn in aborted):
             yield header, batch
-
-
-def _is_aborted(header: BatchHeader, aborted: list[AbortedTxn]) -> bool:
-    return header.is_transactional and any(
-        txn.producer_id == header.producer_id and txn.first_offset <= header.base_offset <= txn.last_offset
-        for txn in aborted
-    )

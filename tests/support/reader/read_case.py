@@ -17,11 +17,9 @@ import kafkalite
 from kafkalite.common.errors import ConfigError
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import count_rows, read_split
-from kafkalite.reader.chunks.read_report import ReadReport, ReadSettings
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
-from kafkalite.reader.planning.row_filter import EVERY_ROW, RowFilter
-from kafkalite.reader.planning.split import Split
+from kafkalite.reader.planning.split import EVERY_ROW, ReadReport, ReadSettings, RowFilter, Split
 from tests.support.inspection.random_logs import TIME_MS
 from tests.support.reader.stock_consumer import StockConsumer
 

@@ -19,10 +19,9 @@ pytest.importorskip("pyarrow", reason="needs the extra 'arrow'")
 
 from kafkalite.common.errors import StorageError
 from kafkalite.reader.chunk_reader import read_split
-from kafkalite.reader.chunks.read_report import ReadReport, ReadSettings
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
-from kafkalite.reader.planning.split import Split
+from kafkalite.reader.planning.split import ReadReport, ReadSettings, Split
 from tests.support.reader.read_case import ALL, difference, rows_of, schema_of
 from tests.support.reader.stock_consumer import Row, StockConsumer
 

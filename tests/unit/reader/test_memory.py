@@ -23,7 +23,7 @@ import gzip, sys, lz4.frame, zstandard
 import pyarrow as pa
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import read_split
-from kafkalite.reader.chunks.read_report import ReadSettings
+from kafkalite.reader.planning.split import ReadSettings
 from kafkalite.reader.planning.split import Chunk
 
 def peak():

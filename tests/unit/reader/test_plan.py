@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
-from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
-from kafkalite.reader.planning.row_filter import RowFilter
-from kafkalite.reader.planning.split import Chunk, Split
+from kafkalite.reader.planning.split import Chunk, Loss, ReadReport, ReadSettings, RowFilter, Split
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.message_set import build_set
 
@@ -37,7 +35,7 @@ def splits_of(topics: Any, split_bytes: int = 1 << 20, **options: str) -> list[S
 def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
     from kafkalite.reader.arrow import COLUMNS
     from kafkalite.reader.chunk_reader import read_chunk
-    from kafkalite.reader.chunks.read_report import ReadSettings
+    from kafkalite.reader.planning.split import ReadSettings
 
     found = []
     for chunk in chunks:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.reader.chunks.read_report import ReadReport, ReadSettings
-from kafkalite.reader.planning.row_filter import HIGHEST, LOWEST, RowFilter
+from kafkalite.reader.planning.split import HIGHEST, LOWEST, ReadReport, ReadSettings, RowFilter
 from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp_log_append_time
 from kafkalite.record.message_set import build_message, build_set, entry_header
 from tests.support.plain_rows import FAR, Row, chunk_of, plain_rows

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed, StorageError
-from kafkalite.reader.chunks.read_report import ReadReport, ReadSettings
+from kafkalite.reader.planning.split import ReadReport, ReadSettings
 from kafkalite.record.batch import CRC_FROM, NewRecord, build_batch, compute_crc
 from kafkalite.record.message_set import build_set
 from tests.support.plain_rows import chunk_of

@@ -1,8 +1,8 @@
 """Transactions of a partition for a reader without a broker: the last stable offset, and the aborted ones.
 
-The newest producer snapshot tells which transactions were open at its offset, the batch headers behind it tell which
-began and ended since. Aborted ones that ended before the snapshot are in the `.txnindex` files of their segments; those
-behind it are taken from the markers themselves, since a broker may just be writing both.
+The newest producer snapshot has the transactions that were open at its offset; the batch headers behind it have those
+that began and ended since. Aborted ones that ended before the snapshot are in the `.txnindex` files of their
+segments; those behind it are taken from the markers themselves, since a broker may just be writing both.
 Source: org.apache.kafka.storage.internals.log.{ProducerStateManager, TransactionIndex}; KIP-98.
 """
 
@@ -11,26 +11,25 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.index.transaction_index import ENTRY, AbortedTxn
-from kafkalite.log.segment.segment_file import SegmentFile
+from kafkalite.log.index.transaction_index import AbortedTxn, decode_index
+from kafkalite.log.segment.segment_file import CutOff, SegmentFile, iter_headers
 from kafkalite.log.state.producer_snapshot import decode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, segment_stem
-from kafkalite.reader.segments.segment_list import SegmentList
-from kafkalite.record.batch import CONTROL, MAGIC, TRANSACTIONAL, parse_header
-from kafkalite.record.columns.batch_columns import Batches, OldFormat, scan
+from kafkalite.reader.planning.segment_list import SegmentList
+from kafkalite.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from kafkalite.record.columns.batch_columns import Batches
 from kafkalite.record.transaction_marker import read_marker
 
 Flags = npt.NDArray[np.bool_]
 
-_FIRST_BYTES, _SCAN_BYTES = 1 << 20, 16 << 20
-_HOP_BYTES = 16 << 10
-"""Batches larger than this on average are looked at by their headers alone: the bytes between are not read."""
+_READ_BYTES = 64 << 10  # of headers of small batches
 
 
 class Transactions(NamedTuple):
@@ -113,64 +112,31 @@ class _Follower:
         self._open_since = open_since
 
     def follow(self, segment: SegmentFile, end_position: int) -> None:
+        """Raises Malformed for damage, except for a torn batch at the end."""
         first = segment.locate(self._start, end_position)
-        position = end_position if first is None else first[0]
-        size = _FIRST_BYTES
-        while position < end_position:
-            data = memoryview(os.pread(segment.fd, min(size, end_position - position), position))
-            try:
-                batches = scan(data)
-            except OldFormat:  # from before transactions
-                position = _behind_old_format(segment, position, end_position)
-                continue
-            if not batches.consumed_bytes:
-                if len(data) < size:
-                    break  # a torn batch
-                size *= 2  # one batch larger than the piece
-                continue
-            self._see_all(batches, data)
-            position += batches.consumed_bytes
-            if batches.consumed_bytes > _HOP_BYTES * len(batches):
-                self._hop(segment, position, end_position)
-                break
-            size = max(size, _SCAN_BYTES)
+        if first is None:
+            return
+        with suppress(CutOff):
+            for position, header in iter_headers(segment.fd, first[0], end_position, _READ_BYTES):
+                if header.attributes & (TRANSACTIONAL | CONTROL):
+                    self._follow(segment, position, header)
 
-    def _see_all(self, batches: Batches, data: memoryview) -> None:
-        attributes, producer_ids = batches.heads["attributes"], batches.column("producer_id")
-        for row in np.flatnonzero((attributes & (TRANSACTIONAL | CONTROL)) != 0).tolist():
-            at = int(batches.position[row])
-            offset, attribute = int(batches.base_offset[row]), int(attributes[row])
-            self._see(int(producer_ids[row]), offset, attribute, data[at : at + parse_header(data, at).size_bytes])
-
-    def _hop(self, segment: SegmentFile, position: int, end_position: int) -> None:
-        for at, header in segment.headers(position, end_position):
-            if header.attributes & (TRANSACTIONAL | CONTROL):
-                size = header.size_bytes if header.is_control else 0
-                batch = memoryview(os.pread(segment.fd, size, at))
-                self._see(header.producer_id, header.base_offset, header.attributes, batch)
-
-    def _see(self, producer_id: int, offset: int, attributes: int, batch: memoryview) -> None:
+    def _follow(self, segment: SegmentFile, position: int, header: BatchHeader) -> None:
+        producer_id, offset = header.producer_id, header.base_offset
         if producer_id < 0 or not self._start <= offset < self._end:
             return
-        if not attributes & CONTROL:
+        if not header.is_control:
             self._open_since.setdefault(producer_id, offset)
             return
-        marker = read_marker(batch)
+        marker = read_marker(os.pread(segment.fd, header.size_bytes, position))
         first = self._open_since.pop(producer_id, None)
         if first is not None and marker is not None and not marker.commit:
             self.aborted.append(AbortedTxn(producer_id, first, offset, offset + 1))
 
 
-def _behind_old_format(segment: SegmentFile, position: int, end_position: int) -> int:
-    """The position of the first v2 batch."""
-    places = segment.headers(position, end_position)
-    return next((at for at, header in places if header.magic == MAGIC), end_position)
-
-
 def _index(directory: str, base: int) -> list[AbortedTxn]:
     try:
         with open(os.path.join(directory, segment_stem(base) + TXN_INDEX), "rb") as file:
-            data = file.read()
+            return decode_index(file.read())
     except FileNotFoundError:
         return []
-    return [AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size])]
