@@ -20,8 +20,8 @@ from kafkalite.cli.output import aligned, complain
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.retries import WriteFailed
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
-from kafkalite.common.timestamps import format_timestamp
-from kafkalite.reader.topic_reader import as_options, parse_moment
+from kafkalite.common.timestamps import format_timestamp, parse_moment
+from kafkalite.reader.topic_reader import as_options
 
 _TRACEBACK = "Traceback (most recent call last):"
 _OFFSETS = ("earliest", "latest", "{")  # what offsets begin with; anything else is a time

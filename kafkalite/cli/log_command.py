@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from kafkalite.cli.argument_types import whole
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
-from kafkalite.inspection.files.progress import size_text
 from kafkalite.inspection.files.record_decoders import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
 
 if TYPE_CHECKING:

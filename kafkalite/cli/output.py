@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 
 
 def complain(*messages: str) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, Malformed
-from kafkalite.common.printable import printable, safe_json
+from kafkalite.common.text import printable, safe_json
 
 if TYPE_CHECKING:
     from kafkalite.reader.topic_reader import TopicReader
@@ -108,7 +108,8 @@ def _format(options: argparse.Namespace) -> str:
 
 
 def _reader(options: argparse.Namespace) -> TopicReader:
-    from kafkalite.reader.topic_reader import TopicReader, as_options, parse_moment
+    from kafkalite.common.timestamps import parse_moment
+    from kafkalite.reader.topic_reader import TopicReader, as_options
 
     if bool(options.topics) == bool(options.topic_pattern):
         raise ConfigError("name the topics to read, or give --topic-pattern, not both")

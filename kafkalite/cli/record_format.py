@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 from kafkalite.common.timestamps import format_timestamp
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.json_lines import Line, Shown

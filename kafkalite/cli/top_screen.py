@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from kafkalite.cli.top_samples import BROKERS, COLUMNS, GROUPS, TOPICS, Sample, cell, in_order, title
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 
 ROWS_MAX = 500
 """More are not drawn; sorting and the filter bring others up."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.log_dirs import COUNTS, DescribeLogDirsRequest
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, Malformed
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 

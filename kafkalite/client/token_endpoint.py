@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.json_text import read_json
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable, read_json
 
 DEFAULT_TIMEOUT_MS = 10_000
 _BYTES_MAX = 512 << 10

@@ -5,6 +5,7 @@ that of a connection keeps it open, that of a lock file keeps the lock, and nobo
 one of these says here how a child closes its copy, and each child begins with that. It only closes: a shutdown, an
 unlock or an epoll_ctl would act on what the parent still uses. The parent in turn does these before it closes, for a
 child that C code has forked knows nothing of this module.
+A child that is started anew, with modules of this program, finds them by `child_environment`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 from asyncio import BaseTransport, StreamWriter
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -101,3 +103,17 @@ def _close_copies() -> None:
 
 
 os.register_at_fork(after_in_child=_close_copies)
+
+
+def child_environment() -> dict[str, str]:
+    """The variables by which the child finds every module that this process finds: its PYTHONPATH is this one's
+    sys.path."""
+    environment = dict(os.environ)
+    if sys.flags.ignore_environment:  # then no variable had an effect on this process
+        environment = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
+    paths = [os.path.abspath(path) for path in sys.path]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if os.pathsep not in path)
+    environment["PYTHONSAFEPATH"] = "1"
+    for library in ("OPENBLAS", "OMP", "MKL"):  # numpy would start threads for matrices, and there are none
+        environment[f"{library}_NUM_THREADS"] = "1"
+    return environment

@@ -53,6 +53,13 @@ def parse_timestamp(name: str, text: str, *, zone: tzinfo | None = None, what: s
         raise ConfigError(f"{name} {text}: must be {what}") from None
 
 
+def parse_moment(name: str, text: str) -> int:
+    """As `parse_timestamp` in the local zone, also of milliseconds since 1970."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    return parse_timestamp(name, text, what="milliseconds since 1970, or a time such as 2026-01-31T09:30:00+01:00")
+
+
 def timestamp_of(moment: datetime) -> int:
     """Of a datetime with its time zone."""
     return (moment - _EPOCH) // _MS

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 from kafkalite.common.names import java_trim
+from kafkalite.common.text import java_double
 
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
@@ -174,7 +175,7 @@ class Setting:
         if value is True or value is False:
             return "true" if value else "false"
         if isinstance(value, float):
-            return _double(value)
+            return java_double(value)
         if isinstance(value, tuple):
             return ",".join(map(str, value))
         if isinstance(value, dict):
@@ -198,16 +199,6 @@ class Setting:
         if high is None or high == LONG_MAX:
             return noun if low is None else f"{noun} of at least {low}"
         return f"{noun} of at most {high}" if low is None else f"{noun} from {low} to {high}"
-
-
-def _double(value: float) -> str:
-    """A number as Java prints it: 0.5, but 1.0E7 and 1.0E-4. Source: java.lang.Double.toString."""
-    text = repr(value)
-    if not value or 1e-3 <= abs(value) < 1e7:
-        return text
-    digits = text.lstrip("-").partition("e")[0].replace(".", "").strip("0")
-    mantissa, _, exponent = f"{value:.{max(1, len(digits) - 1)}e}".partition("e")
-    return f"{mantissa}E{int(exponent)}"
 
 
 def _synonym(word: str) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from starlette.routing import Route as StarletteRoute
 
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.brokers.history import History
 from kafkalite.console.calls.route import Call, Download, Event, Route

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.client_security import ClientSecurity
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.failed_logins import FailedLogins
 from kafkalite.console.calls.sessions import COOKIE, Session, Sessions

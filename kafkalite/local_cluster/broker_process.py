@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 from kafkalite.local_cluster.broker_plan import BrokerPlan
 from kafkalite.local_cluster.child_process import ChildProcess, describe_exit
 

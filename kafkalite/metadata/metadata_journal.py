@@ -20,7 +20,7 @@ from typing import Any
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_in_children
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 
 logger = logging.getLogger(__name__)
 

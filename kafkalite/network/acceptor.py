@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.forks import close_socket, close_socket_in_children
-from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.connection import Connection
 from kafkalite.network.connection_quotas import ConnectionQuotas

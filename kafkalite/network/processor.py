@@ -12,8 +12,8 @@ from asyncio import AbstractEventLoop, Future
 from typing import Protocol
 
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.region import Part
-from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection_quotas import ConnectionQuotas

@@ -18,8 +18,8 @@ from typing import Any
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_socket
+from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.region import Part
-from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.acceptor import Acceptor
 from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.cold_reads import ColdReads

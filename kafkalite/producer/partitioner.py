@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalite.common.checksum import MURMUR2_SEED
+
 Array = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint32]
 
-_SEED = 0x9747B28C
 _MULTIPLIER = np.uint32(0x5BD1E995)
 _SHIFT = np.uint32(24)
 
@@ -26,7 +27,7 @@ def murmur2(keys: pa.Array) -> _Words:
     data, offsets = _parts(keys)
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets).astype(np.int64)
-    hashes: _Words = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    hashes: _Words = np.uint32(MURMUR2_SEED) ^ lengths.astype(np.uint32)
     order = np.argsort(-lengths, kind="stable") if len(lengths) and lengths.min() != lengths.max() else None
     if order is not None:  # descending: keys that go on are always the first lanes
         starts, hashes, lengths = starts[order], hashes[order], lengths[order]

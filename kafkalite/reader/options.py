@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.reader.option_table import OPTIONS, PASSED, REFUSED, STREAM
 from kafkalite.reader.planning.read_options import (
     ANY_PARTITION,

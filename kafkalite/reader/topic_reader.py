@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.timestamps import parse_timestamp, timestamp_of
+from kafkalite.common.timestamps import timestamp_of
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.options import parse_options
@@ -184,14 +184,6 @@ def as_options(
     options["failOnDataLoss"] = str(fail_on_data_loss).lower()
     options["mode"] = mode
     return options
-
-
-def parse_moment(name: str, text: str) -> int:
-    """Milliseconds since 1970, of these as text or of ISO 8601; without an offset it is local time. Raises ConfigError
-    that names `name`."""
-    if text.isascii() and text.isdecimal():
-        return int(text)
-    return parse_timestamp(name, text, what="milliseconds since 1970, or a time such as 2026-01-31T09:30:00+01:00")
 
 
 def _subscription(topic: TopicNames, partitions: Sequence[int] | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kafkalite.common.printable import printable, safe_json
+from kafkalite.common.text import printable, safe_json
 from kafkalite.record.batch import NewRecord
 
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafkalite.api.request.access import Access
 from kafkalite.api.request.admission import AdmissionEpoch
 from kafkalite.common.clock import Clock
-from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import Change, ClusterMetadata
 from kafkalite.security.acl.acl import Resource

@@ -23,8 +23,8 @@ from kafkalite.api.request.fetch_sessions import FetchSessions
 from kafkalite.api.request.report_sources import ReportSources
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
 from kafkalite.common.clock import Clock, SystemClock
+from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import TopicPartition
-from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.directories.log_manager import LogManager

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.security.principal_rules import short_names
 from kafkalite.security.sasl.gssapi import (
     MECHANISM,

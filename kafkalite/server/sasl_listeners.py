@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import java_trim, sanitized
-from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.principal import name_of
 from kafkalite.security.sasl import gssapi, oauthbearer, scram

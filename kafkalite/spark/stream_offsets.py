@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.common.json_text import read_json
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.text import read_json
 
 Offsets = Mapping[TopicPartition, int]
 

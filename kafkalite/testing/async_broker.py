@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
+from kafkalite.common.checksum import partition_for_key
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.murmur2 import partition_for_key
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import INTERNAL_TOPICS
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, count_records
 
 if TYPE_CHECKING:

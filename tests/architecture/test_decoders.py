@@ -13,7 +13,7 @@ _READS = frozenset({
     "unpack", "unpack_from", "iter_unpack", "from_bytes", "frombuffer", "b64decode", "urlsafe_b64decode",
     "schemaless_reader", "FromString", "ParseFromString",
 })  # fmt: skip
-_JSON_READER = "common/json_text.py"
+_JSON_READER = "common/text.py"
 _READ_JSON = {"cli/console_command.py"}
 """A module that calls `json.loads` itself: for its parent's line."""
 

@@ -564,7 +564,7 @@ NO_DECODERS = {
     "cli/record_format.py": "a line of the user's own",
     "client/blocking_client.py": _FRAME,
     "client/broker_channel.py": _FRAME,
-    "common/murmur2.py": _ONE,
+    "common/checksum.py": _ONE,
     "console/messages/producing.py": "base64 of a form",
     "console/decoders/avro.py": _CHILD,
     "console/decoders/decoder_main.py": _OWN,

@@ -19,7 +19,7 @@ from kafkalite.api.request.request_watch import FETCH, PRODUCE, WatchedClient
 from kafkalite.api.request.services import Services
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest, BrokerReportResponse
 

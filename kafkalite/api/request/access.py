@@ -14,7 +14,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.security.acl.acl import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalite.common.throttled_log import RateLimitedLogger
+    from kafkalite.common.log_lines import RateLimitedLogger
     from kafkalite.network.client_connection import ClientConnection
     from kafkalite.security.acl.authorizer import Authorizer
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.report_sources import ReportSources
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.common.clock import Clock
-    from kafkalite.common.throttled_log import RateLimitedLogger
+    from kafkalite.common.log_lines import RateLimitedLogger
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
     from kafkalite.coordinator.group_coordinator import GroupCoordinator

@@ -22,9 +22,8 @@ from typing import IO, Protocol
 
 from kafkalite.cleaner.job.job import Clean, Ending, FromWorker, Outcome, Rate, Ready, ToWorker
 from kafkalite.cleaner.workers.cleaning_task import CleaningTask
-from kafkalite.common.child_environment import child_environment
 from kafkalite.common.clock import Clock, Timer
-from kafkalite.common.forks import close_socket_in_children
+from kafkalite.common.forks import child_environment, close_socket_in_children
 
 _RECEIVE_BYTES = 1 << 18
 _REAP_AFTER_S = (0.0, 0.002, 0.01, 0.05, 0.2, 1.0)  # a process whose socket is closed is about to end

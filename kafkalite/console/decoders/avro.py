@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.console.decoders.json_values import faulty, to_text
 from kafkalite.console.decoders.registry_prefix import without_prefix
 

@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from kafkalite.common.child_environment import child_environment
 from kafkalite.common.errors import Malformed
+from kafkalite.common.forks import child_environment
 from kafkalite.console.decoders.limits import ANSWER_S_MAX, EXCHANGE_CPU_S
 from kafkalite.console.decoders.wire import DONE, LAST_FAULT, Decoded, Frames, Schema, encode_request
 

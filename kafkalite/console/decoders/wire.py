@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 
 AVRO, PROTOBUF = "avro", "protobuf"
 DONE, FAULT, LAST_FAULT = range(3)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.console.messages.payload import Format, parse_json
 from kafkalite.console.messages.scanned_record import ScannedRecord
 from kafkalite.console.request.errors import ApiError, invalid

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.console.decoders import wire
 
 SHOWN_BYTES = 10 << 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.offset_reset import NotReset
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 
 WRITE_SETTING = "console.write=true (--write)"
 

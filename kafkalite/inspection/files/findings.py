@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 
 
 class Severity(StrEnum):

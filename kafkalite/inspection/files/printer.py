@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 
 _LINES_MAX = 4096
 

@@ -9,9 +9,10 @@ import sys
 import threading
 import time
 
+from kafkalite.common.text import size_text
+
 _WIDTH = 30
 _EVERY_SECONDS = 0.1
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class Progress:
@@ -50,13 +51,3 @@ class Progress:
         sys.stderr.write(f"\r\x1b[K[{bar:.<{_WIDTH}}] {share:4.0%}  {sizes}  {speed}/s")
         sys.stderr.flush()
         self._drawn = True
-
-
-def size_text(count_bytes: int) -> str:
-    """`1536` as `1.5 KiB`."""
-    size = float(count_bytes)
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError

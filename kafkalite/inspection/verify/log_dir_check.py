@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.json_text import read_json
 from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
+from kafkalite.common.text import read_json
 from kafkalite.inspection.files.directory_listing import DirectoryListing
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
 from kafkalite.inspection.files.regular_file import kind_of, read_file

@@ -11,13 +11,13 @@ QuotaConfigs, KIP-546, KIP-612.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from enum import IntEnum
 from math import isfinite
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import desanitized, sanitized
+from kafkalite.common.text import java_double
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 DEFAULT = "<default>"  # as the name of a node; a user of this name is %3Cdefault%3E there
@@ -125,23 +125,13 @@ def _text(key: str, value: float, largest: int | None) -> str:
     if largest is None:
         if not isfinite(value):
             raise _invalid(f"Configuration {key} must be a finite number")
-        return _java_double(value)
+        return java_double(value)
     kind = "LONG" if largest == _LONG else "INT"
     # the largest long is 2**63 as a double: it is how clients send "no limit"
     whole = max(-largest - 1, min(largest, int(value + _EPSILON))) if isfinite(value) else 0
     if not isfinite(value) or abs(float(whole) - value) > _EPSILON:
         raise _invalid(f"Configuration {key} must be a {kind} value")
     return str(whole)
-
-
-def _java_double(value: float) -> str:
-    """As Double.toString writes it, so that Kafka's tools read and show it as their own."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int)
-    shown = "".join(map(str, digits)).rstrip("0")
-    return f"{'-' if sign else ''}{shown[0]}.{shown[1:] or '0'}E{exponent + len(digits) - 1}"
 
 
 def _name(node: str) -> str | None:

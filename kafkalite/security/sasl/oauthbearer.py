@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
 from kafkalite.security.sasl.jwt import BearerToken, TokenRefused, claims_of
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from kafkalite.common.errors import KafkaError, StorageError
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.testing.records.arguments import check_bool, check_integer, check_text
 from kafkalite.testing.requests.api_names import near_to
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.testing.faults.faults import Faults
 from kafkalite.testing.requests.interception import Interception
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 
 Payload = bytes | str | Mapping[str, Any] | list[Any] | None
 """Bytes as they are, text in UTF-8, a mapping or a list as JSON; None is no key, or a tombstone."""

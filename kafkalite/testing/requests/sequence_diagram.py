@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from kafkalite.common.printable import printable
+from kafkalite.common.text import printable
 from kafkalite.testing.requests.recorded_request import RecordedRequest
 
 _COLUMN = 28

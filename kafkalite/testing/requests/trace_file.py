@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 
 _HEAD = {"trace": "kafkalite", "version": 1}

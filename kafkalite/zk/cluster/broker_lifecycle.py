@@ -16,8 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from kafkalite.common.clock import Clock
-from kafkalite.common.condition_waiters import ConditionWaiters
+from kafkalite.common.clock import Clock, ConditionWaiters
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
@@ -241,7 +240,7 @@ class BrokerLifecycle:
     def _on_applied(self, paths: Sequence[str]) -> None:
         self._applied(paths)
         self._check_own_node()
-        self._waiters.look()
+        self._waiters.check()
 
     async def _follow(self) -> None:
         while True:
@@ -285,7 +284,7 @@ class BrokerLifecycle:
                 f"{self.cluster_id}: nothing of it is believed"
             )
         self._cluster_is_verified = True
-        self._waiters.look()
+        self._waiters.check()
 
     async def _resume(self) -> None:
         """Registers this broker and reads everything, after a new connection or whenever a change may have been

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.zk.client.operations import Node
 from kafkalite.zk.znodes import znode_data
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 
 logger = logging.getLogger(__name__)

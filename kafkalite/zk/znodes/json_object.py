@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1

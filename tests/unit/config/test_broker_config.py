@@ -294,7 +294,8 @@ class TestTheCleaner:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.5, "0.5"), (1e7, "1.0E7"), (12_345_678.0, "1.2345678E7"), (1e-4, "1.0E-4"), (0.0, "0.0")]
+    ("value", "text"),
+    [(0.5, "0.5"), (1e7, "1.0E7"), (12_345_678.0, "1.2345678E7"), (1e-4, "1.0E-4"), (0.0, "0.0"), (5e-324, "4.9E-324")],
 )
 def test_numbers_are_shown_as_java_shows_them(value: float, text: str) -> None:
     setting = BrokerConfig.by_name["log.cleaner.io.max.bytes.per.second"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common.murmur2 import murmur2 as plain_murmur2
+from kafkalite.common.checksum import murmur2 as plain_murmur2
 from kafkalite.producer.partitioner import Partitioner, murmur2
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")

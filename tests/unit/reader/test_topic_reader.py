@@ -13,8 +13,9 @@ import pytest
 
 import kafkalite
 from kafkalite.common.errors import ConfigError, Malformed
+from kafkalite.common.timestamps import parse_moment
 from kafkalite.inspection.count_records import count
-from kafkalite.reader.topic_reader import as_options, parse_moment
+from kafkalite.reader.topic_reader import as_options
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.local_zone import local_zone
 from tests.support.places import ROOT

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.console.decoders import avro
 from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder
 from kafkalite.console.decoders.wire import AVRO, Schema

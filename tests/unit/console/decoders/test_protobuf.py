@@ -11,7 +11,7 @@ from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, json_forma
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.common.json_text import read_json
+from kafkalite.common.text import read_json
 from kafkalite.console.decoders import protobuf
 from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder
 from kafkalite.console.decoders.wire import PROTOBUF, Schema

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common.printable import printable, safe_json
+from kafkalite.common.text import printable, safe_json
 
 STEERING = "\x1b\0\x07\r\n\t\x7f\x9b\x85\u061c\u200e\u2028\u2029\u202a\u202e\u2066\u2069\ud800\udcff"
 texts = st.text(st.sampled_from(STEERING) | st.characters(), max_size=40)

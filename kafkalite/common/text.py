@@ -1,0 +1,74 @@
+"""Text for people, for terminals and as other programs write it: sizes, Java's numbers, JSON of others.
+
+Groups, clients, topics, hosts, principals and the errors of brokers are text that other parties choose. A control
+character in it moves the cursor or changes colours, a line break forges a line, a bidirectional override shows
+letters in another order than they have. `printable` escapes these, `read_json` has one kind of error for any fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+# C0 and C1, DEL, marks and overrides of the direction of writing, separators of lines, halves of characters
+_UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, keep: str = "") -> str:
+    """`text` with \\x1b, \\n, \\u202e and so on in the place of what steers a terminal, but for the characters in
+    `keep`. Text that was not UTF-8 (surrogateescape) shows its bytes as \\udcXX."""
+    if text.isprintable():
+        return text
+    return _UNSAFE.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
+
+
+def safe_json(text: str) -> str:
+    """JSON with these characters as \\uXXXX, which means the same to whoever parses it."""
+    return text if text.isprintable() else _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def read_json(text: str | bytes | bytearray, *, strict: bool = False, distinct: bool = False) -> Any:
+    """The value of a JSON text; bytes are UTF-8, 16 or 32. With `strict` NaN and infinities, which are no JSON, are
+    refused, with `distinct` objects that have a name twice. Raises ValueError, also for what is nested too deeply."""
+    constant, pairs = _refuse_constant if strict else None, _distinct if distinct else None
+    import json  # a start needs none of it
+
+    try:
+        return json.loads(text, parse_constant=constant, object_pairs_hook=pairs)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return found
+
+
+def java_double(value: float) -> str:
+    """A number as Java prints it: 0.5, but 1.0E7 and 1.0E-4. Source: java.lang.Double.toString."""
+    text = repr(value)
+    if not value or 1e-3 <= abs(value) < 1e7:
+        return text
+    digits = text.lstrip("-").partition("e")[0].replace(".", "").strip("0")
+    mantissa, _, exponent = f"{value:.{max(1, len(digits) - 1)}e}".partition("e")
+    return f"{mantissa}E{int(exponent)}"
+
+
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(count_bytes: int) -> str:
+    """`1536` as `1.5 KiB`."""
+    size = float(count_bytes)
+    for unit in _SIZE_UNITS:
+        if size < 1024 or unit == _SIZE_UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError
