@@ -16,7 +16,7 @@ from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
-from kafkalite.inspection.files.record_decoders import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
+from kafkalite.inspection.files.record_text import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
 
 if TYPE_CHECKING:
     from kafkalite.inspection.count_records import Count, Counted
@@ -207,7 +207,7 @@ def dump_options_of(options: argparse.Namespace) -> DumpOptions:
 
 def _record_decoder(options: argparse.Namespace) -> RecordDecoder | None:
     if options.offsets_decoder or options.transaction_log_decoder:
-        from kafkalite.inspection.files.internal_topics import decode_group_record, decode_transaction_record
+        from kafkalite.inspection.files.record_text import decode_group_record, decode_transaction_record
 
         return decode_group_record if options.offsets_decoder else decode_transaction_record
     key, value = options.key_decoder_class, options.value_decoder_class

@@ -190,7 +190,7 @@ def _output(path: str, *, is_json: bool = False) -> Iterator[BinaryIO]:
 
 
 def _write(reader: TopicReader, stream: BinaryIO, format_name: str, encoding: str) -> None:
-    from kafkalite.inspection.files.progress import Progress
+    from kafkalite.inspection.files.printer import Progress
     from kafkalite.reader.record_writer import open_writer
 
     progress = Progress(reader.size_bytes)

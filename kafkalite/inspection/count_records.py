@@ -14,15 +14,14 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.files.control_records import control_type
 from kafkalite.inspection.files.directory_listing import (
     PartitionDirectory,
     checkpoint_offsets,
     list_directory,
 )
-from kafkalite.inspection.files.log_file import HEAD_BYTES, LogFile
-from kafkalite.inspection.files.progress import Progress
-from kafkalite.inspection.files.record_rows import rows_of_batch
+from kafkalite.inspection.files.log_file import HEAD_BYTES, LogFile, rows_of_batch
+from kafkalite.inspection.files.printer import Progress
+from kafkalite.inspection.files.record_text import control_type
 from kafkalite.log.storage.file_names import LOG_STARTS
 from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader
 from kafkalite.record.transaction_marker import ABORT, COMMIT

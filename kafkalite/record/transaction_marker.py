@@ -44,6 +44,11 @@ def build_marker(
     )
 
 
+def control_key(key: bytes | None) -> tuple[int, int] | None:
+    """(version, type) in the key of a control record; None for a key that is too short."""
+    return _KEY.unpack_from(key) if key is not None and len(key) >= _KEY.size else None
+
+
 def read_marker(batch: Buffer) -> TransactionMarker | None:
     """The marker in a control batch; None for another type, and for a batch whose record compaction has removed.
 

@@ -26,11 +26,14 @@ from kafkalite.console.messages.fetching import whole_batches
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.transaction_store import TransactionLoader
-from kafkalite.inspection.files.control_records import control_text, control_type
-from kafkalite.inspection.files.internal_topics import decode_group_record, decode_transaction_record
-from kafkalite.inspection.files.log_file import find_bounds
-from kafkalite.inspection.files.record_decoders import FIELD_DECODERS
-from kafkalite.inspection.files.record_rows import rows_of_batch
+from kafkalite.inspection.files.log_file import find_bounds, rows_of_batch
+from kafkalite.inspection.files.record_text import (
+    FIELD_DECODERS,
+    control_text,
+    control_type,
+    decode_group_record,
+    decode_transaction_record,
+)
 from kafkalite.log.segment.record_count_file import decode_entries as decode_record_counts
 from kafkalite.log.segment.record_counting import count
 from kafkalite.log.segment.segment_file import iter_batches as iter_file_batches
@@ -388,7 +391,7 @@ DECODERS = (
     Decoder("old messages of a segment", ("reader/chunks/legacy_rows.py",), _old_rows, _LOG),
     Decoder(
         "window of a segment",
-        ("inspection/files/log_file.py", "inspection/files/record_rows.py"),
+        ("inspection/files/log_file.py",),
         _all_of(
             lambda data: find_bounds(memoryview(data)),
             lambda data: rows_of_batch(memoryview(data)) if len(data) > 26 else None,
@@ -437,8 +440,7 @@ DECODERS = (
     ),
     Decoder(
         "records of internal topics in a dump",
-        ("inspection/files/internal_topics.py", "inspection/files/control_records.py",
-         "inspection/files/record_decoders.py"),
+        ("inspection/files/record_text.py",),
         _all_of(
             lambda data: decode_group_record(data[: len(data) // 2], data[len(data) // 2 :], 0),
             lambda data: decode_transaction_record(data[:10], data[10:], 0),
@@ -572,7 +574,7 @@ NO_DECODERS = {
     "inspection/dump/index_dump.py": _INDEX,
     "inspection/dump/log_text.py": _ONE,
     "inspection/verify/index_check.py": _INDEX,
-    "inspection/verify/producers_check.py": _INDEX,
+    "inspection/verify/partition_check.py": _INDEX,
     "inspection/verify/segment_scan.py": "it looks for a batch behind damage, and tells it by its checksum",
     "local_cluster/broker_process.py": _OWN,
     "log/directories/log_moves.py": _OWN,

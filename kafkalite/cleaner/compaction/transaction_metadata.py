@@ -9,8 +9,6 @@ Source: kafka.log.CleanedTransactionMetadata; KIP-98, KIP-534.
 from __future__ import annotations
 
 import os
-from struct import Struct
-from struct import error as StructError
 
 import numpy as np
 import numpy.typing as npt
@@ -23,23 +21,22 @@ from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL
 from kafkalite.record.columns.batch_columns import Flags
 from kafkalite.record.record import read_records
-from kafkalite.record.transaction_marker import ABORT, COMMIT
+from kafkalite.record.transaction_marker import ABORT, COMMIT, control_key
 
 Entries = npt.NDArray[np.void]
 _NEVER = 1 << 63
 _ENTRY = np.dtype([("version", ">i2"), *((name, ">i8") for name in AbortedTxn._fields)])  # as in TxnIndex
-_CONTROL_KEY = Struct(">hh").unpack_from  # version, type
 
 
 def marker_type(key: bytes | None) -> int:
     """The type in the key of a control record; all but ABORT and COMMIT are retained for ever. Raises Malformed."""
-    try:
-        version, kind = _CONTROL_KEY(key or b"")
-    except StructError:
-        raise Malformed("a control record whose key is none") from None
+    found = control_key(key)
+    if found is None:
+        raise Malformed("a control record whose key is none")
+    version, kind = found
     if version < 0:
         raise Malformed(f"a control record of version {version}")
-    return int(kind)
+    return kind
 
 
 def read_aborted(files: Files, directory: str) -> Entries:

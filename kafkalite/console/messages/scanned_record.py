@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Malformed
 from kafkalite.console.messages.fetching import COMMITTED, UNCOMMITTED, Fetched, OutOfRange, fetch
-from kafkalite.inspection.files.record_rows import sequence_at
+from kafkalite.inspection.files.log_file import sequence_at
 from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.message_set import entry_header, read_inner, resolve
 from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records

@@ -1,4 +1,4 @@
-"""A listener as a client meets it: its address, its protocol, its mechanisms, and who can reach it."""
+"""An endpoint as seen by clients, with its address, protocol and mechanisms, and the warnings of the doctor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.security.sasl.jaas import login_module
+
+
+class Finding(NamedTuple):
+    """Both are sentences without a full stop."""
+
+    fault: str
+    remedy: str
+
 
 _EVERY_HOST = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import metrics_listener
-from kafkalite.inspection.doctor.endpoint import Endpoint, is_loopback
-from kafkalite.inspection.doctor.finding import Finding
+from kafkalite.inspection.doctor.endpoint import Endpoint, Finding, is_loopback
 from kafkalite.security.principal import user
 from kafkalite.security.sasl.jaas import LoginModule, login_module, plain_users
 from kafkalite.security.sasl.scram import weakness

@@ -16,10 +16,8 @@ from kafkalite.client.client_security import ClientSecurity
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.inspection.doctor.certificates import certificate_findings
-from kafkalite.inspection.doctor.endpoint import Endpoint, host_of
-from kafkalite.inspection.doctor.finding import Finding
-from kafkalite.inspection.doctor.settings_checkup import NO_CRYPTOGRAPHY, can_look_at_certificates
+from kafkalite.inspection.doctor.endpoint import Endpoint, Finding, host_of
+from kafkalite.inspection.doctor.settings_checkup import NO_CRYPTOGRAPHY, can_look_at_certificates, certificate_findings
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.sasl import SaslHandshakeRequest
 

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.files.log_file import LogFile
+from kafkalite.inspection.files.directory_listing import read_file
+from kafkalite.inspection.files.log_file import LogFile, rows_of_batch
 from kafkalite.inspection.files.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
-from kafkalite.inspection.files.record_rows import rows_of_batch
-from kafkalite.inspection.files.regular_file import read_file
 from kafkalite.log.index.sparse_index import OFFSET_ENTRY, TIME_ENTRY
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
 from kafkalite.log.state.producer_snapshot import decode_snapshot

@@ -21,21 +21,21 @@ import numpy as np
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.config.settings import INT_MAX
-from kafkalite.inspection.files.control_records import control_text
-from kafkalite.inspection.files.log_file import Window, is_valid
-from kafkalite.inspection.files.printer import Printer
-from kafkalite.inspection.files.record_decoders import DecodedRecord, RecordDecoder
-from kafkalite.inspection.files.record_rows import (
+from kafkalite.inspection.files.log_file import (
     Row,
+    Window,
     blocks_of,
     columns_of_window,
     fields,
     header_names,
+    is_valid,
     rows_of_batch,
     rows_of_window,
     sequences,
     take_blocks,
 )
+from kafkalite.inspection.files.printer import Printer
+from kafkalite.inspection.files.record_text import DecodedRecord, RecordDecoder, control_text
 from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
 from kafkalite.common.text import read_json
-from kafkalite.inspection.files.directory_listing import DirectoryListing
+from kafkalite.inspection.files.directory_listing import DirectoryListing, kind_of, read_file
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
-from kafkalite.inspection.files.regular_file import kind_of, read_file
 from kafkalite.inspection.verify.partition_check import PartitionReport
 from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.storage.checkpoint_file import decode_offsets

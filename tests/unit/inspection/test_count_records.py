@@ -15,8 +15,7 @@ from kafkalite.cli.main import main
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.count_records import Count, count
 from kafkalite.inspection.files.directory_listing import list_directory
-from kafkalite.inspection.files.log_file import LogFile
-from kafkalite.inspection.files.record_rows import rows_of_window
+from kafkalite.inspection.files.log_file import LogFile, rows_of_window
 from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
 from tests.support import places
 from tests.support.inspection.damages import cut_tail, set_offset

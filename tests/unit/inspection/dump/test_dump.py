@@ -124,8 +124,8 @@ def test_several_processes_say_what_one_says(
         log.write(tmp_path / f"random-{seed}")
     files = files_for(tmp_path, "data")
     alone = our_dump(tmp_path, options, files, capsys, as_json=as_json)
-    monkeypatch.setattr("kafkalite.inspection.dump.log_dump._PARALLEL_BYTES", 1)
-    monkeypatch.setattr("kafkalite.inspection.dump.log_dump._STRETCH_BYTES", 1000)
+    monkeypatch.setattr("kafkalite.inspection.dump.dump._PARALLEL_BYTES", 1)
+    monkeypatch.setattr("kafkalite.inspection.dump.dump._STRETCH_BYTES", 1000)
     monkeypatch.setattr("kafkalite.inspection.files.log_file.WINDOW_BYTES", 700)
     together = our_dump(tmp_path, options, files, capsys, as_json=as_json)
     assert together == alone
@@ -152,7 +152,7 @@ def test_a_batch_of_very_many_records_is_shown_a_block_at_a_time(
         (tmp_path / "wide-0" / f"{base:020d}.log").write_bytes(batch)
     files = files_for(tmp_path, "data")
     at_once = our_dump(tmp_path, options, files, capsys, as_json=as_json)
-    monkeypatch.setattr("kafkalite.inspection.files.record_rows.BLOCK_RECORDS", 7)
+    monkeypatch.setattr("kafkalite.inspection.files.log_file.BLOCK_RECORDS", 7)
     sizes = []
     lines = Printer.lines
 

@@ -14,8 +14,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import list_directory
 from kafkalite.inspection.files.findings import Severity
-from kafkalite.inspection.verify.start_knowledge import StartKnowledge
-from kafkalite.inspection.verify.verify import Verdict, verify
+from kafkalite.inspection.verify.verify import StartKnowledge, Verdict, verify
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.manual_clock import ManualClock

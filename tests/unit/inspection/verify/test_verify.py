@@ -17,7 +17,7 @@ from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.inspection.files.directory_listing import list_partition
 from kafkalite.inspection.files.findings import Severity
-from kafkalite.inspection.files.progress import Progress
+from kafkalite.inspection.files.printer import Progress
 from kafkalite.inspection.verify.index_check import check_indexes
 from kafkalite.inspection.verify.log_history import History
 from kafkalite.inspection.verify.partition_check import check_partition

@@ -7,8 +7,7 @@ import pytest
 from kafkalite.inspection.files.directory_listing import PartitionDirectory
 from kafkalite.inspection.files.findings import Fault, Severity
 from kafkalite.inspection.verify.partition_check import PartitionReport
-from kafkalite.inspection.verify.prediction import predict
-from kafkalite.inspection.verify.recovery_dry_run import Forecast
+from kafkalite.inspection.verify.recovery_dry_run import Forecast, predict
 
 FIRST, SECOND = f"{0:020d}.log", f"{50:020d}.log"
 REPORT = PartitionReport(PartitionDirectory("/d/t-0", "t", 0, {FIRST: 1000, SECOND: 400}, [0, 50], []))
