@@ -2,24 +2,144 @@
 
 OpenSSL works on the descriptor itself. Going through memory instead (ssl.MemoryBIO) receives no faster, 1.0 GB per
 second of CPU either way, and would copy every answer twice more. What OpenSSL has decrypted and not handed out is no
-longer in the kernel, so the loop does not tell of it: a turn that leaves some schedules the next one.
+longer in the kernel, so the loop does not report it: a turn that leaves some schedules the next one.
+
+Answers are encrypted in pieces of `CHUNK_BYTES`, of bytes and of files. A piece that the socket does not take whole
+must be given to OpenSSL again exactly as it was, so it is kept until then. There is no sendfile: a region is read, and
+one that is not in memory is read by another thread first, as without TLS.
 Source: org.apache.kafka.common.network.SslTransportLayer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from kafkalite.common.errors import Disconnect
+from kafkalite.common.region import FileRegion, Part
 from kafkalite.network.client_connection import ClientConnection
+from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection import Connection
 from kafkalite.network.processor import Processor
-from kafkalite.network.sender import Sender
-from kafkalite.network.tls_faults import explain
-from kafkalite.network.tls_sender import TlsSender
+from kafkalite.network.sender import TURN_BYTES, Sender, region_ended_early
+
+CHUNK_BYTES = 64 * 1024
+"""Four records of TLS: larger pieces are no faster, and a slow client holds one of them."""
+
+
+class TlsSender(Sender):
+    """The outgoing half of one connection under TLS."""
+
+    __slots__ = ("_chunk",)
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        sock: socket.socket,
+        cold_reads: ColdReads,
+        moved: Callable[[], None],
+        drained: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(loop, sock, cold_reads, moved, drained, failed)
+        self._chunk: bytes | None = None  # given to OpenSSL and not taken: it must see the same bytes again
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self.pending:
+            if self._queue is not None:
+                self._queue.extend(parts)
+            return
+        queue = deque(parts)
+        if not self._pump(queue):
+            self._wait(queue)
+
+    def _pump(self, queue: deque[Part]) -> bool:
+        turn_bytes = TURN_BYTES
+        while self._chunk is not None or queue:
+            if turn_bytes <= 0:
+                return False
+            if self._chunk is None and self._warming is None:
+                self._chunk = self._next_chunk(queue)
+            if self._chunk is None:
+                return not queue  # if something follows, it is cold, and another thread reads it now
+            try:
+                self._send(self._chunk)  # all or nothing
+            except (ssl.SSLWantWriteError, BlockingIOError):
+                return False
+            turn_bytes -= len(self._chunk)
+            self._chunk = None
+        return True
+
+    def _next_chunk(self, queue: deque[Part]) -> bytes | None:
+        """The next bytes of `queue`, taken out of it, at least one; None if they have to wait for a disk, or there are
+        none."""
+        pieces: list[bytes | memoryview] = []
+        left = CHUNK_BYTES
+        while queue and left:
+            part = queue[0]
+            if not len(part):  # OpenSSL writes no record for it, and would seem to be blocked for ever
+                del queue[0]
+                continue
+            if isinstance(part, FileRegion):
+                if not part.is_fresh and not self._at_hand(part, min(part.size, TURN_BYTES)):
+                    break
+                size = min(part.size, left)
+                piece: bytes | memoryview = os.pread(part.file.fd, size, part.position)
+                if len(piece) != size:
+                    raise region_ended_early(part)
+                rest: Part = FileRegion(part.file, part.position + size, part.size - size, part.is_fresh)
+            else:
+                whole = memoryview(part)
+                piece, rest = whole[:left], whole[left:]
+                size = len(piece)
+            pieces.append(piece)
+            left -= size
+            if len(rest):
+                queue[0] = rest
+            else:
+                del queue[0]
+        return b"".join(pieces) if pieces else None
+
+
+_NOT_TRUSTED = (
+    "the client does not accept this broker's certificate: does its truststore have the authority that signed it, is "
+    "it still valid, and does it name the host that the client dialled?"
+)
+_NOTHING_SHARED = "client and broker have no version or cipher suite of TLS in common: see ssl.enabled.protocols and "
+_HINTS = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth=required",
+    "HTTP_REQUEST": "the client speaks HTTP, this is a Kafka listener with TLS",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS as it should",
+    "NO_SHARED_CIPHER": _NOTHING_SHARED + "ssl.cipher.suites",
+    "UNSUPPORTED_PROTOCOL": _NOTHING_SHARED + "ssl.cipher.suites",
+    "NO_SHARED_SIGNATURE_ALGORITHMS": _NOTHING_SHARED + "ssl.cipher.suites",
+    "TLSV1_ALERT_PROTOCOL_VERSION": _NOTHING_SHARED + "ssl.cipher.suites",
+    **dict.fromkeys(
+        (
+            "TLSV1_ALERT_UNKNOWN_CA",
+            "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
+            "SSLV3_ALERT_BAD_CERTIFICATE",
+            "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+            "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
+        ),
+        _NOT_TRUSTED,
+    ),
+}
+
+
+def explain(fault: ssl.SSLError) -> str:
+    """One line about a fault, with what OpenSSL calls it."""
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"the client's certificate is refused ({fault.verify_message}): see ssl.truststore.location"
+    name = fault.reason or type(fault).__name__
+    hint = _HINTS.get(name)
+    return f"{hint} ({name})" if hint else f"TLS failed ({name})"
 
 
 class TlsSocket(ssl.SSLSocket):

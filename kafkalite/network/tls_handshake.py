@@ -21,8 +21,7 @@ from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.listener import Tls
 from kafkalite.network.processor import Processor
-from kafkalite.network.tls_connection import TlsConnection, TlsSocket
-from kafkalite.network.tls_faults import explain
+from kafkalite.network.tls_connection import TlsConnection, TlsSocket, explain
 
 TIMEOUT_MS = 10_000
 HANDSHAKES_MAX = 1024

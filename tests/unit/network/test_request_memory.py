@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.network.request_memory import BUSY_FACTOR, FAIR_BYTES, SILENT_S, RequestMemoryPool
+from kafkalite.network.connection_quotas import BUSY_FACTOR, FAIR_BYTES, SILENT_S, RequestMemoryPool
 
 MUCH = FAIR_BYTES + 1
 BOUND = 2 * MUCH + 100
