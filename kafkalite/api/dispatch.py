@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
-from importlib import import_module
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.fast_path import fetch_fast_path, produce_fast_path
-from kafkalite.api.handlers import api_versions
+from kafkalite.api.handlers import fetch, metadata, produce
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect
@@ -24,7 +23,7 @@ from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.access import Access
+    from kafkalite.api.request.request_context import Access
     from kafkalite.common.region import Part
     from kafkalite.network.client_connection import Answer, ClientConnection
 
@@ -32,70 +31,101 @@ if TYPE_CHECKING:
 Handler = Callable[[Services, Any, RequestContext], Any]
 """(services, request, context) -> response | awaitable of it | None (no response). Types agree with the row in APIS."""
 
-HANDLERS: Mapping[str, str] = {
-    "Produce": "produce.produce",
-    "Fetch": "fetch.fetch",
-    "ListOffsets": "list_offsets.list_offsets",
-    "Metadata": "metadata.metadata",
-    "OffsetCommit": "group_offsets.offset_commit",
-    "OffsetFetch": "group_offsets.offset_fetch",
-    "FindCoordinator": "group_admin.find_coordinator",
-    "JoinGroup": "group_membership.join_group",
-    "Heartbeat": "group_membership.heartbeat",
-    "LeaveGroup": "group_membership.leave_group",
-    "SyncGroup": "group_membership.sync_group",
-    "DescribeGroups": "group_admin.describe_groups",
-    "ListGroups": "group_admin.list_groups",
-    "SaslHandshake": "sasl.sasl_handshake",
-    "SaslAuthenticate": "sasl.sasl_authenticate",
-    "DescribeUserScramCredentials": "scram_credentials.describe_user_scram_credentials",
-    "AlterUserScramCredentials": "scram_credentials.alter_user_scram_credentials",
-    "DescribeClientQuotas": "client_quotas.describe_client_quotas",
-    "AlterClientQuotas": "client_quotas.alter_client_quotas",
-    "ApiVersions": "api_versions.api_versions",
-    "CreateTopics": "topics.create_topics",
-    "DeleteTopics": "topics.delete_topics",
-    "DeleteRecords": "delete_records.delete_records",
-    "InitProducerId": "producer_ids.init_producer_id",
-    "AddPartitionsToTxn": "transactions.add_partitions_to_txn",
-    "AddOffsetsToTxn": "transactions.add_offsets_to_txn",
-    "EndTxn": "transactions.end_txn",
-    "WriteTxnMarkers": "transactions.write_txn_markers",
-    "TxnOffsetCommit": "group_offsets.txn_offset_commit",
-    "OffsetForLeaderEpoch": "list_offsets.offset_for_leader_epoch",
-    "DescribeAcls": "acls.describe_acls",
-    "CreateAcls": "acls.create_acls",
-    "DeleteAcls": "acls.delete_acls",
-    "DescribeConfigs": "configs.describe_configs",
-    "AlterConfigs": "configs.alter_configs",
-    "AlterReplicaLogDirs": "log_dirs.alter_replica_log_dirs",
-    "DescribeLogDirs": "log_dirs.describe_log_dirs",
-    "CreatePartitions": "topics.create_partitions",
-    "CreateDelegationToken": "delegation_tokens.create_delegation_token",
-    "RenewDelegationToken": "delegation_tokens.renew_delegation_token",
-    "ExpireDelegationToken": "delegation_tokens.expire_delegation_token",
-    "DescribeDelegationToken": "delegation_tokens.describe_delegation_token",
-    "DeleteGroups": "group_admin.delete_groups",
-    "ElectLeaders": "elections.elect_leaders",
-    "IncrementalAlterConfigs": "configs.incremental_alter_configs",
-    "AlterPartitionReassignments": "reassignments.alter_partition_reassignments",
-    "ListPartitionReassignments": "reassignments.list_partition_reassignments",
-    "OffsetDelete": "group_offsets.offset_delete",
-    "DescribeCluster": "metadata.describe_cluster",
-    "DescribeProducers": "transaction_admin.describe_producers",
-    "DescribeTransactions": "transaction_admin.describe_transactions",
-    "ListTransactions": "transaction_admin.list_transactions",
-    "RunCleaner": "cleaner.run_cleaner",
-    "BrokerReport": "broker_report.broker_report",
+_FIRST_HANDLERS: Mapping[str, Handler] = {
+    "Produce": produce.produce,
+    "Fetch": fetch.fetch,
+    "Metadata": metadata.metadata,
+    "ApiVersions": metadata.api_versions,
+    "DescribeCluster": metadata.describe_cluster,
 }
-"""Module and function in `kafkalite.api.handlers`."""
+
+
+@cache
+def _client_handlers() -> Mapping[str, Handler]:
+    """Handlers of consumers and producers, imported when one of them is first used: a broker is ready without them."""
+    from kafkalite.api.handlers import group_offsets, groups, list_offsets, transactions
+
+    return {
+        "ListOffsets": list_offsets.list_offsets,
+        "OffsetForLeaderEpoch": list_offsets.offset_for_leader_epoch,
+        "OffsetCommit": group_offsets.offset_commit,
+        "OffsetFetch": group_offsets.offset_fetch,
+        "TxnOffsetCommit": group_offsets.txn_offset_commit,
+        "OffsetDelete": group_offsets.offset_delete,
+        "FindCoordinator": groups.find_coordinator,
+        "JoinGroup": groups.join_group,
+        "Heartbeat": groups.heartbeat,
+        "LeaveGroup": groups.leave_group,
+        "SyncGroup": groups.sync_group,
+        "DescribeGroups": groups.describe_groups,
+        "ListGroups": groups.list_groups,
+        "DeleteGroups": groups.delete_groups,
+        "InitProducerId": transactions.init_producer_id,
+        "AddPartitionsToTxn": transactions.add_partitions_to_txn,
+        "AddOffsetsToTxn": transactions.add_offsets_to_txn,
+        "EndTxn": transactions.end_txn,
+        "WriteTxnMarkers": transactions.write_txn_markers,
+        "DescribeProducers": transactions.describe_producers,
+        "DescribeTransactions": transactions.describe_transactions,
+        "ListTransactions": transactions.list_transactions,
+    }
+
+
+@cache
+def _admin_handlers() -> Mapping[str, Handler]:
+    """Handlers of all other requests, imported when one of them is first used."""
+    from kafkalite.api import sasl_authenticator
+    from kafkalite.api.handlers import (
+        acls,
+        broker_report,
+        cleaner,
+        configs,
+        delegation_tokens,
+        delete_records,
+        entity_configs,
+        log_dirs,
+        partition_admin,
+        topics,
+    )
+
+    return {
+        "SaslHandshake": sasl_authenticator.sasl_handshake,
+        "SaslAuthenticate": sasl_authenticator.sasl_authenticate,
+        "DescribeUserScramCredentials": entity_configs.describe_user_scram_credentials,
+        "AlterUserScramCredentials": entity_configs.alter_user_scram_credentials,
+        "DescribeClientQuotas": entity_configs.describe_client_quotas,
+        "AlterClientQuotas": entity_configs.alter_client_quotas,
+        "CreateTopics": topics.create_topics,
+        "DeleteTopics": topics.delete_topics,
+        "CreatePartitions": topics.create_partitions,
+        "DeleteRecords": delete_records.delete_records,
+        "DescribeAcls": acls.describe_acls,
+        "CreateAcls": acls.create_acls,
+        "DeleteAcls": acls.delete_acls,
+        "DescribeConfigs": configs.describe_configs,
+        "AlterConfigs": configs.alter_configs,
+        "IncrementalAlterConfigs": configs.incremental_alter_configs,
+        "AlterReplicaLogDirs": log_dirs.alter_replica_log_dirs,
+        "DescribeLogDirs": log_dirs.describe_log_dirs,
+        "CreateDelegationToken": delegation_tokens.create_delegation_token,
+        "RenewDelegationToken": delegation_tokens.renew_delegation_token,
+        "ExpireDelegationToken": delegation_tokens.expire_delegation_token,
+        "DescribeDelegationToken": delegation_tokens.describe_delegation_token,
+        "ElectLeaders": partition_admin.elect_leaders,
+        "AlterPartitionReassignments": partition_admin.alter_partition_reassignments,
+        "ListPartitionReassignments": partition_admin.list_partition_reassignments,
+        "RunCleaner": cleaner.run_cleaner,
+        "BrokerReport": broker_report.broker_report,
+    }
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of all APIs by their names."""
+    return {**_FIRST_HANDLERS, **_client_handlers(), **_admin_handlers()}
 
 
 def handler_of(api: str) -> Handler:
-    """The handler of an API. Its module is imported when the API is first used: a broker is ready without most."""
-    module, _, function = HANDLERS[api].partition(".")
-    handler: Handler = getattr(import_module(f"kafkalite.api.handlers.{module}"), function)
-    return handler
+    return _FIRST_HANDLERS.get(api) or _client_handlers().get(api) or _admin_handlers()[api]
 
 
 PRODUCE_KEY = 0
@@ -139,8 +169,8 @@ class Dispatcher:
         (key, version, correlation_id, client_id), position = decode_request_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
-            if key == api_versions.API_VERSIONS_KEY:
-                return response_frame(api_versions.unsupported_version(), 0, correlation_id)
+            if key == metadata.API_VERSIONS_KEY:
+                return response_frame(metadata.unsupported_version(), 0, correlation_id)
             raise Disconnect(f"version {version} of API {key} is not served")
         decode, handle, response_type = route
         if len(frame) > REQUEST_BYTES_MAX and key != PRODUCE_KEY:

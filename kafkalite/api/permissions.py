@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.api.request.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, refusal
 from kafkalite.api.request.error_answer import error_answer
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, RequestContext, refusal
 from kafkalite.protocol.apis import Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.security.acl.acl import Operation as Op

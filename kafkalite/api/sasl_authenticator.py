@@ -1,10 +1,10 @@
 """The authenticator of one connection to a SASL listener: gets its frames until it has proven whose it is.
 
 The three forms on the wire: SaslHandshake 1 with SaslAuthenticate requests; SaslHandshake 0 with bare tokens; bare
-tokens from the beginning (GSSAPI of Kafka 0.9's clients). A client may ask ApiVersions before. A failure is
-told after a while (connection.failed.authentication.delay.ms), so that whoever guesses, or reconnects for ever, does it
-slowly. With connections.max.reauth.ms the client proves itself again on the same connection, by a new handshake, or is
-cut off at its next request after that time.
+tokens from the beginning (GSSAPI of Kafka 0.9's clients). A client may ask ApiVersions before. A failure is answered
+after a while (connection.failed.authentication.delay.ms), so that guesses and endless reconnects are slow. With
+connections.max.reauth.ms the client proves itself again on the same connection, by a new handshake, or is cut off at
+its next request after that time.
 Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator, KIP-43, KIP-152, KIP-368.
 """
 
@@ -15,6 +15,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from kafkalite.api.request.error_answer import error_answer
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.network.last_answer import LastAnswer
@@ -226,3 +228,18 @@ class SaslAuthenticator:
         timer = clock.call_later(delay_ms, lambda: reply.fail(LastAnswer(parts)))
         reply = DeferredResponse(timer.cancel)
         return reply
+
+
+def sasl_handshake(services: Services, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    """Refuses a request on a connection that is authenticated, or need not be. Source: handleSaslHandshakeRequest."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def sasl_authenticate(
+    services: Services, request: SaslAuthenticateRequest, context: RequestContext
+) -> SaslAuthenticateResponse:
+    """Refuses as `sasl_handshake` does. Source: kafka.server.KafkaApis.handleSaslAuthenticateRequest."""
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkalite.api.request.access import Access
 from kafkalite.api.request.admission import AdmissionEpoch
+from kafkalite.api.request.request_context import Access
 from kafkalite.common.clock import Clock
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig

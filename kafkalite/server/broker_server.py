@@ -16,11 +16,11 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from kafkalite.api.dispatch import Dispatcher
-from kafkalite.api.request.access import Access
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
-from kafkalite.api.request.report_sources import ReportSources
+from kafkalite.api.request.request_context import Access
+from kafkalite.api.request.request_watch import ReportSources
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
 from kafkalite.common.clock import Clock, SystemClock
 from kafkalite.common.log_lines import RateLimitedLogger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkalite.api.request.follower_fetches import FollowerFetches
+from kafkalite.api.request.fetch_sessions import FollowerFetches
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 from kafkalite.replication.replica_manager import ReplicaManager

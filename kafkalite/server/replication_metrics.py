@@ -16,7 +16,7 @@ from kafkalite.common.metrics import GAUGE, Column, Metrics, Row
 from kafkalite.replication.leader_partition import LeaderPartition
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.follower_fetches import FollowerFetches
+    from kafkalite.api.request.fetch_sessions import FollowerFetches
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.replication.replica_manager import ReplicaManager, Topic
     from kafkalite.replication.replica_roles import ReplicaRoles

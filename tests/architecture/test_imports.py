@@ -183,7 +183,7 @@ def levels(edges: Mapping[str, set[str]]) -> dict[str, int]:
             {
                 "dataclasses",
                 "random",
-                "kafkalite.api.handlers.group_membership",
+                "kafkalite.api.handlers.groups",
                 "kafkalite.cleaner.log_cleaner",
                 "kafkalite.coordinator.group.classic.classic_group",
                 "kafkalite.log.partition.segment_replacement",

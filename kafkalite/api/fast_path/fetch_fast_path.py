@@ -23,8 +23,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from kafkalite.api.handlers.fetch import answer_now
-from kafkalite.api.request.access import TOPIC
-from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED
+from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_VERSION_BY_ID,
@@ -32,7 +31,7 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
-from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
+from kafkalite.api.request.request_context import TOPIC
 from kafkalite.api.request.request_quotas import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import DeferredResponse, ThrottledAnswer

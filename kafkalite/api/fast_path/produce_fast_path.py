@@ -22,11 +22,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from kafkalite.api.handlers.produce import FIRST_VERSION_WITH_LEADERS, add_leaders, failure
-from kafkalite.api.request.access import TRANSACTIONAL_ID
+from kafkalite.api.handlers.produce import FIRST_VERSION_WITH_LEADERS, add_leaders, failure, inherited_error
 from kafkalite.api.request.admission import ACKS_ALL, OVER_QUOTA, Append, CountedAppend, append_directly, append_for
 from kafkalite.api.request.delayed_produce import wait_ms, waits
-from kafkalite.api.request.pipelined_refusals import told
+from kafkalite.api.request.request_context import TRANSACTIONAL_ID
 from kafkalite.api.request.request_quotas import quotas_of
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse
@@ -161,7 +160,7 @@ class ProduceFastPath:
             if known.is_transactional and not isinstance(error, StorageError):
                 return None
             topic = known.topic
-            error = told(self._services.metadata, self._connection, topic.name, index, error)
+            error = inherited_error(self._services.metadata, self._connection, topic.name, index, error)
             return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)
         packed = known.pack(
             known.head,
@@ -184,7 +183,7 @@ class ProduceFastPath:
     def _refuse(self, known: _KnownRequest, index: int, correlation_id: int, error: KafkaError) -> list[Part]:
         """The answer for a batch that was appended, and will not be acknowledged."""
         name = known.topic.name
-        partition = failure(index, told(self._services.metadata, self._connection, name, index, error))
+        partition = failure(index, inherited_error(self._services.metadata, self._connection, name, index, error))
         response = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
         if self._version >= FIRST_VERSION_WITH_LEADERS:
             add_leaders(self._services, response, self._find)

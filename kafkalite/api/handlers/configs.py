@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from kafkalite.api.request.access import refusal
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import RequestContext, refusal
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import topic_name_fault

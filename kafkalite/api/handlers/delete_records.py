@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafkalite.api.request.access import TOPIC, refusal
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import TOPIC, RequestContext, refusal
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS

@@ -13,9 +13,8 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from functools import partial
 
-from kafkalite.api.request.access import TOPIC
 from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.fetch_reader import FIRST_VERSION_OF_BATCHES, FetchReader
+from kafkalite.api.request.fetch_reader import FIRST_VERSION_OF_BATCHES, WAIT_MS_MAX, FetchReader, LongPoll
 from kafkalite.api.request.fetch_sessions import (
     FIRST_VERSION_BY_ID,
     NO_SESSION,
@@ -23,9 +22,8 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
-from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.replica_fetch import DelayedReplicaFetch, ReplicaFetchReader
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.api.request.request_quotas import exempt, quotas_of
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import KafkaError

@@ -15,9 +15,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkalite.api.request.access import GROUP, TOPIC
 from kafkalite.api.request.pending_response import PendingResponse
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import GROUP, TOPIC, RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition

@@ -16,9 +16,8 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from kafkalite.api.request.access import TOPIC, refusal
 from kafkalite.api.request.replica_fetch import is_ahead
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import TOPIC, RequestContext, refusal
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition

@@ -17,8 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalite.api.handlers.cleaner import log_cleaning
-from kafkalite.api.request.partition_limit import check_partition_count
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import RequestContext, check_partition_count
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition

@@ -1,20 +1,22 @@
-"""Metadata and DescribeCluster: the brokers, the topics, and the leader of each partition.
+"""Metadata, DescribeCluster and ApiVersions: the brokers, the topics, the leader of each partition, and the APIs.
 
 A named topic that does not exist is created if client and broker both allow it. The answer is sent when the topic is
 ready, so the client need not ask twice. From version 12 on topics may be asked for by id (KIP-516); 10 and 11 have the
-field already, but no broker ever accepted it. In a request with any topic id, names are ignored.
-Source: kafka.server.KafkaApis.handleTopicMetadataRequest, kafka.server.AutoTopicCreationManager.
+field already, but no broker ever accepted it. In a request with any topic id, names are ignored. The only feature in
+ApiVersions is transaction.version, as Kafka 4 has it.
+Source: kafka.server.KafkaApis (handleTopicMetadataRequest, handleApiVersionsRequest), AutoTopicCreationManager;
+ApiVersionsRequest.isValid; KIP-35, KIP-511, KIP-584.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType
 
-from kafkalite.api.request.access import TOPIC
 from kafkalite.api.request.broker_endpoints import BrokerEndpoint
-from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, RequestContext
+from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext
 from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -26,6 +28,14 @@ from kafkalite.common.names import (
     topic_name_fault,
 )
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
+from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -274,4 +284,51 @@ def describe_cluster(
             for broker in services.brokers.all_for(context.connection)
         ],
         cluster_authorized_operations=_cluster_operations(request, context),
+    )
+
+
+API_VERSIONS_KEY = 18
+FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_LEVEL_ZERO = 4
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_LEVEL = 2  # a new epoch for every transaction, whose partitions the brokers add (KIP-890)
+_FEATURES_EPOCH = 0  # the features never change
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
+
+
+def api_versions(services: Services, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    names = (request.client_software_name, request.client_software_version)
+    if context.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    context.connection.client_software_name = request.client_software_name or None
+    context.connection.client_software_version = request.client_software_version or None
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in APIS.values()
+        ],
+        supported_features=_supported_features(context.api_version),
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=TRANSACTION_VERSION, min_version_level=TRANSACTION_LEVEL, max_version_level=TRANSACTION_LEVEL
+            )
+        ],
+    )
+
+
+def _supported_features(version: int) -> list[SupportedFeatureKey]:
+    """Clients of older versions cannot read a feature whose lowest level is 0 (KAFKA-17492)."""
+    if version < FIRST_VERSION_WITH_LEVEL_ZERO:
+        return []
+    return [SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_LEVEL)]
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, in version 0, to an ApiVersions request of an unsupported version. Its list has the versions that the
+    client may retry with."""
+    mine = APIS[API_VERSIONS_KEY]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=mine.key, min_version=mine.min_version, max_version=mine.max_version)],
     )

@@ -8,23 +8,29 @@ Source: kafka.server.KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Container, Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafkalite.api.request.access import TOPIC, TRANSACTIONAL_ID
-from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
+from kafkalite.api.request.admission import (
+    ACKS_ALL,
+    FIRST_VERSION_THAT_ADDS,
+    ProduceAdmission,
+    TransactionRefused,
+    VerifiedAdmission,
+    transactional_batch,
+)
 from kafkalite.api.request.awaited_election import awaited, elections
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition, waits
-from kafkalite.api.request.pipelined_refusals import told
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.pending_response import PendingResponse
+from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, RequestContext
 from kafkalite.api.request.services import Services
-from kafkalite.api.request.transactional_produce import TransactionRefused, VerifiedAdmission, verify
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.append_result import AppendResult
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -39,6 +45,9 @@ from kafkalite.record.validation.batch_validation import InvalidRecords
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import Topic
 from kafkalite.security.acl.acl import Operation
+
+if TYPE_CHECKING:
+    from kafkalite.log.state.transaction_verification import VerificationGuard
 
 FIRST_VERSION_WITH_LEADERS = 10
 _CODES_WITH_MESSAGE = (  # from version 8 on these have a message
@@ -111,6 +120,51 @@ def _admit(
     return services.produce_admission
 
 
+def verify(
+    services: Services, request: ProduceRequest, transactional_id: str, version: int, refused: Container[str] = ()
+) -> VerifiedAdmission | Awaitable[VerifiedAdmission]:
+    """The admission of `request` but its topics that are `refused`; an awaitable if the coordinator cannot answer at
+    once. Raises TransactionRefused if the request has batches of several producers."""
+    batches = {
+        (topic.name, data.index): batch
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if topic.name not in refused and (batch := transactional_batch(data.records)) is not None
+    }
+    producers = {(batch.producer_id, batch.epoch) for batch in batches.values()}
+    if len(producers) > 1:
+        message = "Transactional records contained more than one producer ID"
+        raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+    errors: dict[TopicPartition, KafkaError] = {}
+    guards: dict[TopicPartition, VerificationGuard] = {}
+    verified = VerifiedAdmission(services.produce_admission, version, errors, guards)
+    adds = version >= FIRST_VERSION_THAT_ADDS
+    if not (adds or services.config.transaction_partition_verification_enable):
+        return verified
+
+    def begin() -> bool:
+        before = guards.copy()
+        for (topic, index), batch in batches.items():
+            try:
+                guard = services.replica_manager.require(topic, index).begin_verification(*batch)
+            except KafkaError as error:
+                errors[topic, index] = error
+            else:
+                if guard is not None:
+                    guards[topic, index] = guard
+        return guards != before
+
+    begin()
+    if not guards:
+        return verified
+    pending = PendingResponse(verified.with_errors)
+    ((producer_id, epoch),) = producers
+    services.add_partitions.verify_or_add(
+        transactional_id, producer_id, epoch, list(guards), adds, pending.answer, begin
+    )
+    return pending.outcome(services.runtime.loop)
+
+
 async def _wait_and_append(
     services: Services,
     request: ProduceRequest,
@@ -171,7 +225,7 @@ def _append(
                     pending.append(PendingPartition(answer, partition, result.last_offset, acks == ACKS_ALL))
             except KafkaError as reason:
                 failed = True
-                error = told(services.metadata, context.connection, name, data.index, reason)
+                error = inherited_error(services.metadata, context.connection, name, data.index, reason)
                 answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
         if answers:
             responses.append(TopicProduceResponse(name=name, partition_responses=answers))
@@ -251,3 +305,37 @@ def _all_failed(request: ProduceRequest, error: KafkaError, refused: frozenset[s
         answers = [failure(data.index, fault) for data in topic.partition_data]
         responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     return ProduceResponse(responses=responses)
+
+
+IN_FLIGHT_MAX = 5
+"""Of an idempotent producer: ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION_FOR_IDEMPOTENCE."""
+_PARTITIONS_MAX = 1_000  # of one connection
+
+
+def inherited_error(
+    metadata: ClusterMetadata, connection: ClientConnection, topic: str, index: int, error: KafkaError
+) -> KafkaError:
+    """The error for a batch, perhaps that of an earlier one on the same connection.
+
+    An idempotent producer has several batches on the way. If the first is refused for a transient reason (this broker
+    leads the partition no more, its disk is full, replicas are missing), which has passed when the next arrives, the
+    next has a sequence number out of order. librdkafka then takes another producer epoch, and sends batches again that
+    other partitions may have stored. So the next inherits the first one's error: the producer sends all of them again,
+    in order. A lost batch is reported after as many answers as a producer may have in flight.
+
+    A broker that stood still, and does not know yet that another leads, lacks the batches that the other has appended.
+    It answers no OUT_OF_ORDER_SEQUENCE_NUMBER, because librdkafka treats that as fatal. Source: kafkalite's own.
+    """
+    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and may_be_led_elsewhere(metadata, topic, index):
+        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"it is not known who leads; {error.message}")
+    refused, key = connection.refused_batches, (topic, index)
+    if error.code.is_retriable and error.code is not ErrorCode.CORRUPT_MESSAGE:  # a corrupt batch comes again as it is
+        if refused is None or len(refused) >= _PARTITIONS_MAX:
+            refused = connection.refused_batches = {}
+        refused[key] = (error.code, IN_FLIGHT_MAX - 1)
+    elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and refused is not None and key in refused:
+        code, left = refused.pop(key)
+        if left > 1:
+            refused[key] = (code, left - 1)
+        return KafkaError(ErrorCode(code), f"behind a batch that was refused; {error.message}")
+    return error

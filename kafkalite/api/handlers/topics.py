@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalite.api.handlers.configs import topic_config_entries
-from kafkalite.api.request.access import TOPIC, refusal
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import TOPIC, RequestContext, refusal
 from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError

@@ -1,9 +1,11 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers: translates messages to the coordinator's values.
+"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, DescribeProducers,
+DescribeTransactions, ListTransactions. Translates messages to the transaction coordinator's values.
 
 The coordinator answers with the error codes of the newest version. Versions before 2 do not know PRODUCER_FENCED, and
 get INVALID_PRODUCER_EPOCH instead.
-Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest, handleEndTxnRequest,
-handleWriteTxnMarkersRequest (3.9; handleEndTxnRequest of 4.0 for version 5).
+Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest, handleWriteTxnMarkersRequest,
+handleDescribeProducersRequest, handleDescribeTransactionsRequest, handleListTransactionsRequest (3.9),
+handleEndTxnRequest (4.0 for version 5); TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
@@ -12,12 +14,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.access import TOPIC, TRANSACTIONAL_ID
 from kafkalite.api.request.pending_response import PendingResponse
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, RequestContext, refusal
 from kafkalite.api.request.services import Services
-from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault
+from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kafkalite.protocol.messages.transaction_admin import (
+    DescribedProducer,
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeProducersPartition,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -35,10 +51,11 @@ from kafkalite.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kafkalite.replication.partition import Partition
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.transaction.transaction_state import EndTransactionResult
+    from kafkalite.coordinator.transaction.transaction_state import EndTransactionResult, InitProducerIdResult
 
 FIRST_VERSION_WITH_FENCED = 2
 FIRST_VERSION_OF_BROKERS = 4  # of AddPartitionsToTxn
@@ -253,3 +270,175 @@ def _written_markers(errors: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -
             topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
         markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values())))
     return WriteTxnMarkersResponse(markers=markers)
+
+
+_UNKNOWN_TOPIC = "This server does not host this topic-partition."  # Kafka's words; clients show them
+
+
+def describe_producers(
+    services: Services, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    topics = []
+    for topic, is_allowed in context.refused_last(Operation.READ, TOPIC, request.topics):
+        error = _topic_error(services, topic.name) if is_allowed else refusal(TOPIC)
+        partitions = [_described_partition(services, topic.name, index, error) for index in topic.partition_indexes]
+        topics.append(DescribeProducersTopic(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _topic_error(services: Services, name: str) -> KafkaError | None:
+    if (fault := topic_name_fault(name)) is not None:
+        return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if not services.replica_manager.partition_count(name):
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
+    return None
+
+
+def _described_partition(
+    services: Services, topic: str, index: int, error: KafkaError | None
+) -> DescribeProducersPartition:
+    if error is not None:
+        return DescribeProducersPartition(partition_index=index, error_code=error.code, error_message=error.message)
+    try:
+        producers = _replica(services, topic, index).active_producers()
+    except KafkaError as reason:
+        return DescribeProducersPartition(partition_index=index, error_code=reason.code)
+    return DescribeProducersPartition(
+        partition_index=index,
+        active_producers=[
+            DescribedProducer(
+                producer_id=each.producer_id,
+                producer_epoch=each.epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp_ms,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=each.txn_first_offset,
+            )
+            for each in producers
+        ],
+    )
+
+
+def _replica(services: Services, topic: str, index: int) -> Partition:
+    """The partition, led here or followed. Raises KafkaError."""
+    found = services.replica_manager.by_name.get(topic)
+    follower = found.followers.get(index) if found is not None else None
+    return services.replica_manager.require(topic, index) if follower is None else follower
+
+
+def describe_transactions(
+    services: Services, request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    named = context.refused_last(Operation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids, str)
+    described = [_described_transaction(services, context, *each) for each in named]
+    return DescribeTransactionsResponse(transaction_states=described)
+
+
+def _described_transaction(
+    services: Services, context: RequestContext, transactional_id: str, is_allowed: bool
+) -> DescribedTransaction:
+    """The description of a transaction, with the topics that the client may describe."""
+    if not is_allowed:
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return DescribedTransaction(transactional_id=transactional_id, error_code=error)
+    transaction, error = services.transactions.describe(transactional_id)
+    if transaction is None:
+        error = error or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return DescribedTransaction(transactional_id=transactional_id, error_code=error)
+    topics: dict[str, DescribedTransactionTopic] = {}
+    for name, index in sorted(transaction.partitions):
+        if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False):
+            topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.value,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=list(topics.values()),
+    )
+
+
+def list_transactions(
+    services: Services, request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
+    error, unknown_states, transactions = services.transactions.list_transactions(
+        frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter
+    )
+    return ListTransactionsResponse(
+        error_code=error,
+        unknown_state_filters=list(unknown_states),
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.value,
+            )
+            for each in transactions
+            if context.may(Operation.DESCRIBE, TRANSACTIONAL_ID, each.transactional_id, is_logged=False)
+        ],
+    )
+
+
+NONE = -1  # no producer id, or no epoch
+FIRST_INIT_WITH_FENCED = 4
+
+
+def init_producer_id(
+    services: Services, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    if (refused := _refusal(context, request.transactional_id)) is not None:
+        return _refused(refused)
+    has_id, has_epoch = request.producer_id != NONE, request.producer_epoch != NONE
+    if request.transactional_id == "" or has_id != has_epoch:  # KIP-360: both or neither
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _transactional(services, request.transactional_id, request, context.api_version)
+    producer_id = services.producer_ids.take()
+    if producer_id is None:
+        return _from_next_block(services)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refusal(context: RequestContext, transactional_id: str | None) -> ErrorCode | None:
+    """The error for a client that may write neither with this id nor, without one, in some topic (KIP-679)."""
+    if transactional_id is not None:
+        is_allowed = context.may(Operation.WRITE, TRANSACTIONAL_ID, transactional_id)
+        return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    access, idempotent = context.access, Operation.IDEMPOTENT_WRITE
+    is_allowed = (
+        access is None
+        or context.may_cluster(idempotent, is_logged=False)
+        or access.allows_any(context.connection, Operation.WRITE, TOPIC)
+        or context.may_cluster(idempotent)  # logs the refusal
+    )
+    return None if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _transactional(
+    services: Services, transactional_id: str, request: InitProducerIdRequest, version: int
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    def render(result: InitProducerIdResult) -> InitProducerIdResponse:
+        return InitProducerIdResponse(
+            error_code=known_error(result.error, version, FIRST_INIT_WITH_FENCED),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+        )
+
+    expected = (request.producer_id, request.producer_epoch) if request.producer_id != NONE else None
+    pending = PendingResponse(render)
+    services.transactions.init_producer_id(transactional_id, request.transaction_timeout_ms, expected, pending)
+    return pending.outcome(services.runtime.loop)
+
+
+async def _from_next_block(services: Services) -> InitProducerIdResponse:
+    try:
+        return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
+    except KafkaError as error:
+        services.error_log.about("producer ids", str(error), f"none can be given: {error}")
+        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)

@@ -7,15 +7,23 @@ through it, so a rule that is added here applies to both. The fast path calls `a
 A fast path recognises requests that were admitted before. It may reuse a `TopicAdmission` only while the
 `AdmissionEpoch` under which it was made is current. Each change that may alter the outcome of a rule (configuration,
 access control lists, quotas) advances the epoch, and the next request of each kind is handled in full again.
-Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendToLocalLog.
+
+A batch of a transaction that is open in its partition is appended at once. About a batch that would open it, the
+handler asks the transaction's coordinator: the partition is confirmed, or added (Produce 12). Each partition is
+answered by itself: refused ones have their errors, the others are appended (KIP-890).
+Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendToLocalLog, handleProduceAppend
+(3.9; for Produce 12 4.0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import COORDINATOR_MOVES, ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, TRANSACTIONAL, parse_header
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -180,3 +188,85 @@ def _is_conditional(topic: Topic, acks: int, version: int) -> bool:
         or topic.internal
         or (acks == ACKS_ALL and topic.config.min_insync_replicas > 1)
     )
+
+
+FIRST_VERSION_THAT_ADDS = 12
+FIRST_VERSION_WITH_ABORTABLE = 11
+_PREFIX_BYTES = 12
+_TRANSIENT = COORDINATOR_MOVES | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION}
+
+
+class TransactionRefused(KafkaError):
+    """A transactional batch is refused before its append. The message, if there is one, is for the client, too."""
+
+
+class TransactionalBatch(NamedTuple):
+    producer_id: int
+    epoch: int
+    first_sequence: int
+
+
+class VerifiedAdmission:
+    """The admission of one request, whose transactional batches are verified or refused."""
+
+    __slots__ = ("_admission", "_errors", "_guards", "_version")
+
+    def __init__(
+        self,
+        admission: ProduceAdmission,
+        version: int,
+        errors: dict[TopicPartition, KafkaError],
+        guards: Mapping[TopicPartition, VerificationGuard],
+    ) -> None:
+        self._admission = admission
+        self._version = version
+        self._errors = errors
+        self._guards = guards
+
+    def with_errors(self, errors: Mapping[TopicPartition, ErrorCode]) -> VerifiedAdmission:
+        """The admission with the errors of the coordinator."""
+        for each, error in errors.items():
+            self._errors[each] = _producers_error(error, self._version)
+        return self
+
+    def topic(self, name: str, acks: int, client_id: str | None, version: int) -> TopicAdmission | None:
+        admitted = self._admission.topic(name, acks, client_id, version, partial(self._append, name))
+        if admitted is not None and self._errors:
+            admitted.append = partial(self._append_unless_refused, admitted)
+        return admitted
+
+    def _append(self, topic: str, partition: Partition, records: memoryview, now_ms: int, version: int) -> AppendResult:
+        return append_transactional(partition, records, now_ms, version, self._guards.get((topic, partition.index)))
+
+    def _append_unless_refused(
+        self, admitted: TopicAdmission, partition: Partition, records: memoryview, now_ms: int, version: int
+    ) -> AppendResult | None:
+        error = self._errors.get((admitted.topic.name, partition.index))
+        if error is not None:
+            raise error
+        return admitted.check_and_append(partition, records, now_ms, version)
+
+
+def transactional_batch(records: memoryview | None) -> TransactionalBatch | None:
+    """The identity of a transactional batch. None for other batches, and for bytes that are not exactly one batch: they
+    will be refused."""
+    if records is None or len(records) < HEADER_BYTES:
+        return None
+    _, length, _, magic, _, attributes, _, _, _, producer_id, epoch, sequence, _ = parse_header(records)
+    if not attributes & TRANSACTIONAL or producer_id < 0 or magic != MAGIC or length + _PREFIX_BYTES != len(records):
+        return None
+    return TransactionalBatch(producer_id, epoch, sequence)
+
+
+def _producers_error(error: ErrorCode, version: int) -> TransactionRefused:
+    """The coordinator's error as the client's version knows it, so that the client retries where this may help."""
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error == ErrorCode.INVALID_TXN_STATE:
+        return TransactionRefused(error, "Partition was not added to the transaction")
+    if error == ErrorCode.CONCURRENT_TRANSACTIONS and version >= FIRST_VERSION_THAT_ADDS:
+        return TransactionRefused(error)
+    if error in _TRANSIENT:
+        message = "Unable to verify the partition has been added to the transaction. Underlying error: "
+        return TransactionRefused(ErrorCode.NOT_ENOUGH_REPLICAS, message + error.name)
+    return TransactionRefused(error)

@@ -1,14 +1,16 @@
-"""Fetches of followers: each partition that a follower names is news to its leader, before anything is read.
+"""Fetches of followers. First the leader's view of the follower is updated from each partition of the request, then
+records are read.
 
     arrive     once for each partition of a request: the follower has all below its fetch offset
-    read       up to the end of the log; in a session only what the follower was not told yet; the rest becomes idle
+    read       up to the end of the log; in a session only what the follower does not know yet; the rest becomes idle
     wait       for an append, the high watermark, or that this broker leads what the follower expects it to lead
 
 Every broker watches the metadata for itself, so a follower may know of an election before the leader does. Its fetch
 waits for that, as long as it may. Then it gets UNKNOWN_LEADER_EPOCH, after which it asks again soon, or in a session no
 news: a broker that is elected for 10,000 partitions would spend half of its time on naming them in error.
-Source: kafka.server.ReplicaManager (fetchMessages, readFromLog, shouldLeaderThrottle), kafka.cluster.Partition
-(fetchRecords), kafka.server.DelayedFetch; KIP-73, KIP-227, KIP-903.
+Source: kafka.server.ReplicaManager (fetchMessages, readFromLog, shouldLeaderThrottle, delayedFetchPurgatory),
+kafka.cluster.Partition (fetchRecords), kafka.server.DelayedFetch, kafka.server.QuotaFactory (leader); KIP-73, KIP-227,
+KIP-903.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchReader, Found
+from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchReader, Found, LongPoll
 from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, Key, WantedPartition, replica_of
-from kafkalite.api.request.long_poll import LongPoll
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import HurriedResponse, ignore
 from kafkalite.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.common.clock import monotonic_s
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.common.region import Part
     from kafkalite.network.client_connection import ClientConnection, Handler
+    from kafkalite.network.socket_server import SocketServer
 
 WATCHED_MS = 20_000
 SLOW_MS = 50.0
@@ -195,3 +196,25 @@ def _client_id(frame: memoryview) -> str | None:
         return decode_request_header(frame)[0].client_id
     except Malformed:
         return None
+
+
+class ReportSources:
+    """`network` is asked when a report is made: the sockets are opened after the services are there."""
+
+    __slots__ = ("network", "started_ms", "watch")
+
+    def __init__(self, clock: Clock, network: Callable[[], SocketServer]) -> None:
+        self.network = network
+        self.started_ms = clock.monotonic_ms()
+        self.watch = RequestWatch(clock, lambda watch: self.network().watch(watch))
+
+    @staticmethod
+    @cache
+    def version() -> str | None:
+        """Of the installed package."""
+        from importlib import metadata
+
+        try:
+            return metadata.version("kafkalite")
+        except metadata.PackageNotFoundError:
+            return None

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
-    from kafkalite.api.request.fetch_sessions import FetchSessions
-    from kafkalite.api.request.follower_fetches import FollowerFetches
-    from kafkalite.api.request.report_sources import ReportSources
+    from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
+    from kafkalite.api.request.request_watch import ReportSources
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.common.clock import Clock
     from kafkalite.common.log_lines import RateLimitedLogger

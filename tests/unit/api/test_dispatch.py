@@ -6,14 +6,14 @@ import asyncio
 import gc
 from typing import Any, cast
 
-from kafkalite.api.dispatch import HANDLERS, Dispatcher, handler_of
+from kafkalite.api.dispatch import Dispatcher, handlers
 from kafkalite.common.errors import Disconnect
 from kafkalite.protocol.apis import SERVED
 
 
 def test_every_served_api_has_a_handler() -> None:
-    assert HANDLERS.keys() == {api.name for api in SERVED.values()}
-    assert all(callable(handler_of(name)) for name in HANDLERS)
+    assert handlers().keys() == {api.name for api in SERVED.values()}
+    assert all(map(callable, handlers().values()))
 
 
 def test_a_request_that_fails_when_its_connection_is_gone_is_no_error_of_the_broker() -> None:

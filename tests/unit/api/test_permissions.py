@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.dispatch import HANDLERS
+from kafkalite.api.dispatch import handlers
 from kafkalite.api.permissions import PERMISSIONS, Asked, Named
-from kafkalite.api.request.access import Access
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import Access, RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import API_OF_REQUEST, APIS, SERVED
 from kafkalite.protocol.codec.schema import Message
@@ -36,7 +35,7 @@ REFUSALS = {T29, G30, C31, X53, ErrorCode.OPERATION_NOT_ATTEMPTED}
 
 
 def test_every_api_has_a_row() -> None:
-    assert HANDLERS.keys() == PERMISSIONS.keys() == {api.name for api in SERVED.values()}
+    assert handlers().keys() == PERMISSIONS.keys() == {api.name for api in SERVED.values()}
 
 
 def test_the_fields_that_rules_name_exist() -> None:

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkalite.api.handlers import group_admin, group_membership, group_offsets
+from kafkalite.api.handlers import group_offsets
+from kafkalite.api.handlers import groups as group_handlers
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
@@ -206,7 +207,7 @@ class World:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
         )
-        return Call(self.handle(group_membership.join_group, request, version, client))
+        return Call(self.handle(group_handlers.join_group, request, version, client))
 
     def sync(self, member_id, generation, assignments=(), *, group="g", instance=None, version=3, **protocol):
         request = SyncGroupRequest(
@@ -220,13 +221,13 @@ class World:
             ],
             **protocol,
         )
-        return Call(self.handle(group_membership.sync_group, request, version))
+        return Call(self.handle(group_handlers.sync_group, request, version))
 
     def heartbeat(self, member_id, generation, *, group="g", instance=None):
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
-        return ErrorCode(self.handle(group_membership.heartbeat, request, 4).error_code)
+        return ErrorCode(self.handle(group_handlers.heartbeat, request, 4).error_code)
 
     def leave(self, *identities, group="g", version=3):
         """Each identity is a member id, or (member id, instance id)."""
@@ -237,7 +238,7 @@ class World:
             for each in identities
         ]
         request = LeaveGroupRequest(group_id=group, member_id=members[0].member_id, members=members)
-        return self.handle(group_membership.leave_group, request, version)
+        return self.handle(group_handlers.leave_group, request, version)
 
     def commit(self, offsets, member_id="", generation=-1, **changes):
         """`offsets` maps (topic, partition) to an offset. The codes come back in the same order."""
@@ -362,17 +363,17 @@ class World:
         }
 
     def describe(self, group="g"):
-        return self.handle(group_admin.describe_groups, DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        return self.handle(group_handlers.describe_groups, DescribeGroupsRequest(groups=[group]), 5).groups[0]
 
     def state(self, group="g"):
         return self.describe(group).group_state
 
     def groups(self, *states):
-        response = self.handle(group_admin.list_groups, ListGroupsRequest(states_filter=list(states)), 4)
+        response = self.handle(group_handlers.list_groups, ListGroupsRequest(states_filter=list(states)), 4)
         return {each.group_id: each.group_state for each in response.groups}
 
     def delete(self, *groups):
-        response = self.handle(group_admin.delete_groups, DeleteGroupsRequest(groups_names=list(groups)), 2)
+        response = self.handle(group_handlers.delete_groups, DeleteGroupsRequest(groups_names=list(groups)), 2)
         return {each.group_id: ErrorCode(each.error_code) for each in response.results}
 
     # --- short cuts

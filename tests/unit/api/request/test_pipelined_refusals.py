@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.request.pipelined_refusals import IN_FLIGHT_MAX, told
+from kafkalite.api.handlers.produce import IN_FLIGHT_MAX, inherited_error
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -30,8 +30,8 @@ def connection() -> ClientConnection:
 
 def test_as_many_as_may_be_in_flight_are_behind_a_refusal() -> None:
     client = connection()
-    assert told(ALONE, client, "t", 0, KafkaError(NOT_LEADER)).code is NOT_LEADER
-    codes = [told(ALONE, client, "t", 0, KafkaError(OUT_OF_ORDER)).code for _ in range(IN_FLIGHT_MAX)]
+    assert inherited_error(ALONE, client, "t", 0, KafkaError(NOT_LEADER)).code is NOT_LEADER
+    codes = [inherited_error(ALONE, client, "t", 0, KafkaError(OUT_OF_ORDER)).code for _ in range(IN_FLIGHT_MAX)]
     assert codes == [*[NOT_LEADER] * (IN_FLIGHT_MAX - 1), OUT_OF_ORDER]
 
 
@@ -40,9 +40,9 @@ def test_as_many_as_may_be_in_flight_are_behind_a_refusal() -> None:
 )
 def test_other_refusals_and_other_partitions_change_nothing(first: ErrorCode, index: int) -> None:
     client = connection()
-    assert told(ALONE, client, "t", index, KafkaError(first)).code is first
-    assert told(ALONE, client, "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
-    assert told(ALONE, connection(), "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
+    assert inherited_error(ALONE, client, "t", index, KafkaError(first)).code is first
+    assert inherited_error(ALONE, client, "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
+    assert inherited_error(ALONE, connection(), "t", 0, KafkaError(OUT_OF_ORDER)).code is OUT_OF_ORDER
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,10 @@ def test_a_leader_that_may_be_none_any_more_calls_nothing_out_of_order(
 ) -> None:
     topic = SimpleNamespace(partitions={0: SimpleNamespace(replicas=replicas)})
     metadata: Any = SimpleNamespace(is_surely_registered=is_sure, topics={"t": topic})
-    assert told(metadata, connection(), "t", 0, KafkaError(OUT_OF_ORDER)).code is code
-    assert told(metadata, connection(), "t", 0, KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)).code is not code
+    assert inherited_error(metadata, connection(), "t", 0, KafkaError(OUT_OF_ORDER)).code is code
+    assert (
+        inherited_error(metadata, connection(), "t", 0, KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)).code is not code
+    )
 
 
 def produce(sequence: int) -> ProduceRequest:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.request.admission import ProduceAdmission
-from kafkalite.api.request.transactional_produce import (
+from kafkalite.api.handlers.produce import verify
+from kafkalite.api.request.admission import (
+    ProduceAdmission,
     TransactionalBatch,
     VerifiedAdmission,
     transactional_batch,
-    verify,
 )
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.log.state.transaction_verification import VerificationGuard

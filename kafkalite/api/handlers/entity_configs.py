@@ -1,7 +1,10 @@
-"""DescribeUserScramCredentials, AlterUserScramCredentials: the users of SCRAM.
+"""SCRAM credentials and client quotas: DescribeUserScramCredentials, AlterUserScramCredentials, DescribeClientQuotas,
+AlterClientQuotas. Both stand in the entity configs of the cluster.
 
-What a client sends is the salted password; what is stored and told is derived from it and proves nothing by itself.
-Source: kafka.server.ZkAdminManager (describeUserScramCredentials, alterUserScramCredentials), KIP-554.
+A client sends a salted password; the stored and described values are derived from it and prove nothing by themselves.
+Quotas are those of users, client ids and IP addresses.
+Source: kafka.server.ZkAdminManager (describeUserScramCredentials, alterUserScramCredentials, describeClientQuotas,
+alterClientQuotas), KIP-554, KIP-546.
 """
 
 from __future__ import annotations
@@ -10,11 +13,22 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 
-from kafkalite.api.request.access import CLUSTER, refusal
-from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_context import CLUSTER, RequestContext, refusal
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import desanitized, sanitized
+from kafkalite.protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResult,
+    AlteredEntity,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribedQuotas,
+    QuotaEntity,
+    QuotaFilterComponent,
+    QuotaValue,
+)
 from kafkalite.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -27,13 +41,14 @@ from kafkalite.protocol.messages.scram_credentials import (
     ScramCredentialUpsertion,
 )
 from kafkalite.security.acl.acl import Operation
+from kafkalite.security.quota.entities import IP, Alteration, Component, Entity, EntityFilter, Match, changed
 from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of, parse_credential
 
 _USERS = "users/"
 _DEFAULT = "<default>"
 _NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
-Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
+ScramAlteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 def describe_user_scram_credentials(
@@ -90,8 +105,8 @@ def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[CredentialI
 async def alter_user_scram_credentials(
     services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    by_user: dict[str, list[Alteration]] = {}
-    alterations: list[Alteration] = [*request.deletions, *request.upsertions]
+    by_user: dict[str, list[ScramAlteration]] = {}
+    alterations: list[ScramAlteration] = [*request.deletions, *request.upsertions]
     for each in alterations:
         by_user.setdefault(each.name, []).append(each)
     results = []
@@ -101,15 +116,15 @@ async def alter_user_scram_credentials(
         try:
             if not is_allowed:
                 raise refusal(CLUSTER)
-            _check(name, own)
-            await _alter(services, name, own)
+            _check_alterations(name, own)
+            await _alter_credentials(services, name, own)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _check(name: str, alterations: list[Alteration]) -> None:
+def _check_alterations(name: str, alterations: list[ScramAlteration]) -> None:
     """Raises KafkaError for what cannot be; then nothing of this user is changed."""
     if not name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
@@ -128,7 +143,7 @@ def _check(name: str, alterations: list[Alteration]) -> None:
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
 
 
-async def _alter(services: Services, name: str, alterations: list[Alteration]) -> None:
+async def _alter_credentials(services: Services, name: str, alterations: list[ScramAlteration]) -> None:
     def changed(there: Mapping[str, str]) -> Mapping[str, str]:
         config = dict(there)
         for each in alterations:
@@ -142,3 +157,81 @@ async def _alter(services: Services, name: str, alterations: list[Alteration]) -
         return config
 
     await services.metadata.change_entity_config(_USERS + sanitized(name), changed)
+
+
+def describe_client_quotas(
+    services: Services, request: DescribeClientQuotasRequest, context: RequestContext
+) -> DescribeClientQuotasResponse:
+    if not context.may_cluster(Operation.DESCRIBE_CONFIGS):
+        return DescribeClientQuotasResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
+        )
+    try:
+        components = [(each.entity_type, _component(each)) for each in request.components]
+        found = EntityFilter(components, strict=request.strict).quotas(services.metadata.entity_configs)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    return DescribeClientQuotasResponse(
+        entries=[
+            DescribedQuotas(
+                entity=[QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names],
+                values=[QuotaValue(key=key, value=value) for key, value in quotas.items()],
+            )
+            for entity, quotas in found.items()
+        ]
+    )
+
+
+def _component(wanted: QuotaFilterComponent) -> Component:
+    if wanted.match_type not in tuple(Match) or (wanted.match_type == Match.EXACT and wanted.match is None):
+        what = "needs a name to match" if wanted.match_type == Match.EXACT else "has an unknown match type"
+        message = f"The filter component of type {wanted.entity_type} {what}"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    match = Match(wanted.match_type)
+    return Component(match, wanted.match if match is Match.EXACT else None)
+
+
+async def alter_client_quotas(
+    services: Services, request: AlterClientQuotasRequest, context: RequestContext
+) -> AlterClientQuotasResponse:
+    results: dict[Entity, AlterClientQuotasResult] = {}  # an entity that comes twice has the result of its last entry
+    for wanted in request.entries:
+        entity = _entity(wanted)
+        result = AlterClientQuotasResult(
+            entity=[QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names]
+        )
+        try:
+            await _alter(services, entity, wanted, validate_only=request.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results[entity] = result
+    return AlterClientQuotasResponse(entries=list(results.values()))
+
+
+def _entity(wanted: AlteredEntity) -> Entity:
+    names = {each.entity_type: each.entity_name for each in wanted.entity}
+    return Entity(tuple(sorted(names.items(), reverse=True)))
+
+
+async def _alter(services: Services, entity: Entity, wanted: AlteredEntity, *, validate_only: bool) -> None:
+    path = entity.path
+    alterations = [Alteration(each.key, None if each.remove else each.value) for each in wanted.ops]
+    for kind, name in entity.names:
+        if kind == IP and name is not None and not await _is_known(services, name):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP or resolvable host.")
+    configs = services.metadata.entity_configs
+
+    def change(there: Mapping[str, str]) -> Mapping[str, str]:
+        return changed(path, there, alterations)
+
+    change(configs.get(path, {}))  # before anything is written
+    if not validate_only:
+        await services.metadata.change_entity_config(path, change)
+
+
+async def _is_known(services: Services, host: str) -> bool:
+    try:
+        await services.runtime.loop.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        return False
+    return True
