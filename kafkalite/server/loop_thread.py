@@ -4,13 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any
+from functools import wraps
+from inspect import isawaitable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from kafkalite.common.forks import HomeProcess
 
 _END_S = 1.0
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OnLoop(Protocol[A_co]):
+    """An object for other threads: `run` runs a coroutine on the loop that `asynchronous` belongs to."""
+
+    @property
+    def asynchronous(self) -> A_co: ...
+    def run(self, work: Callable[[], Awaitable[R]]) -> R: ...
+
+
+@overload
+def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[OnLoop[A], P], R]: ...
+@overload
+def blocking(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[OnLoop[A], P], R]: ...
+def blocking(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method for other threads, with its documentation: runs it on the loop, and returns its result."""
+
+    @wraps(method)
+    def call(self: OnLoop[Any], *arguments: Any, **named: Any) -> Any:
+        async def work() -> Any:
+            result = method(self.asynchronous, *arguments, **named)
+            return await result if isawaitable(result) else result
+
+        return self.run(work)
+
+    return call
 
 
 class LoopThread:

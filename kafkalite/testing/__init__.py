@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalite.testing.async_broker import AsyncBroker as AsyncBroker
     from kafkalite.testing.broker import Broker as Broker
+    from kafkalite.testing.broker_needs import KafkaTestMixin as KafkaTestMixin
     from kafkalite.testing.cluster import AsyncCluster as AsyncCluster
     from kafkalite.testing.cluster import Cluster as Cluster
     from kafkalite.testing.kafka_container import KafkaContainer as KafkaContainer
     from kafkalite.testing.requests.replay import Trace as Trace
-    from kafkalite.testing.unittest_mixin import KafkaTestMixin as KafkaTestMixin
     from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper as InMemoryZooKeeper
 
 _MODULES = {
@@ -26,7 +26,7 @@ _MODULES = {
     "Cluster": "cluster",
     "InMemoryZooKeeper": "zookeeper.in_memory_zookeeper",
     "KafkaContainer": "kafka_container",
-    "KafkaTestMixin": "unittest_mixin",
+    "KafkaTestMixin": "broker_needs",
     "Trace": "requests.replay",
 }
 

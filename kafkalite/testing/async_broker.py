@@ -25,14 +25,27 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
-from kafkalite.testing import data_directory, group_description, maintenance
+from kafkalite.testing import data_directory, maintenance
 from kafkalite.testing.broker_clock import BrokerClock
-from kafkalite.testing.records.arguments import check_integer, check_text
-from kafkalite.testing.records.payload import HeadersGiven, Payload, encoded, encoded_headers
-from kafkalite.testing.records.record_pattern import RecordPattern, Wanted
-from kafkalite.testing.records.record_watch import RecordWatch
-from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord, check_isolation
-from kafkalite.testing.records.topic_handle import AsyncTopicHandle
+from kafkalite.testing.records.payload import (
+    ANYTHING,
+    HeadersGiven,
+    Payload,
+    RecordPattern,
+    Wanted,
+    check_integer,
+    check_text,
+    encoded,
+    encoded_headers,
+)
+from kafkalite.testing.records.stored_record import (
+    READ_UNCOMMITTED,
+    Decode,
+    Isolation,
+    RecordWatch,
+    StoredRecord,
+    check_isolation,
+)
 from kafkalite.testing.requests.interception import Interception
 
 if TYPE_CHECKING:
@@ -42,7 +55,7 @@ if TYPE_CHECKING:
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic
     from kafkalite.testing.faults.faults import Faults
-    from kafkalite.testing.group_description import GroupDescription
+    from kafkalite.testing.maintenance import GroupDescription
     from kafkalite.testing.requests.request_log import RequestLog
     from kafkalite.zk.client.zookeeper_config import Dial
 
@@ -306,7 +319,7 @@ class AsyncBroker(ServerBroker):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has no partition {partition}")
         watch = RecordWatch(self.server, topic, isolation)
         return [
-            record.decoded(key, value) for record in watch.take() if partition is None or record.partition == partition
+            record.decoded(key, value) for record in watch.poll() if partition is None or record.partition == partition
         ]
 
     async def wait_for(
@@ -327,26 +340,6 @@ class AsyncBroker(ServerBroker):
             raise TimeoutError(f"{count} records of {topic!r} did not come within {timeout:g} s: {have}")
         return [record.decoded(key, value) for record in found]
 
-    async def wait_for_record(
-        self,
-        topic: str,
-        *,
-        key: Wanted,
-        value: Wanted,
-        headers: HeadersGiven,
-        partition: int | None,
-        within: float,
-        isolation: Isolation,
-    ) -> StoredRecord:
-        """`TopicHandle.has`. Raises AssertionError."""
-        pattern = RecordPattern(key, value, encoded_headers(headers), partition)
-        found = await self.wait_until(topic, pattern.first, within, isolation)
-        record = None if found is None else pattern.first(found)
-        if record is None:
-            have = self.records(topic, isolation=isolation) if topic in self.topics else []
-            raise AssertionError(pattern.missing(topic, within, self.topics, have))
-        return record
-
     async def wait_until(
         self,
         topic: str,
@@ -363,7 +356,7 @@ class AsyncBroker(ServerBroker):
     @property
     def groups(self) -> Mapping[str, GroupDescription]:
         """The groups, by id, with their members and committed offsets."""
-        return group_description.describe_groups(self.server)
+        return maintenance.describe_groups(self.server)
 
     def lag(self, group: str, topic: str | None = None, *, isolation: Isolation = READ_UNCOMMITTED) -> int:
         """The records that consumers of the group have still to get: real ones, not a difference of offsets.
@@ -372,7 +365,7 @@ class AsyncBroker(ServerBroker):
         offset from its start. Raises KafkaError for an unknown topic, and without `topic` for an unknown group.
         """
         check_isolation(isolation)
-        return group_description.lag(self.server, group, topic, isolation)
+        return maintenance.lag(self.server, group, topic, isolation)
 
     # --- the broker's own work, now
 
@@ -405,6 +398,49 @@ class AsyncBroker(ServerBroker):
         if Path(path).resolve().is_relative_to(self.data_dir.resolve()):
             raise ValueError(f"{path} is within the data that a snapshot copies")
         data_directory.copy_running(self.data_dir, Path(path))
+
+
+class AsyncTopicHandle:
+    """One topic of a test's broker, which may not exist yet: the broker's methods for it, without its name."""
+
+    def __init__(self, broker: AsyncBroker, name: str) -> None:
+        self._broker = broker
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"AsyncTopicHandle({self.name!r})"
+
+    async def produce(self, /, value: Payload, **details: Any) -> StoredRecord:
+        """As `AsyncBroker.produce`."""
+        return await self._broker.produce(self.name, value, **details)
+
+    def records(self, /, partition: int | None = None, **details: Any) -> list[StoredRecord]:
+        """As `AsyncBroker.records`."""
+        return self._broker.records(self.name, partition, **details)
+
+    async def wait_for(self, /, count: int = 1, **details: Any) -> list[StoredRecord]:
+        """As `AsyncBroker.wait_for`."""
+        return await self._broker.wait_for(self.name, count, **details)
+
+    async def has(
+        self,
+        *,
+        key: Wanted = ANYTHING,
+        value: Wanted = ANYTHING,
+        headers: HeadersGiven = (),
+        partition: int | None = None,
+        within: float = 5.0,
+        isolation: Isolation = READ_UNCOMMITTED,
+    ) -> StoredRecord:
+        """Assert that the topic has a record that fits (`RecordPattern`), or gets one within that many seconds. Returns
+        the first. Raises AssertionError with what is there instead."""
+        broker, pattern = self._broker, RecordPattern(key, value, encoded_headers(headers), partition)
+        found = await broker.wait_until(self.name, pattern.first, within, isolation)
+        record = None if found is None else pattern.first(found)
+        if record is None:
+            have = broker.records(self.name, isolation=isolation) if self.name in broker.topics else []
+            raise AssertionError(pattern.missing(self.name, within, broker.topics, have))
+        return record
 
 
 def _start_cleaner_thread(on_message: Callable[[Any], None], on_end: Callable[[str], None]) -> WorkerThread:

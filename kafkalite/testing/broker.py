@@ -14,15 +14,14 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkalite.server.loop_thread import LoopThread
-from kafkalite.testing.async_broker import TIMEOUT_S, AsyncBroker
-from kafkalite.testing.broker_clock import BlockingClock
-from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord
-from kafkalite.testing.records.topic_handle import TopicHandle
+from kafkalite.server.loop_thread import LoopThread, blocking
+from kafkalite.testing.async_broker import AsyncBroker, AsyncTopicHandle
+from kafkalite.testing.broker_clock import BrokerClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.server.broker_server import BrokerServer
     from kafkalite.server.membership.adoption import Adopted
+    from kafkalite.testing.faults.disruptions import UnflushedTail
     from kafkalite.testing.faults.faults import Faults
-    from kafkalite.testing.faults.power_cut import UnflushedTail
-    from kafkalite.testing.group_description import GroupDescription
-    from kafkalite.testing.records.payload import HeadersGiven, Payload
+    from kafkalite.testing.maintenance import GroupDescription
     from kafkalite.testing.requests.request_log import RequestLog
     from kafkalite.zk.client.zookeeper_config import Dial
 
@@ -118,7 +116,7 @@ class Broker:
         if thread is None:
             raise RuntimeError("it does not run in a thread of its own: enter it with `with`, and crash it once")
         self._thread, self._has_crashed = None, True
-        from kafkalite.testing.faults.power_cut import forget, unflushed_tails
+        from kafkalite.testing.faults.disruptions import forget, unflushed_tails
 
         async def look() -> list[UnflushedTail]:
             return unflushed_tails(server)
@@ -223,12 +221,17 @@ class Broker:
         result: Result = thread.run(work)
         return result
 
-    # --- topics and records
+    # --- topics, records, groups, and the broker's own work, now
 
     @property
     def topics(self) -> dict[str, int]:
         """The topics and how many partitions each has. Without internal ones."""
         return self.call(lambda: self.asynchronous.topics)
+
+    @property
+    def groups(self) -> Mapping[str, GroupDescription]:
+        """The groups, by id, with their members and committed offsets."""
+        return self.call(lambda: self.asynchronous.groups)
 
     def topic(self, name: str) -> TopicHandle:
         """The topic of that name, with assertions, whether it exists already or not."""
@@ -239,97 +242,53 @@ class Broker:
         self.run(partial(self.asynchronous.create_topic, name, partitions, **settings))
         return TopicHandle(self, name)
 
-    def delete_topic(self, name: str) -> None:
-        """Raises KafkaError if it does not exist."""
-        self.run(lambda: self.asynchronous.delete_topic(name))
+    delete_topic = blocking(AsyncBroker.delete_topic)
+    produce = blocking(AsyncBroker.produce)
+    records = blocking(AsyncBroker.records)
+    wait_for = blocking(AsyncBroker.wait_for)
+    wait_until = blocking(AsyncBroker.wait_until)
+    lag = blocking(AsyncBroker.lag)
+    compact = blocking(AsyncBroker.compact)
+    roll = blocking(AsyncBroker.roll)
+    expire = blocking(AsyncBroker.expire)
+    reset = blocking(AsyncBroker.reset)
+    snapshot = blocking(AsyncBroker.snapshot)
 
-    def produce(
-        self,
-        topic: str,
-        value: Payload,
-        *,
-        key: Payload = None,
-        headers: HeadersGiven = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> StoredRecord:
-        """As `AsyncBroker.produce`."""
-        return self.run(
-            lambda: self.asynchronous.produce(
-                topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
-            )
-        )
 
-    def records(
-        self,
-        topic: str,
-        partition: int | None = None,
-        *,
-        isolation: Isolation = READ_UNCOMMITTED,
-        key: Decode | None = None,
-        value: Decode | None = None,
-    ) -> list[StoredRecord]:
-        """As `AsyncBroker.records`."""
-        return self.call(lambda: self.asynchronous.records(topic, partition, isolation=isolation, key=key, value=value))
+class TopicHandle:
+    """One topic of a test's broker, which may not exist yet: the broker's methods for it, without its name."""
 
-    def wait_for(
-        self,
-        topic: str,
-        count: int = 1,
-        *,
-        timeout: float = TIMEOUT_S,
-        isolation: Isolation = READ_UNCOMMITTED,
-        key: Decode | None = None,
-        value: Decode | None = None,
-    ) -> list[StoredRecord]:
-        """As `AsyncBroker.wait_for`."""
-        return self.run(
-            lambda: self.asynchronous.wait_for(topic, count, timeout=timeout, isolation=isolation, key=key, value=value)
-        )
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.asynchronous = AsyncTopicHandle(broker.asynchronous, name)
+        self.name = name
+        self.run = broker.run
 
-    def wait_for_record(self, topic: str, **wanted: Any) -> StoredRecord:
-        """As `AsyncBroker.wait_for_record`."""
-        return self.run(partial(self.asynchronous.wait_for_record, topic, **wanted))
+    def __repr__(self) -> str:
+        return f"TopicHandle({self.name!r})"
 
-    def wait_until(
-        self,
-        topic: str,
-        is_enough: Callable[[list[StoredRecord]], object],
-        timeout: float = TIMEOUT_S,
-        isolation: Isolation = READ_UNCOMMITTED,
-    ) -> list[StoredRecord] | None:
-        """As `AsyncBroker.wait_until`; `is_enough` is called on the broker's loop."""
-        return self.run(lambda: self.asynchronous.wait_until(topic, is_enough, timeout, isolation))
+    produce = blocking(AsyncTopicHandle.produce)
+    records = blocking(AsyncTopicHandle.records)
+    wait_for = blocking(AsyncTopicHandle.wait_for)
+    has = blocking(AsyncTopicHandle.has)
 
-    # --- groups
+
+class BlockingClock:
+    """A `BrokerClock` for threads other than its broker's."""
+
+    def __init__(self, broker: Broker, clock: BrokerClock) -> None:
+        self.asynchronous = clock
+        self.run = broker.run
 
     @property
-    def groups(self) -> Mapping[str, GroupDescription]:
-        """The groups, by id, with their members and committed offsets."""
-        return self.call(lambda: self.asynchronous.groups)
+    def now(self) -> datetime:
+        """The broker's wall clock, in UTC."""
+        return self.asynchronous.now
 
-    def lag(self, group: str, topic: str | None = None, *, isolation: Isolation = READ_UNCOMMITTED) -> int:
-        """As `AsyncBroker.lag`."""
-        return self.call(lambda: self.asynchronous.lag(group, topic, isolation=isolation))
+    @property
+    def is_frozen(self) -> bool:
+        return self.asynchronous.is_frozen
 
-    # --- the broker's own work, now
-
-    def compact(self, topic: str) -> None:
-        """As `AsyncBroker.compact`."""
-        self.run(lambda: self.asynchronous.compact(topic))
-
-    def roll(self, topic: str) -> None:
-        """As `AsyncBroker.roll`."""
-        self.call(lambda: self.asynchronous.roll(topic))
-
-    def expire(self) -> None:
-        """As `AsyncBroker.expire`."""
-        self.call(self.asynchronous.expire)
-
-    def reset(self) -> None:
-        """As `AsyncBroker.reset`."""
-        self.run(self.asynchronous.reset)
-
-    def snapshot(self, path: str | Path) -> None:
-        """As `AsyncBroker.snapshot`."""
-        self.call(lambda: self.asynchronous.snapshot(path))
+    advance = blocking(BrokerClock.advance)
+    freeze = blocking(BrokerClock.freeze)
+    resume = blocking(BrokerClock.resume)
+    set = blocking(BrokerClock.set)

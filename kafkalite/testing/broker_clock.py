@@ -11,9 +11,8 @@ stay in its group across a session timeout has to be heard of in between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
 
 from kafkalite.common.clock import date_ms, monotonic_ms
 
@@ -23,11 +22,9 @@ each other than a hundredth of it is late by so much."""
 
 _TURNS = 8  # of the loop, in which a timer's tasks wake each other
 _PAUSE_S = 0.001  # between looks at work that other threads do
-_LOOKS_MAX = 10_000
+_POLLS_MAX = 10_000
 _UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
 _LAST_MS = round(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1000
-
-Result = TypeVar("Result")
 
 
 class _Timer:
@@ -140,7 +137,7 @@ class BrokerClock:
         self.resume()
         self._wall_ahead_ms = -self._ahead_ms
 
-    async def advance(self, delta: timedelta | float | None = None, **units: float) -> None:
+    async def advance(self, /, delta: timedelta | float | None = None, **units: float) -> None:
         """Let time pass: `advance(days=8)`, `advance(minutes=5, seconds=1)`, a timedelta, or seconds. What falls due is
         done when this returns, also by the cleaner and by timers that others have set. Raises ValueError if it is
         negative or goes beyond the year 9999, TypeError for an unknown unit."""
@@ -152,10 +149,10 @@ class BrokerClock:
         was_frozen = self.is_frozen
         self.freeze()
         try:
-            await self._settle()
+            await self._run_due_tasks()
             while (due_ms := self._next_due_ms()) <= end_ms:
                 self._go_to(min(end_ms, max(int(due_ms), self.monotonic_ms() + step_ms)))
-                await self._settle()
+                await self._run_due_tasks()
             self._go_to(end_ms)
         finally:
             if not was_frozen:
@@ -171,10 +168,10 @@ class BrokerClock:
             if timer in self._timers:  # no earlier one has cancelled it
                 timer.fire()
 
-    async def _settle(self) -> None:
+    async def _run_due_tasks(self) -> None:
         """Let the loop do what the timers have begun."""
         quiet = 0
-        for _ in range(_LOOKS_MAX):
+        for _ in range(_POLLS_MAX):
             if self._is_busy():
                 quiet = 0
                 await asyncio.sleep(_PAUSE_S)
@@ -183,46 +180,6 @@ class BrokerClock:
             if quiet == _TURNS:
                 return
             await asyncio.sleep(0)
-
-
-class Runner(Protocol):
-    """The methods of `kafkalite.Broker` that its clock needs."""
-
-    def call(self, function: Callable[[], Result]) -> Result: ...
-    def run(self, work: Callable[[], Awaitable[Result]]) -> Result: ...
-
-
-class BlockingClock:
-    """A `BrokerClock` for threads other than its broker's."""
-
-    def __init__(self, broker: Runner, clock: BrokerClock) -> None:
-        self._broker = broker
-        self._clock = clock
-
-    @property
-    def now(self) -> datetime:
-        """The broker's wall clock, in UTC."""
-        return self._clock.now
-
-    @property
-    def is_frozen(self) -> bool:
-        return self._clock.is_frozen
-
-    def advance(self, delta: timedelta | float | None = None, **units: float) -> None:
-        """As `BrokerClock.advance`."""
-        self._broker.run(lambda: self._clock.advance(delta, **units))
-
-    def freeze(self) -> None:
-        """As `BrokerClock.freeze`."""
-        self._broker.call(self._clock.freeze)
-
-    def resume(self) -> None:
-        """As `BrokerClock.resume`."""
-        self._broker.call(self._clock.resume)
-
-    def set(self, moment: datetime) -> None:
-        """As `BrokerClock.set`."""
-        self._broker.call(lambda: self._clock.set(moment))
 
 
 def _milliseconds(delta: timedelta | float | None, units: dict[str, float]) -> int:

@@ -1,13 +1,27 @@
-"""The topics and settings that tests want of their broker, as a marker, an ini file or a class says them."""
+"""The topics and settings that tests want of their broker, as a marker, an ini file or a class says them.
+
+class OrderTest(KafkaTestMixin, unittest.TestCase):
+    kafka_topics = ("orders",)
+
+    def test_it_announces_orders(self):
+        place_order(42, self.kafka.bootstrap_servers)
+        self.kafka.topic("orders").has(key="42")
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
+    import unittest
+
     from kafkalite.testing.broker import Broker
     from kafkalite.testing.cluster import Cluster
+
+    _Base = unittest.TestCase  # it stands before one
+else:
+    _Base = object
 
 Topics = Mapping[str, int | Mapping[str, Any]] | Iterable[str]
 """Names of topics; or a mapping to their partitions, or to the arguments of `Broker.create_topic`."""
@@ -78,3 +92,18 @@ def needs_from_lines(topics: Iterable[str], settings: Iterable[str]) -> BrokerNe
             raise ValueError(f"kafka_settings: {line!r} is not name = value")
         given[name.replace(".", "_")] = value
     return NOTHING.with_more(wanted, given)
+
+
+class KafkaTestMixin(_Base):
+    """Each test has a broker of its own in `kafka`. It stands before TestCase among the bases. `kafka_topics` and
+    `kafka_settings` are those of the marker of the pytest plugin."""
+
+    kafka_topics: ClassVar[Topics] = ()
+    kafka_settings: ClassVar[Mapping[str, Any]] = {}
+    kafka: Broker
+
+    def setUp(self) -> None:
+        super().setUp()
+        needs = NOTHING.with_more(self.kafka_topics, self.kafka_settings)
+        self.kafka = self.enterContext(needs.new_broker())
+        needs.create_topics(self.kafka)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
     from kafkalite.testing.broker import Broker
     from kafkalite.testing.cluster import Cluster
-    from kafkalite.testing.group_description import GroupDescription
+    from kafkalite.testing.maintenance import GroupDescription
 
 _LINES_MAX = 40
 _REQUESTS_MAX = 20

@@ -18,10 +18,10 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.forks import HomeProcess
@@ -29,12 +29,15 @@ from kafkalite.metadata.cluster_metadata import MEMBER, NO_LEADER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.data_directory import throwaway_place
-from kafkalite.testing.records.arguments import check_integer
+from kafkalite.testing.records.payload import check_integer
 from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.metadata.cluster_metadata import PartitionRecord
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 TIMEOUT_S = 30.0
 _LOOK_AGAIN_S = 0.003
@@ -184,6 +187,7 @@ class Cluster:
 
     def create_topic(
         self,
+        /,
         name: str,
         partitions: int = 1,
         *,
@@ -304,6 +308,16 @@ class Cluster:
         self.wait_until(know_each_other, lambda: f"brokers {ids} that know each other")
 
 
+def _in_thread(method: Callable[Concatenate[Cluster, P], R]) -> Callable[Concatenate[AsyncCluster, P], Awaitable[R]]:
+    """The same method as a coroutine, with its documentation: waits in a thread."""
+
+    @wraps(method)
+    async def call(self: AsyncCluster, /, *arguments: P.args, **named: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self.blocking, *arguments, **named)
+
+    return call
+
+
 class AsyncCluster:
     """A `Cluster` for coroutines: its methods that wait do so in a thread. `blocking` is the cluster itself."""
 
@@ -325,38 +339,12 @@ class AsyncCluster:
     def bootstrap_servers(self) -> str:
         return self.blocking.bootstrap_servers
 
-    async def start(self, number: int) -> None:
-        await asyncio.to_thread(self.blocking.start, number)
-
-    async def stop(self, number: int) -> None:
-        await asyncio.to_thread(self.blocking.stop, number)
-
-    async def kill(self, number: int, *, session_ends: bool = True) -> None:
-        await asyncio.to_thread(self.blocking.kill, number, session_ends=session_ends)
-
-    async def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        replicas: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-        **settings: Any,
-    ) -> None:
-        create = partial(self.blocking.create_topic, replicas=replicas, timeout_s=timeout_s, **settings)
-        await asyncio.to_thread(create, name, partitions)
-
-    async def wait_for_leader(
-        self, topic: str, partition: int, *, other_than: Collection[int] = (), timeout_s: float = TIMEOUT_S
-    ) -> int:
-        return await asyncio.to_thread(
-            self.blocking.wait_for_leader, topic, partition, other_than=other_than, timeout_s=timeout_s
-        )
-
-    async def wait_for_isr(
-        self, topic: str, partition: int, members: Collection[int], *, timeout_s: float = TIMEOUT_S
-    ) -> None:
-        await asyncio.to_thread(self.blocking.wait_for_isr, topic, partition, members, timeout_s=timeout_s)
+    start = _in_thread(Cluster.start)
+    stop = _in_thread(Cluster.stop)
+    kill = _in_thread(Cluster.kill)
+    create_topic = _in_thread(Cluster.create_topic)
+    wait_for_leader = _in_thread(Cluster.wait_for_leader)
+    wait_for_isr = _in_thread(Cluster.wait_for_isr)
 
 
 def _do_all(actions: Sequence[Callable[[], None]]) -> None:

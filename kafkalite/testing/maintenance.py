@@ -1,4 +1,4 @@
-"""Work that a broker does at its own times, done now: compaction, retention, expiry. And a reset.
+"""A broker's own work, done now instead of at its own times: compaction, retention, expiry; a reset; and its groups.
 
 All of it belongs to the broker's loop.
 """
@@ -6,14 +6,17 @@ All of it belongs to the broker's loop.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import INTERNAL_TOPICS
+from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
+from kafkalite.protocol.records.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.manager.schedule import RunOutcome
+    from kafkalite.coordinator.group.group import Group
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.replication.replica_manager import Topic
     from kafkalite.server.broker_server import BrokerServer
@@ -85,3 +88,74 @@ async def reset(server: BrokerServer) -> None:
         await server.topic_admin.delete(name)
     for broker in list(server.metadata.broker_configs):
         await server.metadata.set_broker_config(broker, {})
+
+
+class MemberDescription(NamedTuple):
+    """One member. `partitions` is its assignment, empty for members of other protocols than the consumers'."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: frozenset[TopicPartition]
+
+
+class GroupDescription(NamedTuple):
+    """One group. `state` has Kafka's name (Empty, PreparingRebalance, CompletingRebalance, Stable, Dead), `offsets` are
+    the committed ones."""
+
+    group_id: str
+    state: str
+    generation: int
+    protocol: str | None
+    members: tuple[MemberDescription, ...]
+    offsets: dict[TopicPartition, int]
+
+
+def describe_groups(server: BrokerServer) -> dict[str, GroupDescription]:
+    """All groups, by id."""
+    return {group.group_id: _describe(group) for group in server.groups.store}
+
+
+def _describe(group: Group) -> GroupDescription:
+    described = group.describe()
+    is_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
+    members = tuple(
+        MemberDescription(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            assigned_partitions(member.assignment) if is_consumers else frozenset(),
+        )
+        for member in described.members
+    )
+    offsets = {
+        (topic, index): committed.offset
+        for topic, partitions in group.offsets.by_topic.items()
+        for index, committed in partitions.items()
+    }
+    return GroupDescription(group.group_id, described.state, described.epoch, described.protocol_name, members, offsets)
+
+
+def lag(server: BrokerServer, group_id: str, topic: str | None, isolation: str) -> int:
+    """The records that the group has still to get. Raises KafkaError(GROUP_ID_NOT_FOUND) for an unknown group of which
+    no topic is given."""
+    group = describe_groups(server).get(group_id)
+    if group is None and topic is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    offsets = {} if group is None else group.offsets
+    wanted = set(offsets)
+    if group is not None:
+        wanted.update(partition for member in group.members for partition in member.partitions)
+    if topic is not None:
+        found = server.replica_manager.by_name.get(topic)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        wanted = {(topic, index) for index in found.partitions}
+    count = 0
+    for key in wanted:
+        partition = server.replica_manager.partition(*key)
+        if partition is not None:
+            count += count_records(partition, offsets.get(key, 0), isolation)
+    return count

@@ -590,7 +590,7 @@ NO_DECODERS = {
     "testing/daemon/control.py": "base64 of a request",
     "testing/faults/spoils.py": _BATCHES,
     "testing/requests/replay.py": _BATCHES,
-    "testing/requests/trace_file.py": "base64 of a line",
+    "testing/requests/recorded_request.py": "base64 of a line",
     "testing/zookeeper/znode_tree.py": _OWN,
     "testing/zookeeper/zookeeper_answers.py": _OWN,
 }

@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.text import read_json
-from kafkalite.testing.records.arguments import check_bool, check_integer, check_text
-from kafkalite.testing.requests.api_names import near_to
+from kafkalite.testing.records.payload import check_bool, check_integer, check_text
+from kafkalite.testing.requests.recorded_request import near_to
 
 if TYPE_CHECKING:
     from kafkalite.server.metrics_endpoint import HttpRequest

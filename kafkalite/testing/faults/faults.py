@@ -18,11 +18,20 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.testing.faults import disruptions, spoils
-from kafkalite.testing.faults.fault import Call, Fault, FiredFault, Spoil, hang_up, settled
-from kafkalite.testing.faults.fetch_error import is_in_session
-from kafkalite.testing.faults.request_pattern import Choice, RequestPattern, check_choice, error_code
-from kafkalite.testing.faults.request_split import names_topic
-from kafkalite.testing.records.arguments import check_bool, check_number, check_text
+from kafkalite.testing.faults.fault import (
+    Call,
+    Choice,
+    Fault,
+    FiredFault,
+    RequestPattern,
+    Spoil,
+    check_choice,
+    error_code,
+    hang_up,
+    settled,
+)
+from kafkalite.testing.faults.spoils import is_in_session, names_topic
+from kafkalite.testing.records.payload import check_bool, check_number, check_text
 from kafkalite.testing.requests.interception import Interception
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from kafkalite.api.request.error_answer import error_answer, merged
 from kafkalite.common.errors import Disconnect, ErrorCode
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
-from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.testing.faults import fetch_error
+from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalite.testing.faults.fault import Call, Spoil, frame_of, settled
-from kafkalite.testing.faults.request_split import split
 from kafkalite.testing.requests.interception import changed_answer
 
 if TYPE_CHECKING:
     from kafkalite.common.region import Part
     from kafkalite.network.client_connection import Answer
+    from kafkalite.protocol.codec.schema import Message
+    from kafkalite.server.broker_server import BrokerServer
 
 _SIZE_BYTES = 4
 WHY = "a fault that a test has asked for"
@@ -43,7 +44,7 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
             raise Disconnect(WHY)  # as Kafka does, where no answer is due
         if api.name == "Metadata":
             return _answer_changed(call, lambda answer: _metadata(answer, topic, code))
-        if isinstance(request, FetchRequest) and fetch_error.is_of_partitions(code, header.version):
+        if isinstance(request, FetchRequest) and is_of_partitions(code, header.version):
             return _fetch_error(call, request, topic, code)
         chosen, others = (request, None) if topic is None else split(request, topic, topic_id(call, topic))
         faulty = error_answer(api.response, chosen, code, header.version)
@@ -62,9 +63,9 @@ def _fetch_error(call: Call, request: FetchRequest, topic: str | None, code: Err
 
     def failed(answer: Message) -> Message:
         assert isinstance(answer, FetchResponse)
-        return fetch_error.with_error(call.server, request, answer, topic, found, code)
+        return fail_partitions(call.server, request, answer, topic, found, code)
 
-    return _answer_changed(call, failed, fetch_error.at_once(request))
+    return _answer_changed(call, failed, without_wait(request))
 
 
 def _failed_as_well(answer: Message, faulty: Message) -> Message:
@@ -222,3 +223,123 @@ def _answer_changed(call: Call, change: Callable[[Message], Message], request: M
         sent = request_frame(request, recorded.version, recorded.correlation_id, recorded.client_id)
         frame = memoryview(sent)[_SIZE_BYTES:]
     return changed_answer(call.go_on(frame), changed)
+
+
+# --- fetches: one in a session names only the partitions that have changed, the others are the session's (KIP-227). A
+# fetch changes nothing, so it is executed as a whole, without a wait, and partitions of its answer fail.
+
+_OF_SESSION = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+_FIRST_VERSION_OF_SESSIONS = 7
+
+
+def is_of_partitions(code: ErrorCode, version: int) -> bool:
+    """Whether such an error is one of partitions, and not of the fetch as a whole."""
+    return version < _FIRST_VERSION_OF_SESSIONS or code not in _OF_SESSION
+
+
+def is_in_session(server: BrokerServer, request: FetchRequest, topic: str, topic_id: UUID | None) -> bool:
+    """Whether the topic is one of the fetch's session."""
+    return any(key in (topic, topic_id) for key, _ in server.fetch_sessions.partitions(request.session_id))
+
+
+def without_wait(request: FetchRequest) -> Message:
+    """The same fetch without a wait: one with an error does not wait."""
+    request = cast(FetchRequest, copy_of(request))
+    request.max_wait_ms = 0
+    return request
+
+
+def fail_partitions(
+    server: BrokerServer,
+    request: FetchRequest,
+    answer: FetchResponse,
+    topic: str | None,
+    topic_id: UUID | None,
+    code: ErrorCode,
+) -> FetchResponse:
+    """The answer with partitions that failed: those of the topic, or all. An answer that has failed as a whole stays
+    as it is."""
+    if answer.error_code:
+        return answer
+    wanted = {
+        (each.topic or each.topic_id, part.partition): None for each in request.topics for part in each.partitions
+    }
+    wanted.update(dict.fromkeys(server.fetch_sessions.partitions(request.session_id)))
+    failed: dict[str | UUID, list[PartitionData]] = {}
+    for key, index in wanted:
+        if topic is None or key in (topic, topic_id):
+            data = PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+            failed.setdefault(key, []).append(data)
+    answer.responses = [each for each in answer.responses if (each.topic or each.topic_id) not in failed]
+    for key, partitions in failed.items():
+        one = FetchableTopicResponse(partitions=partitions)
+        if isinstance(key, UUID):
+            one.topic_id = key
+        else:
+            one.topic = key
+        answer.responses.append(one)
+    return answer
+
+
+# --- a request in two: the part about one topic, and the part about others
+
+_TOPIC_RESOURCE = 2
+
+
+def split(request: Message, topic: str, topic_id: UUID | None) -> tuple[Message, Message | None]:
+    """The part about the topic, and the part about others; None if there are none."""
+
+    def is_it(element: object) -> bool:
+        return _is_about(element, topic, topic_id)
+
+    chosen, _ = _part(request, is_it, keep=True)
+    others, count = _part(request, is_it, keep=False)
+    return chosen, others if count else None
+
+
+def names_topic(request: Message, topic: str, topic_id: UUID | None) -> bool:
+    return _part(request, lambda element: _is_about(element, topic, topic_id), keep=True)[1] > 0
+
+
+def _is_about(element: object, topic: str, topic_id: UUID | None) -> bool:
+    if not isinstance(element, Message):
+        return element == topic
+    if "resource_name" in element.__fields__:
+        return (
+            getattr(element, "resource_type", 0) == _TOPIC_RESOURCE and getattr(element, "resource_name", "") == topic
+        )
+    if topic_id is not None and getattr(element, "topic_id", ZERO_UUID) == topic_id:
+        return True
+    return topic in (getattr(element, "name", None), getattr(element, "topic", None))
+
+
+def _part(struct: Message, is_it: Callable[[object], bool], *, keep: bool) -> tuple[Message, int]:
+    """A copy with the elements that are it (`keep`) or are not, and how many those are."""
+    part, count = copy_of(struct), 0
+    for name, field in struct.__fields__.items():
+        value = getattr(struct, name)
+        if not field.is_array or not value:
+            continue
+        if "topic" in name or name == "resources":
+            left = [each for each in value if is_it(each) is keep]
+            count += len(left)
+            setattr(part, name, left)
+        elif isinstance(value[0], Message):
+            inner = [_part(each, is_it, keep=keep) for each in value]
+            if any(_has_topics(each) for each in value):
+                setattr(part, name, [each for each, inside in inner if inside])
+                count += sum(inside for _, inside in inner)
+    return part, count
+
+
+def _has_topics(struct: Message) -> bool:
+    return any("topic" in name and field.is_array for name, field in struct.__fields__.items())
+
+
+def copy_of(message: Message) -> Message:
+    """A shallow copy."""
+    return type(message)(**{name: getattr(message, name) for name in message.__fields__})

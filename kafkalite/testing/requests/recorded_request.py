@@ -1,18 +1,31 @@
-"""One request of a client and its answer, as they were on the wire, decoded when somebody asks."""
+"""One request of a client and its answer, as they were on the wire, decoded on demand, and traces of them.
+
+A trace is a file of JSON lines, a head and then one for each request, with the frames in base64. `ended`, `took_ms`,
+`response` and `left_out` are there when they are known. `api` is for readers only.
+
+    {"trace": "kafkalite", "version": 1}
+    {"began": 0, "ms": 1700000000000, "client": "127.0.0.1:5012", "api": "Produce v12", "request": "...", ...}
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode, Malformed
+from kafkalite.common.text import read_json
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import RequestHeader, decode_request_header, decode_response
+from kafkalite.testing.records.payload import check_text
 
 _NO_HEADER = RequestHeader(-1, -1, -1, None)
 _TOPIC_FIELDS = ("topic", "topic_name")
@@ -169,3 +182,79 @@ def _topic_names(message: Message) -> Iterator[str]:
 
 def _error_name(code: int) -> str:
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+
+
+_OF_LOGINS = ("SaslHandshake", "SaslAuthenticate")
+"""Answered by the authenticator of a connection, which is asked before anybody who looks on."""
+
+_APIS = {api.name.casefold(): api.name for api in SERVED.values()}
+
+
+def api_name(given: str) -> str:
+    """Kafka's name of an API from any of its spellings: "InitProducerId", "INIT_PRODUCER_ID". Raises ValueError,
+    also for those of logins, TypeError if it is no text."""
+    check_text("api", given)
+    spelt = given.replace("_", "").casefold()
+    if spelt not in _APIS:
+        raise ValueError(f"no API is named {given!r}{near_to(spelt, _APIS, _APIS)}")
+    name = _APIS[spelt]
+    if name in _OF_LOGINS:
+        raise ValueError(f"{name} belongs to a login, and logins are neither recorded nor spoilt")
+    return name
+
+
+def near_to(name: str, names: Iterable[str], shown: dict[str, str] | None = None) -> str:
+    """A few names like that one, as the end of a message; nothing if there is none. `shown` has other spellings."""
+    near = [one if shown is None else shown[one] for one in get_close_matches(name, list(names), 3, 0.5)]
+    return f"; near to it: {', '.join(near)}" if near else ""
+
+
+_HEAD = {"trace": "kafkalite", "version": 1}
+
+
+def write_trace(path: Path, requests: Sequence[Frames]) -> None:
+    """Raises OSError."""
+    with open(path, "w", encoding="utf-8") as file:
+        for line in (_HEAD, *map(_line, requests)):
+            file.write(json.dumps(line) + "\n")
+
+
+def read_trace(path: Path) -> list[Frames]:
+    """Raises OSError, ValueError if it is no trace."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            if read_json(file.readline()) != _HEAD:
+                raise ValueError("its first line is not that of a trace")
+            return [_frames(read_json(line)) for line in file]
+        except (ValueError, KeyError, TypeError) as error:
+            why = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} is no trace of requests: {why}") from None
+
+
+def _line(frames: Frames) -> dict[str, Any]:
+    recorded = RecordedRequest(frames)
+    line: dict[str, Any] = {
+        "began": frames.began,
+        "ms": frames.wall_ms,
+        "client": frames.client,
+        "api": f"{recorded.api} v{recorded.version}",
+        "request": b64encode(frames.request).decode(),
+    }
+    if frames.ended is not None:
+        line |= {"ended": frames.ended, "took_ms": frames.took_ms}
+    if frames.response is not None:
+        line["response"] = b64encode(frames.response).decode()
+    if frames.left_out:
+        line["left_out"] = frames.left_out
+    return line
+
+
+def _frames(line: Any) -> Frames:
+    if not isinstance(line, dict):
+        raise ValueError(f"a request is an object, not {line!r}"[:200])
+    response = line.get("response")
+    return Frames(
+        int(line["began"]), int(line["ms"]), str(line["client"]), b64decode(line["request"], validate=True),
+        line.get("ended"), line.get("took_ms"), None if response is None else b64decode(response, validate=True),
+        int(line.get("left_out", 0)),
+    )  # fmt: skip

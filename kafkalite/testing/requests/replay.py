@@ -23,8 +23,8 @@ from kafkalite.protocol.codec.primitives import RECORDS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import request_frame
 from kafkalite.record.batch import CRC_FROM, compute_crc
-from kafkalite.testing.requests import sequence_diagram, trace_file
-from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
+from kafkalite.testing.requests import sequence_diagram
+from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, read_trace
 
 TIMEOUT_S = 30.0
 _SIZE_BYTES = 4
@@ -68,7 +68,7 @@ class Trace:
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Reads a file of `broker.requests.save`. Raises OSError, ValueError if it is no trace."""
-        return cls(trace_file.read(Path(path)))
+        return cls(read_trace(Path(path)))
 
     def __iter__(self) -> Iterator[RecordedRequest]:
         return map(RecordedRequest, self._frames)

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.region import FileRegion
-from kafkalite.testing.requests import sequence_diagram, trace_file
-from kafkalite.testing.requests.api_names import api_name
+from kafkalite.testing.requests import sequence_diagram
 from kafkalite.testing.requests.interception import Interception, changed_answer
-from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
+from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, api_name, write_trace
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -96,7 +95,7 @@ class RequestLog:
         if str(path).endswith((".html", ".htm")):
             Path(path).write_text(sequence_diagram.html(requests), encoding="utf-8")
         else:
-            trace_file.write(Path(path), [each.frames for each in requests])
+            write_trace(Path(path), [each.frames for each in requests])
 
     def _record(self, connection: ClientConnection, frame: memoryview, following: Handler) -> Answer:
         began_s = monotonic_s()

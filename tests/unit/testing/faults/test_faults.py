@@ -19,9 +19,9 @@ from kafkalite import Broker
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.testing import Cluster
-from kafkalite.testing.daemon import fault_file
-from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
-from kafkalite.testing.requests.api_names import api_name
+from kafkalite.testing.daemon.controlled_broker import fault_from_option, read_faults
+from kafkalite.testing.faults.fault import RequestPattern, error_code
+from kafkalite.testing.requests.recorded_request import api_name
 from tests.support.descriptors import open_below, open_files
 from tests.support.wait import DEADLINE_S, until
 
@@ -442,11 +442,11 @@ def test_a_file_is_json_or_yaml(tmp_path: Path) -> None:
     faults = [{"fault": "delay", "seconds": 0.5, "api": "FETCH", "times": None}]
     (tmp_path / "faults.json").write_text(json.dumps(faults))
     (tmp_path / "faults.yaml").write_text("- {fault: delay, seconds: 0.5, api: FETCH, times: null}\n")
-    assert fault_file.read(str(tmp_path / "faults.json")) == faults == fault_file.read(str(tmp_path / "faults.yaml"))
+    assert read_faults(str(tmp_path / "faults.json")) == faults == read_faults(str(tmp_path / "faults.yaml"))
 
 
 def test_a_fault_of_the_command_line_is_that_of_a_file() -> None:
-    assert fault_file.from_option("error,api=PRODUCE,error=NOT_LEADER_OR_FOLLOWER,topic=7,times=null,after=2") == {
+    assert fault_from_option("error,api=PRODUCE,error=NOT_LEADER_OR_FOLLOWER,topic=7,times=null,after=2") == {
         "fault": "error",
         "api": "PRODUCE",
         "error": "NOT_LEADER_OR_FOLLOWER",
@@ -454,7 +454,7 @@ def test_a_fault_of_the_command_line_is_that_of_a_file() -> None:
         "times": None,
         "after": 2,
     }
-    assert fault_file.from_option("delay, seconds=0.5, has_effect=true")["has_effect"] is True
+    assert fault_from_option("delay, seconds=0.5, has_effect=true")["has_effect"] is True
     for wrong, words in (
         ("", "a fault is one of"),
         ("error,api", "'api' is not name=value"),
@@ -465,7 +465,7 @@ def test_a_fault_of_the_command_line_is_that_of_a_file() -> None:
         ("delay,seconds=[1]", "seconds is a number"),
     ):
         with pytest.raises(ConfigError, match=words):
-            fault_file.from_option(wrong)
+            fault_from_option(wrong)
 
 
 @pytest.mark.parametrize(
@@ -483,4 +483,4 @@ def test_a_wrong_file_is_refused(tmp_path: Path, name: str, text: str | None, wo
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=words):
-        fault_file.read(str(tmp_path / name))
+        read_faults(str(tmp_path / name))

@@ -19,8 +19,7 @@ from kafkalite.network.client_connection import Answer, DeferredResponse, Thrott
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.testing.requests import request_log
 from kafkalite.testing.requests.interception import changed_answer
-from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
-from kafkalite.testing.requests.trace_file import read
+from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, read_trace
 
 
 @pytest.fixture
@@ -150,7 +149,7 @@ def test_a_trace_is_read_as_it_was_written(broker: Broker, tmp_path: Path) -> No
         produce(client, "orders")
     path = tmp_path / "orders.trace"
     broker.requests.save(path)
-    assert read(path) == [each.frames for each in broker.requests]
+    assert read_trace(path) == [each.frames for each in broker.requests]
     assert [json.loads(line).get("api", "").partition(" ")[0] for line in path.read_text().splitlines()][
         -1
     ] == "Produce"
@@ -161,7 +160,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.trace"
     path.write_text(text)
     with pytest.raises(ValueError, match="no trace of requests"):
-        read(path)
+        read_trace(path)
 
 
 def test_a_version_that_nobody_knows_is_shown_without_its_fields() -> None:
