@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalite.record.batch import HEADER_BYTES
-from kafkalite.record.columns.varint_rows import encode_varint_rows, varint_sizes
+from kafkalite.record.columns.varint_columns import encode_varint_rows, varint_sizes
 
 Array = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from kafkalite.cleaner.columns.segment_reader import read_pieces
+from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.names import parse_uuid
@@ -54,7 +54,7 @@ from kafkalite.protocol.records.consumer_protocol import (
     assigned_partitions,
     subscribed_topics,
 )
-from kafkalite.reader.chunks import legacy_rows
+from kafkalite.reader.chunks.rows import has_right_crc, scan_entries
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.record.columns.batch_columns import scan
 from kafkalite.record.columns.common_records import find_unknown
@@ -179,9 +179,9 @@ def _load_transactions(data: bytes) -> None:
 
 
 def _old_rows(data: bytes) -> None:
-    entries, fault = legacy_rows.scan_entries(memoryview(data))
+    entries, fault = scan_entries(memoryview(data))
     for entry in entries:
-        legacy_rows.has_right_crc(memoryview(data), entry)
+        has_right_crc(memoryview(data), entry)
     if fault is not None:
         raise fault
 
@@ -331,7 +331,7 @@ DECODERS = (
     ),
     Decoder(
         "columns of batches",
-        ("record/columns/batch_columns.py", "record/columns/record_columns.py", "record/columns/varint_rows.py"),
+        ("record/columns/batch_columns.py", "record/columns/record_columns.py", "record/columns/varint_columns.py"),
         _all_of(scan, lambda data: decode_columns(data, headers=True, check_crc=False, max_bytes=1 << 20)),
         (*_BATCHES, b"".join(_BATCHES)),
     ),
@@ -383,12 +383,12 @@ DECODERS = (
     ),
     Decoder(
         "segment to be compacted",
-        ("cleaner/columns/segment_reader.py",),
+        ("cleaner/compaction/segment_reader.py",),
         _in_file(lambda fd, size: list(read_pieces(Files(), f"/proc/self/fd/{fd}", size))),
         _LOG,
         (CleaningFailed,),
     ),
-    Decoder("old messages of a segment", ("reader/chunks/legacy_rows.py",), _old_rows, _LOG),
+    Decoder("old messages of a segment", ("reader/chunks/rows.py",), _old_rows, _LOG),
     Decoder(
         "window of a segment",
         ("inspection/files/log_file.py",),
@@ -558,7 +558,7 @@ NO_DECODERS = {
     "api/fast_path/produce_fast_path.py": _ONE,
     "api/request/fetch_sessions.py": _OWN,
     "api/throttling.py": _ONE,
-    "cleaner/columns/decompressed_batches.py": _COLUMNS,
+    "cleaner/compaction/decompressed_batches.py": _COLUMNS,
     "cleaner/compaction/key_hash.py": _COLUMNS,
     "cleaner/compaction/legacy_messages.py": "it reads by message_set.py",
     "cleaner/compaction/transaction_metadata.py": _INDEX,

@@ -1,1 +1,1 @@
-"""The cleaning of one log: its offset map, retained records, cleaned files. Imports cleaner.columns, log."""
+"""The cleaning of one log: its offset map, retained records, cleaned files, segments as numpy columns. Imports log."""

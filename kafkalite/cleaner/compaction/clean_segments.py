@@ -16,20 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.batch_assembly import Rebuilt, assemble, rebuild
-from kafkalite.cleaner.columns.decompressed_batches import (
+from kafkalite.cleaner.compaction.batch_assembly import Rebuilt, assemble, rebuild
+from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
+from kafkalite.cleaner.compaction.decompressed_batches import (
     RecordGroup,
+    RecordKeys,
     UnreadBatch,
     corrupt,
     decompress_batches,
     offsets_of,
+    read_keys,
 )
-from kafkalite.cleaner.columns.record_keys import RecordKeys, read_keys
-from kafkalite.cleaner.columns.segment_reader import BatchPiece, LegacyPiece, read_pieces
-from kafkalite.cleaner.compaction.clean_context import CleanContext
-from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
 from kafkalite.cleaner.compaction.legacy_messages import clean_legacy
-from kafkalite.cleaner.compaction.retained_records import RetainedRecords
+from kafkalite.cleaner.compaction.segment_reader import BatchPiece, CleanContext, LegacyPiece
+from kafkalite.cleaner.compaction.skimpy_offset_map import RetainedRecords
 from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata
 from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.record.batch import DELETE_HORIZON
@@ -75,8 +75,7 @@ class SegmentCleaner:
         context = self._context
         for segment in group:
             keeps_tombstones = segment.modified_ns // 1_000_000 > self._legacy_horizon_ms
-            for piece in read_pieces(context.files, context.path_of(segment), segment.size_bytes, context.piece_bytes):
-                context.throttle(len(piece.data))
+            for piece in context.pieces(segment):
                 context.stats.bytes_read += len(piece.data)
                 if isinstance(piece, BatchPiece):
                     self._clean_batches(piece, writer)

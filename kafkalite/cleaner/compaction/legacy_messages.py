@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.record_keys import RecordKeys
-from kafkalite.cleaner.columns.segment_reader import LegacyPiece
-from kafkalite.cleaner.compaction.clean_context import CleanContext
-from kafkalite.cleaner.compaction.retained_records import RetainedRecords
+from kafkalite.cleaner.compaction.decompressed_batches import RecordKeys
+from kafkalite.cleaner.compaction.segment_reader import CleanContext, LegacyPiece
+from kafkalite.cleaner.compaction.skimpy_offset_map import RetainedRecords
 from kafkalite.cleaner.job.job import CleanStats
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import BatchHeader

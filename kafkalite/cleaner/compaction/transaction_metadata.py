@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 
 import numpy as np
-import numpy.typing as npt
 
-from kafkalite.cleaner.columns.segment_reader import BatchPiece
+from kafkalite.cleaner.compaction.segment_reader import BatchPiece, Entries
 from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.storage.file_names import TXN_INDEX, parse_segment_file
@@ -23,7 +22,6 @@ from kafkalite.record.columns.batch_columns import Flags
 from kafkalite.record.record import read_records
 from kafkalite.record.transaction_marker import ABORT, COMMIT, control_key
 
-Entries = npt.NDArray[np.void]
 _NEVER = 1 << 63
 _ENTRY = np.dtype([("version", ">i2"), *((name, ">i8") for name in AbortedTxn._fields)])  # as in TxnIndex
 

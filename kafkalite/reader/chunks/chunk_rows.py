@@ -16,8 +16,7 @@ import numpy as np
 from kafkalite.common.errors import Malformed
 from kafkalite.reader.chunks.batch_choice import BatchChoice, impossible_batch
 from kafkalite.reader.chunks.chunk_file import ChunkFile, FileGone, behind_corrupt, header_at
-from kafkalite.reader.chunks.legacy_rows import Entry, decode_entries, has_right_crc, scan_entries
-from kafkalite.reader.chunks.rows import Rows, rows_of
+from kafkalite.reader.chunks.rows import Entry, Rows, decode_entries, has_right_crc, rows_of, scan_entries
 from kafkalite.reader.planning.split import Loss, ReadReport, ReadSettings
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, MAGIC_AT, parse_header
 from kafkalite.record.codec_contexts import Codecs

@@ -1,22 +1,34 @@
-"""Partitions of one or several data directories, and those of them that a read asks for.
+"""Partitions of one or several data directories, those of them that a read asks for, and the segments of each.
 
 A live partition's directory is `topic-partition`; what is being deleted, is a copy under way or a stray has a suffix
 behind it and does not count. KRaft's metadata log is no topic unless it is asked for by name; internal topics are left
 out of a pattern, as Spark's source does.
-Source: org.apache.kafka.storage.internals.log.LocalLog (names), org.apache.kafka.common.internals.Topic (internal),
-org.apache.spark.sql.kafka010.ConsumerStrategy.
+A listing of segments is not atomic: a file that is renamed meanwhile may appear twice, or not at all. So a listing
+counts only if the directory's modification time was the same before and after, and old enough that the clock of the
+file system has moved on since. A switch of segments by compaction shows by its .swap files.
+Source: org.apache.kafka.storage.internals.log.{LocalLog, LogSegments}, org.apache.kafka.common.internals.Topic
+(internal), org.apache.spark.sql.kafka010.ConsumerStrategy.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import TopicPartition
-from kafkalite.log.storage.file_names import KRAFT_LOG, parse_partition_directory
+from kafkalite.log.storage.file_names import (
+    KRAFT_LOG,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TXN_INDEX,
+    parse_partition_directory,
+    parse_segment_file,
+)
 from kafkalite.reader.planning.read_options import Limit, ReadOptions
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
@@ -117,3 +129,60 @@ def _check_named(limit: Limit, chosen: Mapping[str, Sequence[int]]) -> None:
                 f"the option {limit.option!r} does not name partition {partition} of topic {topic!r}; add it, or "
                 'give "*" for all that are not named'
             )
+
+
+_ATTEMPTS = 50
+_PAUSE_S = 0.01  # two ticks of the clock that stamps files
+_DIGITS = 20
+_LOG_NAME = _DIGITS + len(LOG)
+
+
+class SegmentList(NamedTuple):
+    """Base offsets, ascending, with the sizes of the files in bytes; the offsets that snapshots and transaction indexes
+    of the directory are named by."""
+
+    base_offsets: list[int]
+    sizes_bytes: list[int]
+    snapshots: list[int]
+    txn_indexes: list[int]
+
+
+def list_segments(directory: str) -> SegmentList:
+    """The segments of a partition. Raises FileNotFoundError, StorageError."""
+    for _ in range(_ATTEMPTS):
+        before_ns = os.stat(directory).st_mtime_ns
+        found = _listed(directory)
+        if found is not None and os.stat(directory).st_mtime_ns == before_ns:
+            age_s = (time.time_ns() - before_ns) / 1e9
+            if age_s > _PAUSE_S or age_s < 0:  # a directory from the future: clocks differ
+                return found
+        time.sleep(_PAUSE_S)
+    raise StorageError(
+        f"compaction is switching segments in {directory}; run the query again, "
+        "and if no broker is running there, start it once so that it finishes"
+    )
+
+
+def _listed(directory: str) -> SegmentList | None:
+    """None while compaction is switching segments, or when one goes away meanwhile."""
+    sizes: dict[int, int] = {}
+    snapshots: list[int] = []
+    txn_indexes: list[int] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith(LOG) and len(name) == _LOG_NAME and name[:_DIGITS].isdecimal():
+                try:
+                    sizes[int(name[:_DIGITS])] = entry.stat().st_size
+                except FileNotFoundError:
+                    return None
+            elif name.endswith(SWAP):
+                parsed = parse_segment_file(name)
+                if parsed is not None and parsed[1] == LOG:
+                    return None
+            elif name.endswith((SNAPSHOT, TXN_INDEX)):
+                parsed = parse_segment_file(name)
+                if parsed is not None:
+                    (snapshots if parsed[1] == SNAPSHOT else txn_indexes).append(parsed[0])
+    bases = sorted(sizes)
+    return SegmentList(bases, [sizes[base] for base in bases], sorted(snapshots), sorted(txn_indexes))

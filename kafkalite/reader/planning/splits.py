@@ -26,9 +26,9 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.segment_file import Place, SegmentFile
 from kafkalite.log.storage.file_names import LOG, segment_stem
-from kafkalite.reader.planning.segment_list import list_segments
+from kafkalite.reader.planning.bounds import SegmentRange, earlier_up_to
+from kafkalite.reader.planning.discovery import list_segments
 from kafkalite.reader.planning.split import LOWEST, Chunk, RowFilter, Split
-from kafkalite.reader.planning.time_lookup import SegmentRange, earlier_up_to
 from kafkalite.reader.planning.transactions import overlapping
 
 _OPEN_BYTES = 64 << 10  # read in the time that it takes to open a file: 40 us

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.cleaner.columns.segment_reader import read_pieces
 from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
+from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleanJob
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.segment.cleaned_segment import CleanedSegment

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafkalite.cleaner.columns import decompressed_batches
+from kafkalite.cleaner.compaction import decompressed_batches
 from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata, read_aborted
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.log.storage.files import Files

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.record.batch import varint
-from kafkalite.record.columns.varint_rows import encode_varint_rows, varint_sizes
+from kafkalite.record.columns.varint_columns import encode_varint_rows, varint_sizes
 
 INTEGERS = st.one_of(
     st.integers(-3, 300), st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)

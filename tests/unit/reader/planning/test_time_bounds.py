@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.reader.planning.time_lookup import SegmentRange, earlier_up_to, first_offset_at
+from kafkalite.reader.planning.bounds import SegmentRange, earlier_up_to, first_offset_at
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.message_set import build_set
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.segment_reader import BatchPiece
+from kafkalite.cleaner.compaction.segment_reader import BatchPiece
 from kafkalite.common.checksum import crc32c
 from kafkalite.record.batch import (
     CODEC_MASK,
