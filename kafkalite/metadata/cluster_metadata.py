@@ -11,6 +11,7 @@ Source: kafka.zk.KafkaZkClient (the data), kafka.server.metadata.ZkMetadataCache
 
 from __future__ import annotations
 
+import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +22,11 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.partition_state import NO_LEADER as NO_LEADER
-from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
+
+logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
 PRODUCER_ID_MAX = 1 << 62  # never reached by counting; ids above it, from a foreign log, do not move the count
@@ -136,53 +139,105 @@ ChangeEntries = Callable[[tuple[Entry, ...]], tuple[Entry, ...]]
 ChangeToken = Callable[["DelegationToken | None"], "DelegationToken | None"]
 
 
-class ClusterMetadata(ABC):
-    """The interface of `StandaloneMetadata` (a journal) and `ZooKeeperMetadata`.
+class MetadataWrites(ABC):
+    """Changes of the metadata. They raise KafkaError when the change is refused (each names its codes), StorageError
+    when it could not be stored, and KafkaError(REQUEST_TIMED_OUT), which names the servers, when nothing can be changed
+    at the moment."""
 
-    Writes raise KafkaError when the change is refused (each names its codes), StorageError when it could not be stored,
-    and KafkaError(REQUEST_TIMED_OUT), which names the servers, when nothing can be changed at the moment.
-    """
+    @abstractmethod
+    async def create_topic(self, topic: TopicRecord) -> None:
+        """Create a topic, with a leader for each partition that a live broker can lead; the leaders and epochs of
+        `topic` are a proposal. TOPIC_ALREADY_EXISTS if the name is taken."""
+
+    @abstractmethod
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic. UNKNOWN_TOPIC_OR_PARTITION if there is none."""
+
+    @abstractmethod
+    async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
+        """Add partitions. UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless their numbers follow the present
+        ones."""
+
+    @abstractmethod
+    async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
+        """Replace the topic's own settings. UNKNOWN_TOPIC_OR_PARTITION."""
+
+    @abstractmethod
+    async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        """Replace the dynamic settings of a broker (its id as text, or CLUSTER_DEFAULT)."""
+
+    @abstractmethod
+    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
+        """Replace the entries of one resource pattern by the result of `change`, which gets the present ones and may be
+        called again."""
+
+    @abstractmethod
+    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
+        """Replace the config of an entity by the result of `change`, which gets the present one and may be called
+        again."""
+
+    @abstractmethod
+    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
+        """Replace a token by the result of `change`, which gets the present one and may be called again; None is
+        none."""
+
+    @abstractmethod
+    async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
+        """Raise a partition's leader epoch. UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH unless it grows."""
+
+    async def set_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Raise the leader epochs of partitions to at least these. One that is gone is left out. REQUEST_TIMED_OUT."""
+        for (name, partition), leader_epoch in epochs.items():
+            try:
+                await self.set_leader_epoch(name, partition, leader_epoch)
+            except KafkaError as error:
+                if error.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH):
+                    raise
+
+    @abstractmethod
+    async def skip_producer_ids(self, last: int) -> None:
+        """Allocate no producer id up to `last` from now on: logs that came from elsewhere use them."""
+
+    @abstractmethod
+    async def next_producer_id_block(self) -> range:
+        """Allocate a block of producer ids that no broker had before."""
+
+
+class ClusterMetadata(ABC):
+    """The metadata as this broker knows them, and its membership. The base of `StandaloneMetadata` (a journal) and
+    `ZooKeeperMetadata`."""
 
     is_shared: ClassVar[bool] = True
     """Whether there may be other brokers. If not, a change waits for no controller, and takes effect at once."""
 
-    @property
-    @abstractmethod
-    def cluster_id(self) -> str:
-        """22 characters. Valid after `start`."""
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
 
-    @property
-    @abstractmethod
-    def topics(self) -> Mapping[str, TopicRecord]:
-        """Every topic by name; a live view."""
+    cluster_id: str = ""
+    """22 characters. Valid after `start`."""
 
-    @property
-    @abstractmethod
-    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Dynamic settings of brokers, by broker id as text, or CLUSTER_DEFAULT; a live view."""
+    writes: MetadataWrites
 
-    @property
-    @abstractmethod
-    def acls(self) -> Mapping[Resource, tuple[Entry, ...]]:
-        """The access control lists by their resource patterns; a live view. In ZooKeeper they are read only if the
-        broker has an authorizer."""
+    topics: Mapping[str, TopicRecord]
+    """Every topic by name; a live view."""
 
-    @property
-    @abstractmethod
-    def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Credentials and quotas of users, clients and addresses, by Kafka's paths below /config: users/alice,
-        users/<default>, with sanitized names; a live view."""
+    broker_configs: Mapping[str, Mapping[str, str]]
+    """Dynamic settings of brokers, by broker id as text, or CLUSTER_DEFAULT; a live view."""
 
-    @property
-    @abstractmethod
-    def delegation_tokens(self) -> Mapping[str, DelegationToken]:
-        """The delegation tokens by their ids; a live view. In ZooKeeper they are read only if the broker has a secret
-        for them."""
+    acls: Mapping[Resource, tuple[Entry, ...]]
+    """The access control lists by their resource patterns; a live view. In ZooKeeper they are read only if the
+    broker has an authorizer."""
 
-    @property
-    @abstractmethod
-    def brokers(self) -> Mapping[int, BrokerRecord]:
-        """The live brokers by id; a live view."""
+    entity_configs: Mapping[str, Mapping[str, str]]
+    """Credentials and quotas of users, clients and addresses, by Kafka's paths below /config: users/alice,
+    users/<default>, with sanitized names; a live view."""
+
+    delegation_tokens: Mapping[str, DelegationToken]
+    """The delegation tokens by their ids; a live view. In ZooKeeper they are read only if the broker has a secret
+    for them."""
+
+    brokers: Mapping[int, BrokerRecord]
+    """The live brokers by id; a live view."""
 
     @property
     @abstractmethod
@@ -266,76 +321,18 @@ class ClusterMetadata(ABC):
     async def stop(self) -> None:
         """Finish the writes under way and disconnect. Later writes fail; reads still work."""
 
-    @abstractmethod
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` on every change from now on. Returns a function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
-    @abstractmethod
-    async def create_topic(self, topic: TopicRecord) -> None:
-        """Create a topic, with a leader for each partition that a live broker can lead; the leaders and epochs of
-        `topic` are a proposal. TOPIC_ALREADY_EXISTS if the name is taken."""
-
-    @abstractmethod
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic. UNKNOWN_TOPIC_OR_PARTITION if there is none."""
-
-    @abstractmethod
-    async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
-        """Add partitions. UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless their numbers follow the present
-        ones."""
-
-    @abstractmethod
-    async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
-        """Replace the topic's own settings. UNKNOWN_TOPIC_OR_PARTITION."""
-
-    @abstractmethod
-    async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
-        """Replace the dynamic settings of a broker (its id as text, or CLUSTER_DEFAULT)."""
-
-    @abstractmethod
-    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
-        """Replace the entries of one resource pattern by the result of `change`, which gets the present ones and may be
-        called again."""
-
-    @abstractmethod
-    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
-        """Replace the config of an entity by the result of `change`, which gets the present one and may be called
-        again."""
-
-    @abstractmethod
-    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
-        """Replace a token by the result of `change`, which gets the present one and may be called again; None is
-        none."""
-
-    @abstractmethod
-    async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
-        """Raise a partition's leader epoch. UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH unless it grows."""
-
-    async def set_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """Raise the leader epochs of partitions to at least these. One that is gone is left out. REQUEST_TIMED_OUT."""
-        for (name, partition), leader_epoch in epochs.items():
+    def notify(self, change: Change, name: str) -> None:
+        """Call all listeners."""
+        for listener in tuple(self._listeners):
             try:
-                await self.set_leader_epoch(name, partition, leader_epoch)
-            except KafkaError as error:
-                if error.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH):
-                    raise
-
-    @abstractmethod
-    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
-        """Write the ISR of a partition that this broker leads. Raises nothing: a lost connection is UNKNOWN, a
-        partition that is gone BAD_VERSION. After WRITTEN the listeners have been told."""
-
-    @abstractmethod
-    async def read_isr(self, name: str, partition: int) -> IsrState | None:
-        """The state of a partition as it is now, after every write that has been answered; None if there is none."""
-
-    @abstractmethod
-    async def skip_producer_ids(self, last: int) -> None:
-        """Allocate no producer id up to `last` from now on: logs that came from elsewhere use them."""
-
-    @abstractmethod
-    async def next_producer_id_block(self) -> range:
-        """Allocate a block of producer ids that no broker had before."""
+                listener(change, name)
+            except Exception:
+                logger.exception("a listener failed on %s of %s", change.value, name)
 
 
 def may_be_led_elsewhere(metadata: ClusterMetadata, topic: str, index: int) -> bool:

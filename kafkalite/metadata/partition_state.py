@@ -1,7 +1,7 @@
 """The in-sync and the eligible replicas of a partition as its state node has them, and a leader's conditional write.
 
-    state = await metadata.read_isr("orders", 3)
-    outcome = await metadata.write_isr("orders", 3, WriteIsr(isr, elr, state.partition_epoch, registrations))
+    state = await states.read_isr("orders", 3)
+    outcome = await states.write_isr("orders", 3, WriteIsr(isr, elr, state.partition_epoch, registrations))
 
 Eligible leader replicas (ELR) are those besides the ISR that may be elected: they hold every committed record. While
 the ISR is smaller than min.insync.replicas, the high watermark stands still. So a replica that left it then still holds
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 NO_LEADER = -1  # of a partition that no live broker can lead
 
@@ -60,6 +60,20 @@ class WriteOutcome(Enum):
     BAD_VERSION = "bad version"
     REFUSED = "refused"
     UNKNOWN = "unknown"
+
+
+class IsrStates(Protocol):
+    """The state nodes of a cluster's partitions."""
+
+    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
+        """Write the ISR of a partition that this broker leads. Raises nothing: a lost connection is UNKNOWN, a
+        partition that is gone BAD_VERSION. After WRITTEN the listeners have been notified."""
+        ...
+
+    async def read_isr(self, name: str, partition: int) -> IsrState | None:
+        """The state of a partition as it is now, after every write that has been answered; None if there is none.
+        Raises KafkaError(REQUEST_TIMED_OUT) without ZooKeeper."""
+        ...
 
 
 def in_order(members: Collection[int], *orders: Iterable[int]) -> tuple[int, ...]:

@@ -29,13 +29,12 @@ from kafkalite.metadata.cluster_metadata import (
     ChangeEntries,
     ChangeToken,
     ClusterMetadata,
-    Listener,
+    MetadataWrites,
     PartitionRecord,
     RegistrationState,
     TopicRecord,
 )
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, encode
-from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.security.acl.acl import Entry as AclEntry
 from kafkalite.security.acl.acl import Operation, Permission, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
@@ -66,7 +65,7 @@ def journal_directory(online: Sequence[str], offline: Mapping[str, str]) -> str:
     return online[0]
 
 
-class StandaloneMetadata(ClusterMetadata):
+class StandaloneMetadata(ClusterMetadata, MetadataWrites):
     """The metadata in `data_dir`.
 
     For a directory that has no journal yet, `cluster_id` is its cluster (None generates one), and `first_topics` gives
@@ -87,53 +86,25 @@ class StandaloneMetadata(ClusterMetadata):
         broker_id: int = 0,
         in_memory: bool = False,
     ) -> None:
+        super().__init__()
+        self.writes = self
         self._journal = Journal(Path(data_dir) / JOURNAL_NAME)
         self._first_cluster_id = cluster_id
         self._first_topics = first_topics
         self._takes_over = takes_over
         self._broker_id = broker_id
-        self._brokers: dict[int, BrokerRecord] = {}
+        self.brokers: dict[int, BrokerRecord] = {}
         self.is_new = False
-        self._cluster_id = ""
-        self._topics: dict[str, TopicRecord] = {}
-        self._broker_configs: dict[str, dict[str, str]] = {}
-        self._acls: dict[Resource, tuple[AclEntry, ...]] = {}
-        self._entity_configs: dict[str, dict[str, str]] = {}
-        self._tokens: dict[str, DelegationToken] = {}
+        self.topics: dict[str, TopicRecord] = {}
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.acls: dict[Resource, tuple[AclEntry, ...]] = {}
+        self.entity_configs: dict[str, dict[str, str]] = {}
+        self.delegation_tokens: dict[str, DelegationToken] = {}
         self._next_producer_id = 0
-        self._listeners: list[Listener] = []
         self._turn = asyncio.Lock()
         self._writer: ThreadPoolExecutor | None = None
         self._in_memory = in_memory
         self._rewrite_at_bytes = 0
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster_id
-
-    @property
-    def topics(self) -> Mapping[str, TopicRecord]:
-        return self._topics
-
-    @property
-    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        return self._broker_configs
-
-    @property
-    def acls(self) -> Mapping[Resource, tuple[AclEntry, ...]]:
-        return self._acls
-
-    @property
-    def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
-        return self._entity_configs
-
-    @property
-    def delegation_tokens(self) -> Mapping[str, DelegationToken]:
-        return self._tokens
-
-    @property
-    def brokers(self) -> Mapping[int, BrokerRecord]:
-        return self._brokers
 
     @property
     def controller_id(self) -> int:
@@ -141,18 +112,20 @@ class StandaloneMetadata(ClusterMetadata):
 
     @property
     def registration_state(self) -> RegistrationState:
-        return RegistrationState.MEMBER if self._brokers else RegistrationState.UNREGISTERED
+        return RegistrationState.MEMBER if self.brokers else RegistrationState.UNREGISTERED
 
     async def start(self) -> None:
         path = self._journal.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._load(self._journal.load())
-            self.is_new = not self._cluster_id
+            self.is_new = not self.cluster_id
             if self.is_new:
-                self._cluster_id = self._first_cluster_id or format_uuid(random_uuid())
+                self.cluster_id = self._first_cluster_id or format_uuid(random_uuid())
             if self.is_new or self._takes_over:
-                self._topics = {topic.name: topic for topic in self._first_topics(self._topics)}
+                first = {topic.name: topic for topic in self._first_topics(self.topics)}
+                self.topics.clear()
+                self.topics |= first
                 self._journal.rewrite(self._snapshot())
             self._plan_rewrite(sum(len(encode(entry)) for entry in self._snapshot()))
             if self._journal.size_bytes > self._rewrite_at_bytes:
@@ -163,29 +136,25 @@ class StandaloneMetadata(ClusterMetadata):
         except ConfigError:
             self._journal.close()
             raise
-        self._brokers[self._broker_id] = BrokerRecord(self._broker_id, ())
+        self.brokers[self._broker_id] = BrokerRecord(self._broker_id, ())
         if self._in_memory:
             return
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkalite-registry")
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
-        self._brokers[self._broker_id] = BrokerRecord(self._broker_id, endpoints, rack)
-        self._notify(Change.BROKERS, "")
-        self._notify(Change.REGISTRATION, "")
+        self.brokers[self._broker_id] = BrokerRecord(self._broker_id, endpoints, rack)
+        self.notify(Change.BROKERS, "")
+        self.notify(Change.REGISTRATION, "")
 
     async def unregister(self) -> None:
-        if self._brokers.pop(self._broker_id, None) is not None:
-            self._notify(Change.BROKERS, "")
-            self._notify(Change.REGISTRATION, "")
-
-    def _notify(self, change: Change, name: str) -> None:
-        for listener in tuple(self._listeners):
-            listener(change, name)
+        if self.brokers.pop(self._broker_id, None) is not None:
+            self.notify(Change.BROKERS, "")
+            self.notify(Change.REGISTRATION, "")
 
     def _load(self, entries: list[Entry]) -> None:
         for number, entry in enumerate(entries, start=1):
             try:
-                if number > 1 and not self._cluster_id:
+                if number > 1 and not self.cluster_id:
                     raise ValueError("the first entry names no cluster")
                 self._replay(entry)
             except (KeyError, TypeError, ValueError, AttributeError) as fault:
@@ -208,13 +177,9 @@ class StandaloneMetadata(ClusterMetadata):
             writer.shutdown(cancel_futures=True)
         self._journal.close()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
     async def create_topic(self, topic: TopicRecord) -> None:
         def entry() -> Entry:
-            if topic.name in self._topics:
+            if topic.name in self.topics:
                 raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
             return _topic_entry(topic)
 
@@ -244,19 +209,19 @@ class StandaloneMetadata(ClusterMetadata):
 
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
         def entry() -> Entry:
-            return _acl_entry(resource, change(self._acls.get(resource, ())))
+            return _acl_entry(resource, change(self.acls.get(resource, ())))
 
         await self._commit(entry, Change.ACLS, resource.text)
 
     async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
         def entry() -> Entry:
-            return {"op": "entity", "path": path, "config": dict(change(self._entity_configs.get(path, {})))}
+            return {"op": "entity", "path": path, "config": dict(change(self.entity_configs.get(path, {})))}
 
         await self._commit(entry, Change.ENTITY_CONFIG, path)
 
     async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
         def entry() -> Entry:
-            return _token_entry(token_id, change(self._tokens.get(token_id)))
+            return _token_entry(token_id, change(self.delegation_tokens.get(token_id)))
 
         await self._commit(entry, Change.DELEGATION_TOKEN, token_id)
 
@@ -270,12 +235,6 @@ class StandaloneMetadata(ClusterMetadata):
             return {"op": "epoch", "name": name, "partition": partition, "epoch": leader_epoch}
 
         await self._commit(entry, Change.PARTITION_STATE, name)
-
-    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
-        raise AssertionError(f"{name}-{partition}: a broker by itself has no followers, and no ISR that changes")
-
-    async def read_isr(self, name: str, partition: int) -> IsrState | None:
-        raise AssertionError(f"{name}-{partition}: a broker by itself has no followers, and no ISR that changes")
 
     async def skip_producer_ids(self, last: int) -> None:
         if self._next_producer_id <= last < PRODUCER_ID_MAX:
@@ -294,7 +253,7 @@ class StandaloneMetadata(ClusterMetadata):
         return block
 
     def _require(self, name: str) -> TopicRecord:
-        topic = self._topics.get(name)
+        topic = self.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
@@ -312,7 +271,7 @@ class StandaloneMetadata(ClusterMetadata):
             await self._write(lambda: self._journal.append(entry))
             self._replay(entry)
             if change is not None:
-                self._notify(change, name)
+                self.notify(change, name)
             if self._journal.size_bytes > self._rewrite_at_bytes:
                 await self._rewrite()
 
@@ -341,14 +300,14 @@ class StandaloneMetadata(ClusterMetadata):
 
     def _snapshot(self) -> list[Entry]:
         """The shortest list of entries from which memory can be replayed."""
-        entries: list[Entry] = [{"op": "cluster", "version": _FORMAT_VERSION, "id": self._cluster_id}]
+        entries: list[Entry] = [{"op": "cluster", "version": _FORMAT_VERSION, "id": self.cluster_id}]
         if self._next_producer_id:
             entries.append({"op": "producer_ids", "next": self._next_producer_id})
-        entries += [{"op": "broker", "broker": each, "config": dict(c)} for each, c in self._broker_configs.items()]
-        entries += [{"op": "entity", "path": path, "config": dict(c)} for path, c in self._entity_configs.items()]
-        entries += [_acl_entry(resource, lines) for resource, lines in self._acls.items()]
-        entries += [_token_entry(each, token) for each, token in self._tokens.items()]
-        entries += map(_topic_entry, self._topics.values())
+        entries += [{"op": "broker", "broker": each, "config": dict(c)} for each, c in self.broker_configs.items()]
+        entries += [{"op": "entity", "path": path, "config": dict(c)} for path, c in self.entity_configs.items()]
+        entries += [_acl_entry(resource, lines) for resource, lines in self.acls.items()]
+        entries += [_token_entry(each, token) for each, token in self.delegation_tokens.items()]
+        entries += map(_topic_entry, self.topics.values())
         return entries
 
     def _replay(self, entry: Entry) -> None:
@@ -357,47 +316,49 @@ class StandaloneMetadata(ClusterMetadata):
         if op == "cluster":
             if entry["version"] != _FORMAT_VERSION:
                 raise ValueError(f"format version {entry['version']}")
-            self._cluster_id = str(entry["id"])
+            self.cluster_id = str(entry["id"])
         elif op == "topic":
-            self._topics[entry["name"]] = TopicRecord(
+            self.topics[entry["name"]] = TopicRecord(
                 entry["name"], parse_uuid(entry["id"]), self._partitions(entry["partitions"]), dict(entry["config"])
             )
         elif op == "delete":
-            del self._topics[entry["name"]]
+            del self.topics[entry["name"]]
         elif op == "partitions":
-            topic = self._topics[entry["name"]]
-            self._topics[topic.name] = topic._replace(
+            topic = self.topics[entry["name"]]
+            self.topics[topic.name] = topic._replace(
                 partitions={**topic.partitions, **self._partitions(entry["partitions"])}
             )
         elif op == "config":
-            topic = self._topics[entry["name"]]
-            self._topics[topic.name] = topic._replace(config=dict(entry["config"]))
+            topic = self.topics[entry["name"]]
+            self.topics[topic.name] = topic._replace(config=dict(entry["config"]))
         elif op == "epoch":
-            topic = self._topics[entry["name"]]
+            topic = self.topics[entry["name"]]
             state = topic.partitions[entry["partition"]]
             state = state._replace(leader_epoch=entry["epoch"], partition_epoch=state.partition_epoch + 1)
-            self._topics[topic.name] = topic._replace(partitions={**topic.partitions, entry["partition"]: state})
+            self.topics[topic.name] = topic._replace(partitions={**topic.partitions, entry["partition"]: state})
         elif op == "broker":
-            self._broker_configs[entry["broker"]] = dict(entry["config"])
+            self.broker_configs[entry["broker"]] = dict(entry["config"])
             if not entry["config"]:
-                del self._broker_configs[entry["broker"]]
+                del self.broker_configs[entry["broker"]]
         elif op == "entity":
-            self._entity_configs[entry["path"]] = dict(entry["config"])
+            self.entity_configs[entry["path"]] = dict(entry["config"])
             if not entry["config"]:
-                del self._entity_configs[entry["path"]]
+                del self.entity_configs[entry["path"]]
         elif op == "acl":
             resource = Resource.parse(entry["resource"])
-            self._acls[resource] = tuple(
+            self.acls[resource] = tuple(
                 AclEntry(principal, Permission[permission], Operation[operation], host)
                 for principal, permission, operation, host in entry["entries"]
             )
-            if not self._acls[resource]:
-                del self._acls[resource]
+            if not self.acls[resource]:
+                del self.acls[resource]
         elif op == "token":
-            self._tokens.pop(entry["id"], None)
+            self.delegation_tokens.pop(entry["id"], None)
             if entry["token"] is not None:
                 owner, requester, renewers, *times = entry["token"]
-                self._tokens[entry["id"]] = DelegationToken(entry["id"], owner, requester, tuple(renewers), *times)
+                self.delegation_tokens[entry["id"]] = DelegationToken(
+                    entry["id"], owner, requester, tuple(renewers), *times
+                )
         elif op == "producer_ids":
             self._next_producer_id = int(entry["next"])
         else:

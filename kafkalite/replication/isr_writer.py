@@ -17,8 +17,7 @@ from kafkalite.metadata.partition_state import WriteOutcome
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.metadata.partition_state import WriteIsr
+    from kafkalite.metadata.partition_state import IsrStates, WriteIsr
     from kafkalite.replication.leader_partition import LeaderPartition
     from kafkalite.replication.replica.effects import ReadIsr
 
@@ -31,8 +30,8 @@ class IsrWriter:
     """The `IsrStore` of a broker's partitions. `close` ends its tasks. `shrinks`, `expands` and `failures` count the
     writes that were carried out, or refused."""
 
-    def __init__(self, metadata: ClusterMetadata, clock: Clock) -> None:
-        self._metadata = metadata
+    def __init__(self, states: IsrStates, clock: Clock) -> None:
+        self._states = states
         self._clock = clock
         self.shrinks = self.expands = self.failures = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,7 +57,7 @@ class IsrWriter:
         if partition.is_retired:  # since this task was made; the next topic of that name may be there already
             return
         size_before = len(partition.replica.in_sync.isr)
-        outcome = await self._metadata.write_isr(partition.topic, partition.index, change)
+        outcome = await self._states.write_isr(partition.topic, partition.index, change)
         logger.debug("%s-%d: %s: %s", partition.topic, partition.index, change, outcome.value)
         if outcome is WriteOutcome.WRITTEN:
             self.shrinks += len(change.isr) < size_before
@@ -70,7 +69,7 @@ class IsrWriter:
     async def _read(self, partition: LeaderPartition, read: ReadIsr) -> None:
         while not partition.is_retired:
             try:
-                state = await self._metadata.read_isr(partition.topic, partition.index)
+                state = await self._states.read_isr(partition.topic, partition.index)
             except KafkaError as error:
                 logger.debug("%s-%d: its state cannot be read: %s", partition.topic, partition.index, error)
                 await self._pause()

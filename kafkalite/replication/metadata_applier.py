@@ -323,7 +323,7 @@ class MetadataApplier:
         if not epochs:
             return
         try:
-            await self._metadata.set_leader_epochs(epochs)
+            await self._metadata.writes.set_leader_epochs(epochs)
         except KafkaError as error:
             if self._task is None:
                 raise

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
+    from kafkalite.metadata.partition_state import IsrStates
     from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
 
 
@@ -30,6 +31,7 @@ class ReplicaRoles:
     def __init__(
         self,
         metadata: ClusterMetadata,
+        isr_states: IsrStates,
         broker_id: int,
         clock: Clock,
         settings: Callable[[], BrokerConfig],
@@ -42,7 +44,7 @@ class ReplicaRoles:
         self._clock = clock
         self._settings = settings
         self.fetchers = fetchers
-        self.isr_writer = IsrWriter(metadata, clock)
+        self.isr_writer = IsrWriter(isr_states, clock)
         self._live: dict[int, int] = {}
         self._look_at_brokers()
 

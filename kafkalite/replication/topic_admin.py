@@ -117,16 +117,16 @@ class TopicAdmin:
 
     async def _create(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> Topic:
         if not self._metadata.is_shared and name in self._metadata.topics:
-            await self._metadata.delete_topic(name)  # an earlier try found no room, not even to take it back
+            await self._metadata.writes.delete_topic(name)  # an earlier try found no room, not even to take it back
         record = TopicRecord(name, random_uuid(), _first_states(assignment), dict(overrides))
-        await self._metadata.create_topic(record)
+        await self._metadata.writes.create_topic(record)
         try:
             topic = await self._reconciled(name)
         except BaseException as fault:  # no room: nothing of it stays
             if self._metadata.is_shared and not isinstance(fault, StorageError):
                 raise  # other brokers have made their part of it, and this one will
             self._replicas.remove(name)
-            await self._metadata.delete_topic(name)
+            await self._metadata.writes.delete_topic(name)
             raise
         logger.info("topic %s created with %d partitions", name, len(assignment))
         return topic
@@ -156,7 +156,7 @@ class TopicAdmin:
         async with self._turn_of(name):
             topic = self._require(name_or_id)
             charge(len(topic.states))
-            await self._metadata.delete_topic(name)
+            await self._metadata.writes.delete_topic(name)
             self._applier.release_leadership(name)
             logger.info("topic %s deleted", name)
             return topic
@@ -187,7 +187,7 @@ class TopicAdmin:
                 added = assign_added_partitions(self._racks(), existing, total_count - len(states))
             if not validate_only:
                 charge(len(added))
-                await self._metadata.add_partitions(name, _first_states(added))
+                await self._metadata.writes.add_partitions(name, _first_states(added))
                 await self._applier.reconcile(name)
 
     async def change_overrides(
@@ -201,7 +201,7 @@ class TopicAdmin:
             overrides = change(self._require(name).overrides)
             self._replicas.configs.check(overrides)
             if not validate_only:
-                await self._metadata.set_topic_config(name, overrides)
+                await self._metadata.writes.set_topic_config(name, overrides)
                 self._applier.release_leadership(name)
 
     def _turn_of(self, name: str) -> asyncio.Lock:

@@ -207,13 +207,14 @@ class BrokerServer:
         )
         if self.adopted is not None:  # the logs may know ids that another broker gave
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
-            await self.metadata.skip_producer_ids(highest)
+            await self.metadata.writes.skip_producer_ids(highest)
         await self._applier.load()
         self._retention = RetentionTask(self.logs, self.clock)
 
     def _replica_roles(self) -> ReplicaRoles | None:
         """A broker that shares its metadata with others may share partitions with them, too."""
-        if not self.metadata.is_shared:
+        isr_states = self._member.isr_states
+        if isr_states is None:
             return None
         from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
         from kafkalite.replication.replica_roles import ReplicaRoles
@@ -227,7 +228,7 @@ class BrokerServer:
             lambda: self.metadata.registration,
             self._security.to_broker,
         )
-        roles = ReplicaRoles(self.metadata, self.broker_id, self.clock, lambda: self.config, fetchers)
+        roles = ReplicaRoles(self.metadata, isr_states, self.broker_id, self.clock, lambda: self.config, fetchers)
         self._closing.push_async_callback(roles.close)
         return roles
 

@@ -63,8 +63,8 @@ class Coordinators:
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append)
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(
-            metadata.next_producer_id_block,
-            metadata.skip_producer_ids,
+            metadata.writes.next_producer_id_block,
+            metadata.writes.skip_producer_ids,
             logs.highest_producer_id,
         )
         self.markers = MarkerAppender(replica_manager, clock, self.groups.offsets)

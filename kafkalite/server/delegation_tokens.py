@@ -45,7 +45,7 @@ class TokenExpiry:
 
         for token in expired:
             try:
-                await self._metadata.change_delegation_token(token.token_id, unless_renewed)
+                await self._metadata.writes.change_delegation_token(token.token_id, unless_renewed)
             except (KafkaError, StorageError) as fault:
                 logger.warning("a delegation token that has expired is not removed yet: %s", fault)
                 return

@@ -77,13 +77,13 @@ class DynamicBrokerConfig:
             if self._secrets is not None:
                 settings = self._secrets.sealed(settings, kept, of_all=broker == CLUSTER_DEFAULT)
             if not validate_only:
-                await self._metadata.set_broker_config(broker, settings)
+                await self._metadata.writes.set_broker_config(broker, settings)
 
     async def renew_secrets(self) -> None:
         """Encrypt anew what password.encoder.old.secret has encrypted."""
         kept = self._metadata.broker_configs.get(self._broker, {})
         if self._secrets is not None and (renewed := self._secrets.renewed(kept)) is not None:
-            await self._metadata.set_broker_config(self._broker, renewed)
+            await self._metadata.writes.set_broker_config(self._broker, renewed)
             self.now = self._build_leniently(self._metadata.broker_configs)
             self._first = dict(self._metadata.broker_configs)
 

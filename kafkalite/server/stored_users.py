@@ -95,7 +95,7 @@ class _Journal:
         return self._metadata.entity_configs
 
     async def change(self, path: str, change: ChangeConfig) -> None:
-        await self._metadata.change_entity_config(path, change)
+        await self._metadata.writes.change_entity_config(path, change)
 
 
 def _has_journal(directories: LogDirectories) -> bool:

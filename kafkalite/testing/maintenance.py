@@ -87,7 +87,7 @@ async def reset(server: BrokerServer) -> None:
     for name in names:
         await server.topic_admin.delete(name)
     for broker in list(server.metadata.broker_configs):
-        await server.metadata.set_broker_config(broker, {})
+        await server.metadata.writes.set_broker_config(broker, {})
 
 
 class MemberDescription(NamedTuple):

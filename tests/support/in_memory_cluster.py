@@ -11,7 +11,7 @@ has no leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.listeners import ListenerConfig
@@ -26,12 +26,12 @@ from kafkalite.metadata.cluster_metadata import (
     ChangeEntries,
     ChangeToken,
     ClusterMetadata,
-    Listener,
+    MetadataWrites,
     PartitionRecord,
     RegistrationState,
     TopicRecord,
 )
-from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, IsrStates, WriteIsr, WriteOutcome
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
 
@@ -89,15 +89,16 @@ class InMemoryCluster:
                     self.lead(topic.name, index, leader)
 
 
-class InMemoryMetadata(ClusterMetadata):
+class InMemoryMetadata(ClusterMetadata, MetadataWrites, IsrStates):
     """The view of one broker. `_missed` are the changes since it fell behind, `_known` is the state of that time."""
 
     def __init__(self, cluster: InMemoryCluster, broker_id: int) -> None:
+        super().__init__()
+        self.writes = self
         self.cluster = cluster
         self.broker_id = broker_id
         self._registration_state = RegistrationState.UNREGISTERED
         self._registration = NO_REGISTRATION
-        self._listeners: list[Listener] = []
         self._missed: dict[tuple[Change, str], None] | None = None
         self._known: tuple[dict[str, TopicRecord], dict[int, BrokerRecord]] | None = None
 
@@ -129,9 +130,7 @@ class InMemoryMetadata(ClusterMetadata):
 
     # the interface
 
-    @property
-    def cluster_id(self) -> str:
-        return CLUSTER_ID
+    cluster_id = CLUSTER_ID
 
     @property
     def topics(self) -> Mapping[str, TopicRecord]:
@@ -174,10 +173,6 @@ class InMemoryMetadata(ClusterMetadata):
 
     async def stop(self) -> None:
         """There is nothing to release."""
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         self.cluster.epoch += 1

@@ -84,7 +84,7 @@ async def create_acls(services: Services, request: CreateAclsRequest, context: R
     for resource, entries in added.items():
         new = tuple(entries.values())
         try:
-            await services.metadata.change_acls(resource, lambda there, new=new: _joined(there, new))  # type: ignore[misc]
+            await services.metadata.writes.change_acls(resource, lambda there, new=new: _joined(there, new))  # type: ignore[misc]
         except KafkaError as error:
             for number in entries:
                 results[number] = AclCreationResult(error_code=error.code, error_message=error.message)
@@ -106,7 +106,7 @@ async def delete_acls(services: Services, request: DeleteAclsRequest, context: R
         code, message = ErrorCode.NONE, None
         gone = frozenset(entries)
         try:
-            await services.metadata.change_acls(
+            await services.metadata.writes.change_acls(
                 resource,
                 lambda there, gone=gone: tuple(each for each in there if each not in gone),  # type: ignore[misc]
             )

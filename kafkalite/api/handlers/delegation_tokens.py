@@ -58,7 +58,7 @@ async def create_delegation_token(
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         now_ms, token_id = services.runtime.clock.wall_ms(), format_uuid(random_uuid())
         token = issued(token_id, owner, requester, renewers, request.max_lifetime_ms, now_ms, _lifetimes(services))
-        await services.metadata.change_delegation_token(token_id, lambda _: token)
+        await services.metadata.writes.change_delegation_token(token_id, lambda _: token)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
@@ -114,7 +114,7 @@ async def _change(
         after = change(there)
         return after
 
-    await services.metadata.change_delegation_token(found.token_id, changed)
+    await services.metadata.writes.change_delegation_token(found.token_id, changed)
     return after
 
 

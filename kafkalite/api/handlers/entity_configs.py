@@ -156,7 +156,7 @@ async def _alter_credentials(services: Services, name: str, alterations: list[Sc
                 raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
         return config
 
-    await services.metadata.change_entity_config(_USERS + sanitized(name), changed)
+    await services.metadata.writes.change_entity_config(_USERS + sanitized(name), changed)
 
 
 def describe_client_quotas(
@@ -226,7 +226,7 @@ async def _alter(services: Services, entity: Entity, wanted: AlteredEntity, *, v
 
     change(configs.get(path, {}))  # before anything is written
     if not validate_only:
-        await services.metadata.change_entity_config(path, change)
+        await services.metadata.writes.change_entity_config(path, change)
 
 
 async def _is_known(services: Services, host: str) -> bool:

@@ -100,10 +100,11 @@ class ClusterMember:
         self._adopts = adopts
         self._applier: MetadataApplier | None = None
         self._fencing = FencingMonitor(
-            self.metadata, clock, config.zookeeper_session_timeout_ms, self._find_witness, self.metadata.fence
+            self.metadata, clock, config.zookeeper_session_timeout_ms, self._find_witness, self.metadata.lifecycle.fence
         )
         self._controller = Controller(self.metadata, clock, config)
         self.partition_admin = self._controller.partition_admin
+        self.isr_states = self.metadata.isr_writes
         self.controller_stats = self._controller.stats
 
     @property

@@ -25,6 +25,7 @@ class SingleBroker:
 
     default_replication_factor = 1
     controller_stats = None  # it elects no leaders
+    isr_states = None  # there are no other replicas
 
     def __init__(
         self, config: BrokerConfig, directories: LogDirectories, *, adopts: bool, in_memory: bool = False

@@ -46,8 +46,8 @@ _ID_ATTEMPTS = 20  # to give ids back while topics are deleted
 class BrokerLifecycle:
     """The session, the reader of the view, and the registration.
 
-    `min_insync_replicas` is for topics without a setting. `tell` gets each change of the view, `applied` the paths that
-    were read, also when the view learned nothing.
+    `min_insync_replicas` is for topics without a setting. `notify` gets each change of the view, `applied` the paths
+    that were read, also when the view learned nothing.
     Use: start `session`, `cluster_found`, `follow`, `stop`.
     """
 
@@ -63,13 +63,13 @@ class BrokerLifecycle:
         min_insync_replicas: int = 1,
         with_acls: bool = False,
         with_tokens: bool = False,
-        tell: Callable[[Change, str], None],
+        notify: Callable[[Change, str], None],
         applied: Callable[[Sequence[str]], None],
     ) -> None:
         self._settings = settings
         self._view = view
         self._clock = clock
-        self._tell = tell
+        self._notify = notify
         self._applied = applied
         self._min_insync_replicas = min_insync_replicas
         self.cluster_id = ""
@@ -86,15 +86,11 @@ class BrokerLifecycle:
         self.session = ZooKeeperSession(settings, on_change=self._on_paths, on_state=self._on_connection)
         self.lease = SessionLease(self.session, clock)
         self.reader = ViewReader(
-            self.session, view, tell, self._on_applied, with_acls=with_acls, with_tokens=with_tokens
+            self.session, view, notify, self._on_applied, with_acls=with_acls, with_tokens=with_tokens
         )
         self.registration = BrokerRegistration(
             self.session, own_sessions, registration_files, broker_id, clock, self._until_gone, self._leave_lists
         )
-
-    @property
-    def is_following(self) -> bool:
-        return self._follower is not None
 
     def cluster_found(self, cluster_id: str) -> None:
         """Sets the cluster to which the present connection leads; the clusters of later connections are compared with
@@ -190,7 +186,7 @@ class BrokerLifecycle:
             level = logging.INFO if state in (MEMBER, UNREGISTERED) else logging.WARNING
             logger.log(level, "broker %d: %s", self.registration.broker_id, state.value)
             self.registration_state = state
-            self._tell(Change.REGISTRATION, "")
+            self._notify(Change.REGISTRATION, "")
 
     def _registered(self, node: Node) -> None:
         """Enters MEMBER when the view is up to date, unless `node` has changed again meanwhile."""
@@ -358,7 +354,9 @@ class BrokerLifecycle:
 
     async def until_verified(self) -> None:
         """Wait for a moment until the present connection, if there is one, is known to lead to our cluster, since no
-        other is to be changed. Raises Unavailable."""
+        other is to be changed. Raises Unavailable, also when this broker has left."""
+        if self._follower is None:
+            raise Unavailable("this broker has left ZooKeeper")
         if not self.session.is_connected:
             return
         if not await self.until(lambda: self._cluster_is_verified, _VERIFIED_WITHIN_MS):

@@ -4,6 +4,7 @@
     delete      /admin/delete_topics/T                      wait until it is gone
     add         /brokers/topics/T                           wait for leaders of the new partitions
     configure   /config/..., /config/changes/config_change_
+    reserve     /latest_producer_id_block                   the next block of ids begins where that one ends
 
 Each change is checked against the view and written with the version that was read, so that no change in between is
 lost. The view has it when the method returns. If the controller takes too long, REQUEST_TIMED_OUT is raised, with a
@@ -13,18 +14,22 @@ Source: kafka.zk.AdminZkClient, kafka.zk.KafkaZkClient (setOrCreateEntityConfigs
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     NO_LEADER,
+    PRODUCER_ID_BLOCK,
+    PRODUCER_ID_MAX,
     ChangeConfig,
     ChangeEntries,
     ChangeToken,
+    MetadataWrites,
     PartitionRecord,
     TopicRecord,
 )
@@ -47,6 +52,7 @@ from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
+    from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 
 _ATTEMPTS = 50  # if others change the same node: on busy cores ten were lost in a row
 _DELETION_ORDERS = 3  # one may be taken down together with a topic of this name that was there before this one
@@ -67,22 +73,45 @@ def reaching(session: ZooKeeperSession) -> Iterator[None]:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses: {refusal}") from None
 
 
-class ClusterWrites:
-    """`refresh` reads paths again into the view and calls the listeners. `wait` returns whether a condition on the view
-    became true in time."""
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
-    def __init__(
-        self,
-        session: ZooKeeperSession,
-        view: ClusterView,
-        refresh: Callable[[Iterable[str]], Awaitable[None]],
-        wait: Callable[[Callable[[], bool]], Awaitable[bool]],
-    ) -> None:
-        self._session = session
+
+def _one_change(
+    write: Callable[Concatenate[ClusterWrites, _Arguments], Awaitable[_Result]],
+) -> Callable[Concatenate[ClusterWrites, _Arguments], Coroutine[Any, Any, _Result]]:
+    """Raises KafkaError for ZooKeeper's errors, and when nothing may be changed."""
+
+    @wraps(write)
+    async def allowed(self: ClusterWrites, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        async with self.allowed():
+            return await write(self, *arguments, **named)
+
+    return allowed
+
+
+class ClusterWrites(MetadataWrites):
+    """Writes over the session of `lifecycle`. They wait for the controller up to `timeout_ms`."""
+
+    def __init__(self, lifecycle: BrokerLifecycle, view: ClusterView, timeout_ms: int) -> None:
+        self._lifecycle = lifecycle
+        self._session = lifecycle.session
         self._view = view
-        self._refresh = refresh
-        self._wait = wait
+        self._refresh = lifecycle.reader.refresh
+        self._timeout_ms = timeout_ms
 
+    @asynccontextmanager
+    async def allowed(self) -> AsyncIterator[None]:
+        """Around one change. A new connection may lead to another cluster, which must not be changed. Raises
+        KafkaError for ZooKeeper's errors."""
+        with reaching(self._session):
+            await self._lifecycle.until_verified()
+            yield
+
+    async def _wait(self, condition: Callable[[], bool]) -> bool:
+        return await self._lifecycle.until(condition, self._timeout_ms)
+
+    @_one_change
     async def create_topic(self, topic: TopicRecord) -> None:
         name = topic.name
         replicas = {number: partition.replicas for number, partition in topic.partitions.items()}
@@ -105,7 +134,10 @@ class ClusterWrites:
         if znode_paths.topic(name) in self._view.paths:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
+    @_one_change
     async def delete_topic(self, name: str) -> None:
+        if name in self._view.assignments:  # this broker may be notified of a deletion only when it is complete
+            self._lifecycle.reader.ordered.add(name)
         born = (await self._require(name)).node.czxid
         asked = znode_paths.delete_topic(name)
 
@@ -127,6 +159,7 @@ class ClusterWrites:
                 return
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, f"The controller does not delete topic '{name}'.")
 
+    @_one_change
     async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
         for _ in range(_ATTEMPTS):
             known = await self._require(name)
@@ -143,10 +176,12 @@ class ClusterWrites:
             raise _contended(name)
         await self._await_leaders(name, partitions, "has its new partitions")
 
+    @_one_change
     async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
         await self._require(name)
         await self._set_config(znode_paths.CONFIG_TOPICS, name, config)
 
+    @_one_change
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         entity = znode_paths.CONFIG_DEFAULT if broker == CLUSTER_DEFAULT else broker
         await self._set_config(znode_paths.CONFIG_BROKERS, entity, config)
@@ -161,6 +196,7 @@ class ClusterWrites:
                 return
         raise _contended(path)
 
+    @_one_change
     async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
         node_path = f"{znode_paths.CONFIG}/{path}"
         notification = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json(path), sequential=True)
@@ -171,6 +207,7 @@ class ClusterWrites:
                 return
         raise _contended(node_path)
 
+    @_one_change
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
         path, (change_path, change_data) = acl_nodes.path_of(resource), acl_nodes.change_of(resource)
         for _ in range(_ATTEMPTS):
@@ -190,6 +227,7 @@ class ClusterWrites:
                 return
         raise _contended(path)
 
+    @_one_change
     async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
         path = token_nodes.path_of(token_id)
         notification = Create(token_nodes.CHANGE, token_id.encode(), sequential=True)
@@ -206,6 +244,7 @@ class ClusterWrites:
                 return
         raise _contended(path)
 
+    @_one_change
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         created = self._view.created((name, partition))
         for _ in range(_ATTEMPTS):
@@ -220,6 +259,7 @@ class ClusterWrites:
                 return
         raise _contended(f"{name}-{partition}")
 
+    @_one_change
     async def set_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
         """All in a few transactions. Others may raise them as well, at the same time."""
         created = {key: self._view.created(key) for key in epochs}
@@ -242,6 +282,51 @@ class ClusterWrites:
                         raise result.reason
             await self._refresh([znode_paths.TOPIC_DELETIONS, *(each.path for write in writes for each in write)])
         raise _contended(f"{len(epochs)} states of partitions")
+
+    @_one_change
+    async def next_producer_id_block(self) -> range:
+        """Raises KafkaError also when no id is left, or the node cannot be understood.
+        Source: kafka.coordinator.transaction.ZkProducerIdManager."""
+        while True:
+            first, version = await self._free_producer_id()
+            block = range(first, first + PRODUCER_ID_BLOCK)
+            if block.stop > PRODUCER_ID_MAX:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
+            if await self._reserve_producer_ids(block, version):
+                return block
+
+    @_one_change
+    async def skip_producer_ids(self, last: int) -> None:
+        while 0 <= last < PRODUCER_ID_MAX:
+            first, version = await self._free_producer_id()
+            if first > last:
+                return
+            block = range(max(first, last + 1 - PRODUCER_ID_BLOCK), last + 1)
+            if await self._reserve_producer_ids(block, version):
+                return
+
+    async def _free_producer_id(self) -> tuple[int, int]:
+        """The first id that is not allocated, and the version of the node with the last block that was."""
+        path = znode_paths.PRODUCER_ID_BLOCK
+        (node,) = await self._session.read([path])
+        if node is None:
+            await self._session.make_paths([path])
+            return await self._free_producer_id()
+        try:
+            block = znode_data.parse_producer_id_block(node.data)
+        except ValueError as fault:
+            message = f"{path} in ZooKeeper is not understood: {fault}"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from None
+        return (block.ids.stop if block is not None else 0), node.version
+
+    async def _reserve_producer_ids(self, block: range, version: int) -> bool:
+        """False if another broker has reserved some since the node had that version."""
+        node = znode_data.ProducerIdBlockNode(self._lifecycle.registration.broker_id, block)
+        with suppress(BadVersion):
+            data = znode_data.producer_id_block_json(node)
+            await self._session.write([SetData(znode_paths.PRODUCER_ID_BLOCK, data, version)])
+            return True
+        return False
 
     async def _write(self, operations: Sequence[Operation], paths: Sequence[str]) -> bool:
         """Writes, unless the view was out of date; then returns False. The view has the nodes at `paths` afterwards."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.metadata.partition_state import IsrState, IsrStates, WriteIsr, WriteOutcome
 from kafkalite.zk.client.operations import (
     ANY_VERSION,
     BadVersion,
@@ -34,7 +34,7 @@ from kafkalite.zk.cluster.state_nodes import isr_state, state_node
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.client.session import ZooKeeperSession
+    from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -54,29 +54,23 @@ class _Waiting(NamedTuple):
         return znode_paths.state(*self.key)
 
 
-class IsrWrites:
-    """`refresh` reads paths again into the view and calls the listeners. `until_verified` raises Unavailable unless the
-    connection leads to the cluster. `on_written` gets each partition whose ISR was written."""
+class IsrWrites(IsrStates):
+    """The `IsrStates` of a cluster: reads and writes over the session of `lifecycle`. `on_written` gets each
+    partition whose ISR was written."""
 
     def __init__(
-        self,
-        session: ZooKeeperSession,
-        view: ClusterView,
-        refresh: Callable[[Iterable[str]], Awaitable[None]],
-        until_verified: Callable[[], Awaitable[None]],
-        on_written: Callable[[TopicPartition], None],
+        self, lifecycle: BrokerLifecycle, view: ClusterView, on_written: Callable[[TopicPartition], None]
     ) -> None:
-        self._session = session
+        self._session = lifecycle.session
         self._view = view
-        self._refresh = refresh
-        self._until_verified = until_verified
+        self._refresh = lifecycle.reader.refresh
+        self._until_verified = lifecycle.until_verified
         self._on_written = on_written
         self._writes: list[_Waiting] = []
         self._reads: list[tuple[TopicPartition, asyncio.Future[IsrState | None]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def write(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
-        """See `ClusterMetadata.write_isr`."""
+    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
         if any(number < 0 for number in write.registrations.values()):
             return WriteOutcome.REFUSED  # brokers without a number, whose lives nobody can tell apart
         created = self._view.created((name, partition))
@@ -85,8 +79,7 @@ class IsrWrites:
         self._start()
         return await waiting.outcome
 
-    async def read(self, name: str, partition: int) -> IsrState | None:
-        """See `ClusterMetadata.read_isr`. Raises KafkaError(REQUEST_TIMED_OUT) without ZooKeeper."""
+    async def read_isr(self, name: str, partition: int) -> IsrState | None:
         state: asyncio.Future[IsrState | None] = asyncio.get_running_loop().create_future()
         self._reads.append(((name, partition), state))
         self._start()

@@ -56,11 +56,11 @@ class JournalMigration:
                     await adopt_topics(missing, session, view, broker_id)
                     for broker, config in old.broker_configs.items():
                         if broker not in view.broker_configs:
-                            await metadata.set_broker_config(broker, config)
+                            await metadata.writes.set_broker_config(broker, config)
                     if old.delegation_tokens:
                         await session.make_paths(token_nodes.PERSISTENT)
                     await _bring_security(old, metadata)
-                    await metadata.skip_producer_ids((await old.next_producer_id_block()).start - 1)
+                    await metadata.writes.skip_producer_ids((await old.next_producer_id_block()).start - 1)
             finally:
                 await old.stop()
             journal.replace(journal.with_name(JOURNAL_NAME + MIGRATED_SUFFIX))
@@ -91,11 +91,11 @@ class JournalMigration:
 async def _bring_security(old: ClusterMetadata, metadata: ClusterMetadata) -> None:
     """Users, quotas, access control lists and delegation tokens, where the cluster has none of that name."""
     for path, config in old.entity_configs.items():
-        await metadata.change_entity_config(path, lambda there, config=config: there or config)  # type: ignore[misc]
+        await metadata.writes.change_entity_config(path, lambda there, config=config: there or config)  # type: ignore[misc]
     for token_id, token in old.delegation_tokens.items():
-        await metadata.change_delegation_token(token_id, lambda there, token=token: there or token)  # type: ignore[misc]
+        await metadata.writes.change_delegation_token(token_id, lambda there, token=token: there or token)  # type: ignore[misc]
     for resource, entries in old.acls.items():
-        await metadata.change_acls(resource, lambda there, entries=entries: there or entries)  # type: ignore[misc]
+        await metadata.writes.change_acls(resource, lambda there, entries=entries: there or entries)  # type: ignore[misc]
 
 
 async def adopt_topics(

@@ -49,13 +49,13 @@ _APPLIED_AT_ONCE = 200  # nodes in one turn of the loop: some 3 ms
 
 
 class ViewReader:
-    """`tell` is called with each change; then `applied` with the paths that were read."""
+    """`notify` is called with each change; then `applied` with the paths that were read."""
 
     def __init__(
         self,
         session: ZooKeeperSession,
         view: ClusterView,
-        tell: Callable[[Change, str], None],
+        notify: Callable[[Change, str], None],
         applied: Callable[[Sequence[str]], None],
         *,
         with_acls: bool = False,
@@ -63,7 +63,7 @@ class ViewReader:
     ) -> None:
         self._session = session
         self._view = view
-        self._tell = tell
+        self._notify = notify
         self._applied = applied
         tokens = (token_nodes.TOKENS,) if with_tokens else ()
         self._watched = (*WATCHED, *(acl_nodes.TREES if with_acls else ()), *tokens)
@@ -184,7 +184,7 @@ class ViewReader:
         changes = self._view.apply(nodes)
         while changes:
             for change, name in changes:
-                self._tell(change, name)
+                self._notify(change, name)
             changes = self._view.apply()
         for fault in self._view.take_faults():
             logger.warning("%s in ZooKeeper is not understood and is ignored: %s", fault.path, fault.reason)

@@ -53,6 +53,7 @@ class _Member:
 
     def __init__(self, config: BrokerConfig, metadata: ClusterMetadata) -> None:
         self.metadata = metadata
+        self.isr_states = metadata if metadata.is_shared else None
         self._config = config
         self._applier: MetadataApplier | None = None
 

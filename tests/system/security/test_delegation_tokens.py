@@ -148,7 +148,7 @@ def test_for_another_owner_it_takes_permission(tmp_path: Path) -> None:
 def allow(broker: kafkalite.Broker, principal: str, operation: Operation, resource: Resource) -> None:
     entry = Entry(principal, Permission.ALLOW, operation)
     assert broker._thread is not None
-    broker._thread.run(lambda: broker.server.metadata.change_acls(resource, lambda there: (*there, entry)))
+    broker._thread.run(lambda: broker.server.metadata.writes.change_acls(resource, lambda there: (*there, entry)))
 
 
 QUESTIONS: list[Callable[[Client], Any]] = [

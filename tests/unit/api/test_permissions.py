@@ -67,7 +67,7 @@ async def allow(broker: Broker, needs: Iterable[tuple[Operation, ResourceType]])
     running: Any = broker._running
     for operation, type_ in needs:
         entry = Entry(ALICE, Permission.ALLOW, operation)
-        await running.metadata.change_acls(
+        await running.metadata.writes.change_acls(
             Resource(type_, Names().of(type_)), lambda there, entry=entry: (*there, entry)
         )
 
@@ -174,7 +174,9 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
         for types in ((), (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)):
             for type_ in types:
                 entry = Entry(ALICE, Permission.ALLOW, Operation.ALL)
-                await running.metadata.change_acls(Resource(type_, "*"), lambda there, entry=entry: (*there, entry))
+                await running.metadata.writes.change_acls(
+                    Resource(type_, "*"), lambda there, entry=entry: (*there, entry)
+                )
             if types:
                 await ask(asker, *in_a_transaction(await asker.ask(*PRODUCER)))
                 await ask(asker, transaction_admin.DescribeTransactionsRequest(transactional_ids=["x"]), 0)

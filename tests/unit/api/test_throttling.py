@@ -46,7 +46,7 @@ async def set_quota(broker: Any, entity: dict[str, str | None], **quotas: float 
     async with asyncio.timeout(10):
         path = "users/ANONYMOUS" if entity is ANONYMOUS else "clients/asker"
         texts = {key: str(value) for key, value in quotas.items() if value is not None}
-        await broker._running.metadata.change_entity_config(path, lambda _: texts)
+        await broker._running.metadata.writes.change_entity_config(path, lambda _: texts)
 
 
 def produce(size_bytes: int, acks: int = 1) -> ProduceRequest:

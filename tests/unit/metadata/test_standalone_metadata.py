@@ -58,20 +58,20 @@ async def reopened(directory: Path) -> tuple[object, ...]:
 def test_what_is_refused_leaves_no_trace_in_the_file(tmp_path):
     async def story():
         async with Opened(tmp_path) as metadata:
-            await metadata.create_topic(topic("ünïcode\n", 2))
+            await metadata.writes.create_topic(topic("ünïcode\n", 2))
             size = size_of(tmp_path)
             for write in (
-                metadata.create_topic(topic("ünïcode\n")),
-                metadata.delete_topic("u"),
-                metadata.add_partitions("ünïcode\n", {3: state()}),
-                metadata.set_leader_epoch("ünïcode\n", 0, 0),
+                metadata.writes.create_topic(topic("ünïcode\n")),
+                metadata.writes.delete_topic("u"),
+                metadata.writes.add_partitions("ünïcode\n", {3: state()}),
+                metadata.writes.set_leader_epoch("ünïcode\n", 0, 0),
             ):
                 with pytest.raises(KafkaError):
                     await write
             assert size_of(tmp_path) == size
             before = memory_of(metadata)
         with pytest.raises(StorageError):
-            await metadata.create_topic(topic("late"))
+            await metadata.writes.create_topic(topic("late"))
         assert [each.name for each in tmp_path.iterdir()] == [JOURNAL_NAME]
         assert await reopened(tmp_path) == before
 
@@ -81,7 +81,9 @@ def test_what_is_refused_leaves_no_trace_in_the_file(tmp_path):
 def test_a_broker_whose_id_has_changed_is_the_only_replica_of_its_topics(tmp_path):
     async def story():
         async with Opened(tmp_path, broker_id=3) as metadata:
-            await metadata.create_topic(topic("t")._replace(partitions={0: PartitionRecord((3,), 3, 4, (3,), 5)}))
+            await metadata.writes.create_topic(
+                topic("t")._replace(partitions={0: PartitionRecord((3,), 3, 4, (3,), 5)})
+            )
         async with Opened(tmp_path, broker_id=7) as metadata:
             assert metadata.topics["t"].partitions == {0: PartitionRecord((7,), 7, 4, (7,), 5)}
             assert list(metadata.brokers) == [7] and metadata.controller_id == 7
@@ -92,14 +94,14 @@ def test_a_broker_whose_id_has_changed_is_the_only_replica_of_its_topics(tmp_pat
 def test_a_cancelled_writer_is_not_forgotten(tmp_path):
     async def story():
         async with Opened(tmp_path) as metadata:
-            await metadata.create_topic(topic("same"))
+            await metadata.writes.create_topic(topic("same"))
             told = []
             metadata.listen(lambda change, name: told.append((change, name, name in metadata.topics)))
-            writer = asyncio.ensure_future(metadata.delete_topic("same"))
+            writer = asyncio.ensure_future(metadata.writes.delete_topic("same"))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             writer.cancel()
-            await metadata.set_broker_config("0", {})  # takes its turn after the cancelled one
+            await metadata.writes.set_broker_config("0", {})  # takes its turn after the cancelled one
             assert told[0] == (Change.TOPIC_DELETED, "same", False) and "same" not in metadata.topics
             before = memory_of(metadata)
         assert await reopened(tmp_path) == before
@@ -125,20 +127,20 @@ OPERATIONS = st.lists(
 async def perform(metadata: StandaloneMetadata, operation: tuple[str, str, object]) -> None:
     kind, name, value = operation
     if kind == "create":
-        await metadata.create_topic(topic(name, value))
+        await metadata.writes.create_topic(topic(name, value))
     elif kind == "delete":
-        await metadata.delete_topic(name)
+        await metadata.writes.delete_topic(name)
     elif kind == "grow":
         first = len(metadata.topics[name].partitions) if name in metadata.topics else 0
-        await metadata.add_partitions(name, {first + i: state() for i in range(value)})
+        await metadata.writes.add_partitions(name, {first + i: state() for i in range(value)})
     elif kind == "configure":
-        await metadata.set_topic_config(name, {"k": value})
+        await metadata.writes.set_topic_config(name, {"k": value})
     elif kind == "elect":
-        await metadata.set_leader_epoch(name, 0, value)
+        await metadata.writes.set_leader_epoch(name, 0, value)
     elif kind == "broker":
-        await metadata.set_broker_config(name, {"k": value} if value else {})
+        await metadata.writes.set_broker_config(name, {"k": value} if value else {})
     else:
-        await metadata.next_producer_id_block()
+        await metadata.writes.next_producer_id_block()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -178,7 +180,7 @@ def test_a_damaged_last_entry_is_lost_and_not_shown(tmp_path, caplog):
 
     async def story():
         async with Opened(tmp_path) as metadata:
-            await metadata.change_entity_config("users/alice", lambda _: {"SCRAM-SHA-256": "salt=c2FsdA=="})
+            await metadata.writes.change_entity_config("users/alice", lambda _: {"SCRAM-SHA-256": "salt=c2FsdA=="})
         path = tmp_path / JOURNAL_NAME
         data = bytearray(path.read_bytes())
         data[data.index(b"users/alice") + 1] ^= 1
@@ -193,8 +195,8 @@ def test_a_damaged_last_entry_is_lost_and_not_shown(tmp_path, caplog):
 def test_a_damaged_entry_before_others_is_named_and_nothing_is_touched(tmp_path):
     async def story():
         async with Opened(tmp_path) as metadata:
-            await metadata.create_topic(topic("one"))
-            await metadata.create_topic(topic("two"))
+            await metadata.writes.create_topic(topic("one"))
+            await metadata.writes.create_topic(topic("two"))
         path = tmp_path / JOURNAL_NAME
         data = bytearray(path.read_bytes())
         data[data.index(b'"one"') + 1] ^= 1
@@ -230,9 +232,9 @@ def test_any_bytes_are_entries_or_a_plain_fault(data, whole):
 def test_the_file_stays_small_however_much_changes(tmp_path, monkeypatch):
     async def story():
         async with Opened(tmp_path) as metadata:
-            await metadata.create_topic(topic("t", 50))
+            await metadata.writes.create_topic(topic("t", 50))
             for i in range(200):
-                await metadata.set_topic_config("t", {"k": str(i) * 20})
+                await metadata.writes.set_topic_config("t", {"k": str(i) * 20})
             assert size_of(tmp_path) > 15_000, "not worth rewriting yet"
             before = memory_of(metadata)
         monkeypatch.setattr(standalone_metadata, "_SLACK_BYTES", 0)
@@ -241,7 +243,7 @@ def test_the_file_stays_small_however_much_changes(tmp_path, monkeypatch):
         async with Opened(tmp_path) as metadata:
             largest = 0
             for i in range(200):
-                await metadata.set_topic_config("t", {"k": str(i) * 20})
+                await metadata.writes.set_topic_config("t", {"k": str(i) * 20})
                 largest = max(largest, size_of(tmp_path))
             before = memory_of(metadata)
         assert largest < 5_000, "rewritten while running"
@@ -253,17 +255,17 @@ def test_the_file_stays_small_however_much_changes(tmp_path, monkeypatch):
 def test_a_full_disk_refuses_the_write_and_the_next_one_works(tmp_path):
     async def story():
         async with Opened(tmp_path) as metadata:
-            await metadata.create_topic(topic("kept"))
+            await metadata.writes.create_topic(topic("kept"))
             size = size_of(tmp_path)
             soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))  # the disk takes 20 bytes more, then EFBIG
             try:
                 with pytest.raises(StorageError, match=JOURNAL_NAME):
-                    await metadata.create_topic(topic("lost"))
+                    await metadata.writes.create_topic(topic("lost"))
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             assert "lost" not in metadata.topics and size_of(tmp_path) == size
-            await metadata.create_topic(topic("next"))
+            await metadata.writes.create_topic(topic("next"))
             before = memory_of(metadata)
         assert await reopened(tmp_path) == before
 
@@ -294,7 +296,7 @@ def test_the_journal_is_for_its_owner_alone(tmp_path: Path) -> None:
             if mode is not None:
                 (tmp_path / JOURNAL_NAME).chmod(mode)  # as an older version left it
             async with Opened(tmp_path) as metadata:
-                await metadata.create_topic(topic("orders" if mode is None else "bills"))
+                await metadata.writes.create_topic(topic("orders" if mode is None else "bills"))
                 assert (tmp_path / JOURNAL_NAME).stat().st_mode & 0o777 == 0o600
 
     asyncio.run(story())

@@ -460,7 +460,7 @@ def test_two_brokers_that_make_one_topic_make_one(live: Callable[[Story], None])
             broker.cluster.put(record("t", OTHER, ME), Change.TOPIC_CREATED)
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
 
-        broker.metadata.create_topic = faster  # type: ignore[method-assign]
+        broker.metadata.writes.create_topic = faster  # type: ignore[method-assign]
         topic = await broker.topic_admin.ensure("t", 1, {})
         assert sorted(topic.states) == [0, 1]
         assert list(topic.partitions) == [1]

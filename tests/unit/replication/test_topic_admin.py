@@ -162,7 +162,7 @@ def test_a_taken_over_log_keeps_its_epoch_and_its_producers(tmp_path: Path) -> N
         partition = broker.replica_manager.by_name["t"].partitions[0]
         assert partition.leader_epoch == 7
         partition.delete_records_before(-1)
-        assert (await broker.metadata.next_producer_id_block()).start > 4711
+        assert (await broker.metadata.writes.next_producer_id_block()).start > 4711
 
     run(tmp_path / "data", after)
 

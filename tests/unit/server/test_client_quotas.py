@@ -67,7 +67,7 @@ def test_the_dispatcher_of_quotas_stands_there_only_while_there_are_some(tmp_pat
                 {"producer_byte_rate": "5", "request_percentage": "7"},
                 {},
             ):
-                await running.metadata.change_entity_config("users/alice", lambda _, config=config: config)
+                await running.metadata.writes.change_entity_config("users/alice", lambda _, config=config: config)
                 handlers.append(getattr(running.server.handler, "__name__", "Dispatcher"))
                 epochs.append(running._services.admission_epoch.value)
             assert handlers == ["Dispatcher", "Dispatcher", "within_bytes", "within_time", "within_time", "Dispatcher"]
@@ -82,8 +82,8 @@ def test_quotas_hold_from_the_start_on(tmp_path: Path) -> None:
     async def first() -> None:
         async with Broker(data_dir=tmp_path, port=0) as broker:
             metadata: Any = broker._running.metadata  # type: ignore[union-attr]
-            await metadata.change_entity_config("clients/<default>", lambda _: {"request_percentage": "7"})
-            await metadata.change_entity_config("ips/10.0.0.1", lambda _: {"connection_creation_rate": "0"})
+            await metadata.writes.change_entity_config("clients/<default>", lambda _: {"request_percentage": "7"})
+            await metadata.writes.change_entity_config("ips/10.0.0.1", lambda _: {"connection_creation_rate": "0"})
 
     async def again() -> None:
         async with Broker(data_dir=tmp_path, port=0) as broker:

@@ -42,7 +42,7 @@ def test_what_is_set_for_this_broker_wins_over_what_is_set_for_all() -> None:
         await scene.set("1", message_max_bytes="3000")
         await scene.set(CLUSTER_DEFAULT, message_max_bytes="4000")
         await scene.set("2", message_max_bytes="5000")  # another broker
-        await scene.metadata.set_broker_config("1", {})
+        await scene.metadata.writes.set_broker_config("1", {})
         assert scene.applied == [2000, 3000, 3000, 4000]
 
     play(story)

@@ -374,7 +374,7 @@ def test_a_reset_leaves_nothing_and_the_broker_goes_on() -> None:
 
 def test_a_reset_takes_changed_settings_back() -> None:
     with Broker(num_partitions=2) as broker:
-        broker.run(lambda: broker.server.metadata.set_broker_config("", {"log.retention.ms": "5"}))
+        broker.run(lambda: broker.server.metadata.writes.set_broker_config("", {"log.retention.ms": "5"}))
         assert broker.server.config.log_retention_ms == 5
         broker.reset()
         assert broker.server.config.log_retention_ms != 5

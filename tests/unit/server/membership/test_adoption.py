@@ -183,7 +183,7 @@ def test_producer_ids_begin_far_above_kafkas_also_where_it_had_no_topics(kafkas:
 
     async def story(broker: Any) -> None:
         assert broker.adopted.lines() == ["0 topics with 0 partitions"]
-        assert (await broker._running.metadata.next_producer_id_block()).start == FIRST_PRODUCER_ID
+        assert (await broker._running.metadata.writes.next_producer_id_block()).start == FIRST_PRODUCER_ID
 
     live(kafkas, story, adopt=True)
 

@@ -38,7 +38,7 @@ class Scene:
             1,
             SessionFile(""),
             RegistrationFiles([]),
-            tell=lambda change, name: self.told.append(change),
+            notify=lambda change, name: self.told.append(change),
             applied=lambda paths: None,
         )
         self.lifecycle.session = self.session  # type: ignore[assignment]
@@ -138,7 +138,7 @@ def test_a_connection_that_comes_before_the_first_read_is_verified_too(same_clus
         scene = Scene()
         lifecycle, session = scene.lifecycle, OtherConnection("ours" if same_cluster else "another")
         lifecycle.session = session  # type: ignore[assignment]
-        lifecycle.reader = ViewReader(session, scene.view, lifecycle._tell, lifecycle._on_applied)  # type: ignore[arg-type]
+        lifecycle.reader = ViewReader(session, scene.view, lifecycle._notify, lifecycle._on_applied)  # type: ignore[arg-type]
         lifecycle.cluster_found("ours")
         lifecycle._on_connection(ConnectionState.SUSPENDED)
         lifecycle._on_connection(ConnectionState.CONNECTED)

@@ -145,26 +145,26 @@ def test_a_lost_connection_changes_nothing_but_that_nothing_can_be_changed(place
             member(cut.connect + chroot, tmp_path / "1", session=patient) as one,
         ):
             await two.until(lambda: two.metadata.controller_id == 2)
-            await one.metadata.create_topic(topic("t"))
-            await one.metadata.create_topic(topic("short-lived", broker=2))
+            await one.metadata.writes.create_topic(topic("t"))
+            await one.metadata.writes.create_topic(topic("short-lived", broker=2))
             before = dict(one.metadata.topics)
             cut.cut()
             await one.until_state(RegistrationState.DISCONNECTED)
             assert one.metadata.topics == before
             for write in (
-                one.metadata.create_topic(topic("u")),
-                one.metadata.set_topic_config("t", {}),
-                one.metadata.delete_topic("t"),
-                one.metadata.next_producer_id_block(),
-                one.metadata.set_broker_config("1", {}),
-                one.metadata.set_leader_epoch("t", 0, 9),
+                one.metadata.writes.create_topic(topic("u")),
+                one.metadata.writes.set_topic_config("t", {}),
+                one.metadata.writes.delete_topic("t"),
+                one.metadata.writes.next_producer_id_block(),
+                one.metadata.writes.set_broker_config("1", {}),
+                one.metadata.writes.set_leader_epoch("t", 0, 9),
             ):
                 with pytest.raises(KafkaError, match=f"ZooKeeper, and {cut.connect}.* cannot be reached") as caught:
                     await write
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-            await two.metadata.delete_topic("short-lived")
-            await two.metadata.set_topic_config("t", {"a": "b"})
-            await two.metadata.create_topic(topic("meanwhile", broker=2))
+            await two.metadata.writes.delete_topic("short-lived")
+            await two.metadata.writes.set_topic_config("t", {"a": "b"})
+            await two.metadata.writes.create_topic(topic("meanwhile", broker=2))
             epoch = one.metadata.brokers[1].epoch
             one.told.clear()
             cut.mend()
@@ -184,7 +184,7 @@ def test_an_expired_session_is_followed_by_another_registration(place, chroot, c
             member(cut.connect + chroot, tmp_path / "1", session=short) as one,
             member(place, tmp_path / "2", 2) as two,
         ):
-            await two.metadata.create_topic(topic("t"))
+            await two.metadata.writes.create_topic(topic("t"))
             await one.until(lambda: leads(one, "t", 1))
             epoch = two.metadata.brokers[1].epoch
             cut.cut()
@@ -207,11 +207,11 @@ def test_an_expired_session_is_followed_by_another_registration(place, chroot, c
 def test_who_is_fenced_by_a_peer_leads_again_when_zookeeper_still_knows_it(chroot, cut, tmp_path):
     async def story():
         async with member(cut.connect + chroot, tmp_path) as one:
-            one.metadata.fence("this is not believed while ZooKeeper says otherwise")
+            one.metadata.lifecycle.fence("this is not believed while ZooKeeper says otherwise")
             assert one.metadata.registration_state is RegistrationState.MEMBER
             cut.cut()
             await one.until_state(RegistrationState.DISCONNECTED)
-            one.metadata.fence("broker 2 says so")
+            one.metadata.lifecycle.fence("broker 2 says so")
             assert one.metadata.registration_state is RegistrationState.FENCED
             cut.mend()
             await one.until_state(RegistrationState.MEMBER)
@@ -255,7 +255,7 @@ def test_a_number_that_another_took_meanwhile_is_had_again_when_it_goes(place, c
 def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tmp_path, caplog):
     async def story():
         async with member(cut.connect + chroot, tmp_path) as one:
-            await one.metadata.create_topic(topic("precious", 3))
+            await one.metadata.writes.create_topic(topic("precious", 3))
             cut.cut()
             await one.until_state(RegistrationState.DISCONNECTED)
             async with visit(place) as vandal:
@@ -272,7 +272,7 @@ def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tm
                 assert one.told == [] and one.metadata.topics["precious"].partitions[2].leader == 1
                 assert one.metadata.registration_state is RegistrationState.DISCONNECTED
                 with pytest.raises(KafkaError, match="still that of cluster") as caught:
-                    await one.metadata.create_topic(topic("t"))
+                    await one.metadata.writes.create_topic(topic("t"))
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
                 assert await vandal.session.children(["/config/topics"]) == [["precious"]]
 
@@ -294,7 +294,7 @@ def test_a_zookeeper_that_comes_back_finds_everything_as_it_was(tmp_path, how):
                 member(server.connect, tmp_path / "1", session=session) as one,
                 member(server.connect, tmp_path / "2", 2, session=session) as two,
             ):
-                await one.metadata.create_topic(topic("t"))
+                await one.metadata.writes.create_topic(topic("t"))
                 await two.until(lambda: leads(two, "t", 1))
                 before = one.metadata.brokers[1].epoch
                 server.kill() if how == "killed" else server.pause()
@@ -307,7 +307,7 @@ def test_a_zookeeper_that_comes_back_finds_everything_as_it_was(tmp_path, how):
                     await each.until_state(RegistrationState.MEMBER)
                     await each.until(lambda each=each: set(each.metadata.brokers) == {1, 2})
                     await each.until(lambda each=each: leads(each, "t", 1))
-                await two.metadata.create_topic(topic("u"))
+                await two.metadata.writes.create_topic(topic("u"))
                 assert (one.metadata.brokers[1].epoch == before) is (how == "killed")
 
     asyncio.run(story())

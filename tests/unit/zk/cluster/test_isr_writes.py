@@ -71,7 +71,7 @@ def test_a_follower_joins_as_it_fetched(place, tmp_path):
             number = follower.metadata.registration
             assert leader.metadata.brokers[2].registration == number > 0
             leader.told.clear()
-            assert await leader.metadata.write_isr("t", 0, write(1, 2, b2=number)) is WRITTEN
+            assert await leader.metadata.isr_writes.write_isr("t", 0, write(1, 2, b2=number)) is WRITTEN
             state = leader.metadata.topics["t"].partitions[0]
             assert (state.isr, state.partition_epoch, state.leader, state.leader_epoch) == ((1, 2), 1, 1, 4)
             assert await contents(leader.metadata.session, znode_paths.state("t", 0)) == [
@@ -80,9 +80,11 @@ def test_a_follower_joins_as_it_fetched(place, tmp_path):
             await follower.until(lambda: follower.metadata.topics["t"].partitions[0] == state)
             await leader.metadata.catch_up()
             assert leader.told == [(Change.PARTITION_STATE, "t")], "its own write is told once"
-            assert await leader.metadata.write_isr("t", 0, write(1, at=1, elr=[2])) is WRITTEN
+            assert await leader.metadata.isr_writes.write_isr("t", 0, write(1, at=1, elr=[2])) is WRITTEN
             assert leader.metadata.topics["t"].partitions[0].elr == (2,)
-            assert await leader.metadata.read_isr("t", 0) == IsrState(1, 4, frozenset({1}), frozenset({2}), 2)
+            assert await leader.metadata.isr_writes.read_isr("t", 0) == IsrState(
+                1, 4, frozenset({1}), frozenset({2}), 2
+            )
             ((node,),) = ([each] for each in await contents(leader.metadata.session, znode_paths.state("t", 0)))
             assert node["elr"] == [2]
 
@@ -94,15 +96,17 @@ def test_who_is_not_registered_as_it_fetched_does_not_join(place, tmp_path):
         async with leader_and_follower(place, tmp_path) as (leader, follower):
             metadata, number = leader.metadata, follower.metadata.registration
             for stale in (number - 1, number + 1, -1, 0):
-                assert await metadata.write_isr("t", 0, write(1, 2, b2=stale)) is REFUSED
-            assert await metadata.write_isr("t", 0, write(1, 3, b3=1)) is REFUSED, "never registered"
+                assert await metadata.isr_writes.write_isr("t", 0, write(1, 2, b2=stale)) is REFUSED
+            assert await metadata.isr_writes.write_isr("t", 0, write(1, 3, b3=1)) is REFUSED, "never registered"
             await follower.metadata.begin_to_stop()
-            assert await metadata.write_isr("t", 0, write(1, 2, b2=number)) is REFUSED, "it is about to stop"
+            assert await metadata.isr_writes.write_isr("t", 0, write(1, 2, b2=number)) is REFUSED, "it is about to stop"
             await follower.metadata.unregister()
-            assert await metadata.write_isr("t", 0, write(1, 2, b2=number + 1)) is REFUSED, "it is gone"
+            assert await metadata.isr_writes.write_isr("t", 0, write(1, 2, b2=number + 1)) is REFUSED, "it is gone"
             await follower.metadata.register(endpoints(2), None)
-            assert await metadata.write_isr("t", 0, write(1, 2, b2=number)) is REFUSED, "another life"
-            assert await metadata.write_isr("t", 0, write(1, 2, b2=follower.metadata.registration)) is WRITTEN
+            assert await metadata.isr_writes.write_isr("t", 0, write(1, 2, b2=number)) is REFUSED, "another life"
+            assert (
+                await metadata.isr_writes.write_isr("t", 0, write(1, 2, b2=follower.metadata.registration)) is WRITTEN
+            )
 
     asyncio.run(story())
 
@@ -112,15 +116,15 @@ def test_a_state_that_others_have_written_is_not_overwritten(place, tmp_path):
         async with leader_and_follower(place, tmp_path, state=STATE._replace(isr=(2, 1))) as (leader, follower):
             path = znode_paths.state("t", 0)
             await follower.metadata.session.write([SetData(path, znode_data.state_json(StateNode(2, 5, (2,), 10)), 0)])
-            assert await leader.metadata.write_isr("t", 0, write(1)) is BAD_VERSION
-            assert await leader.metadata.read_isr("t", 0) == IsrState(2, 5, frozenset({2}), frozenset(), 1)
+            assert await leader.metadata.isr_writes.write_isr("t", 0, write(1)) is BAD_VERSION
+            assert await leader.metadata.isr_writes.read_isr("t", 0) == IsrState(2, 5, frozenset({2}), frozenset(), 1)
             assert leader.metadata.topics["t"].partitions[0].leader == 2, "the view has it, too"
-            assert await leader.metadata.write_isr("t", 0, write(1)) is BAD_VERSION
+            assert await leader.metadata.isr_writes.write_isr("t", 0, write(1)) is BAD_VERSION
             tree = [path, znode_paths.partition("t", 0), znode_paths.partitions("t"), znode_paths.topic("t")]
             await follower.metadata.session.write([Delete(each) for each in tree])
-            assert await leader.metadata.write_isr("t", 0, write(1, at=1)) is BAD_VERSION
-            assert await leader.metadata.read_isr("t", 0) is None
-            assert await leader.metadata.write_isr("never", 0, write(1)) is BAD_VERSION
+            assert await leader.metadata.isr_writes.write_isr("t", 0, write(1, at=1)) is BAD_VERSION
+            assert await leader.metadata.isr_writes.read_isr("t", 0) is None
+            assert await leader.metadata.isr_writes.write_isr("never", 0, write(1)) is BAD_VERSION
 
     asyncio.run(story())
 
@@ -147,10 +151,10 @@ def test_the_next_topic_of_that_name_does_not_get_the_isr_of_the_last(place, tmp
                 return await send(operations)
 
             monkeypatch.setattr(metadata.session, "write", late)
-            assert await metadata.write_isr("t", 0, write(1)) is UNKNOWN and len(sent) == 1
+            assert await metadata.isr_writes.write_isr("t", 0, write(1)) is UNKNOWN and len(sent) == 1
             monkeypatch.setattr(metadata.session, "write", send)
-            assert await metadata.read_isr("t", 0) == IsrState(2, 0, frozenset({2}), frozenset(), 0)
-            assert await metadata.write_isr("t", 0, write(1, 2)) is WRITTEN, "for the new one"
+            assert await metadata.isr_writes.read_isr("t", 0) == IsrState(2, 0, frozenset({2}), frozenset(), 0)
+            assert await metadata.isr_writes.write_isr("t", 0, write(1, 2)) is WRITTEN, "for the new one"
 
     asyncio.run(story())
 
@@ -164,14 +168,14 @@ def test_a_leader_that_was_away_and_has_not_read_everything_yet_writes_no_isr_of
         async with broker(cut.connect + chroot, tmp_path, 1) as leader, broker(place, tmp_path, 2) as follower:
             metadata, session = leader.metadata, follower.metadata.session
             is_back, goes_on = asyncio.Event(), asyncio.Event()
-            hold = metadata._lifecycle.registration.hold
+            hold = metadata.lifecycle.registration.hold
 
             async def hold_late() -> Node:  # which comes before the reading
                 is_back.set()
                 await goes_on.wait()
                 return await hold()
 
-            monkeypatch.setattr(metadata._lifecycle.registration, "hold", hold_late)
+            monkeypatch.setattr(metadata.lifecycle.registration, "hold", hold_late)
             for name in ("t", "u"):
                 await session.write(topic(name, 1, STATE._replace(isr=(1, 2))))
             await leader.until(lambda: {"t", "u"} <= metadata.topics.keys() and len(metadata.view.states) == 2)
@@ -180,13 +184,13 @@ def test_a_leader_that_was_away_and_has_not_read_everything_yet_writes_no_isr_of
             await make_anew(session, "t", StateNode(2, 0, (2,), 9))
             cut.mend()
             await is_back.wait()
-            assert await metadata.write_isr("u", 0, write(1)) is UNKNOWN
-            assert await metadata.write_isr("t", 0, write(1)) is UNKNOWN
+            assert await metadata.isr_writes.write_isr("u", 0, write(1)) is UNKNOWN
+            assert await metadata.isr_writes.write_isr("t", 0, write(1)) is UNKNOWN
             (node,) = await session.read([znode_paths.state("t", 0)])
             assert node is not None and node.version == 0
             goes_on.set()
             await leader.until(lambda: metadata.topics["t"].partitions[0].leader == 2)
-            assert await metadata.write_isr("u", 0, write(1)) is WRITTEN
+            assert await metadata.isr_writes.write_isr("u", 0, write(1)) is WRITTEN
 
     asyncio.run(story())
 
@@ -194,7 +198,7 @@ def test_a_leader_that_was_away_and_has_not_read_everything_yet_writes_no_isr_of
 def test_a_write_that_waits_is_not_for_the_next_topic_of_that_name(place, tmp_path, monkeypatch):
     async def story():
         async with leader_and_follower(place, tmp_path, state=STATE._replace(isr=(1, 2))) as (leader, follower):
-            metadata, verify = leader.metadata, leader.metadata._isr_writes._until_verified
+            metadata, verify = leader.metadata, leader.metadata.isr_writes._until_verified
 
             async def wait() -> None:
                 await verify()
@@ -202,8 +206,8 @@ def test_a_write_that_waits_is_not_for_the_next_topic_of_that_name(place, tmp_pa
                 await leader.until(lambda: metadata.view.states["t"][0].node.czxid != created)
 
             created = metadata.view.states["t"][0].node.czxid
-            monkeypatch.setattr(metadata._isr_writes, "_until_verified", wait)
-            assert await metadata.write_isr("t", 0, write(1)) is BAD_VERSION
+            monkeypatch.setattr(metadata.isr_writes, "_until_verified", wait)
+            assert await metadata.isr_writes.write_isr("t", 0, write(1)) is BAD_VERSION
             assert metadata.view.states["t"][0].node.version == 0
 
     asyncio.run(story())
@@ -223,11 +227,11 @@ def test_an_answer_that_is_lost_is_unknown_and_the_state_tells(place, tmp_path, 
 
             wanted = write(1, 2, b2=follower.metadata.registration)
             monkeypatch.setattr(session, "write", lose)
-            assert await leader.metadata.write_isr("t", 0, wanted) is UNKNOWN
+            assert await leader.metadata.isr_writes.write_isr("t", 0, wanted) is UNKNOWN
             monkeypatch.setattr(session, "write", send)
-            state = await leader.metadata.read_isr("t", 0)
+            state = await leader.metadata.isr_writes.read_isr("t", 0)
             assert state is not None and state.partition_epoch == int(is_done)
-            assert await leader.metadata.write_isr("t", 0, wanted) is (BAD_VERSION if is_done else WRITTEN)
+            assert await leader.metadata.isr_writes.write_isr("t", 0, wanted) is (BAD_VERSION if is_done else WRITTEN)
             assert leader.metadata.topics["t"].partitions[0].isr == (1, 2)
 
     asyncio.run(story())
@@ -238,23 +242,23 @@ def test_without_a_connection_everything_is_unknown_and_works_again_afterwards(p
         async with leader_and_follower(cut.connect + chroot, tmp_path) as (leader, follower):
             wanted = write(1, 2, b2=follower.metadata.registration)
             cut.silence()
-            waiting = asyncio.ensure_future(leader.metadata.write_isr("t", 0, wanted))
-            reading = asyncio.ensure_future(leader.metadata.read_isr("t", 0))
+            waiting = asyncio.ensure_future(leader.metadata.isr_writes.write_isr("t", 0, wanted))
+            reading = asyncio.ensure_future(leader.metadata.isr_writes.read_isr("t", 0))
             await asyncio.sleep(0)
             cut.cut()
             assert await waiting is UNKNOWN
             with pytest.raises(KafkaError) as caught:
                 await reading
             assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-            assert await leader.metadata.write_isr("t", 0, wanted) is UNKNOWN
+            assert await leader.metadata.isr_writes.write_isr("t", 0, wanted) is UNKNOWN
             cut.mend()
             await leader.until_state(RegistrationState.MEMBER)
-            outcome = await leader.metadata.write_isr("t", 0, wanted)
+            outcome = await leader.metadata.isr_writes.write_isr("t", 0, wanted)
             assert outcome in (WRITTEN, BAD_VERSION) and leader.metadata.topics["t"].partitions[0].isr == (1, 2)
             await leader.stop()
-            assert await leader.metadata.write_isr("t", 0, write(1, at=1)) is UNKNOWN
+            assert await leader.metadata.isr_writes.write_isr("t", 0, write(1, at=1)) is UNKNOWN
             with pytest.raises(KafkaError):
-                await leader.metadata.read_isr("t", 0)
+                await leader.metadata.isr_writes.read_isr("t", 0)
 
     asyncio.run(story())
 
@@ -279,14 +283,17 @@ def test_many_at_once_are_a_few_transactions_and_each_has_its_own_outcome(place,
                 await other.write([SetData(znode_paths.state("t", n), elected, 0) for n in some])
             leader.told.clear()
             outcomes = await asyncio.gather(
-                *(metadata.write_isr("t", n, write(1, 2, b2=number if n % 5 else number - 1)) for n in range(600))
+                *(
+                    metadata.isr_writes.write_isr("t", n, write(1, 2, b2=number if n % 5 else number - 1))
+                    for n in range(600)
+                )
             )
             for n, outcome in enumerate(outcomes):
                 expected = BAD_VERSION if n in moved else WRITTEN if n % 5 else REFUSED
                 assert outcome is expected or (n in moved and n % 5 == 0 and outcome is REFUSED), n
                 assert outcome is not WRITTEN or metadata.topics["t"].partitions[n].isr == (1, 2)
             assert len(sent) < 20, sent
-            states = await asyncio.gather(*(metadata.read_isr("t", n) for n in moved))
+            states = await asyncio.gather(*(metadata.isr_writes.read_isr("t", n) for n in moved))
             assert all(state is not None and state.leader == 2 for state in states)
 
     asyncio.run(story())
@@ -296,12 +303,12 @@ def test_a_caller_that_gives_up_harms_no_other(place, tmp_path):
     async def story():
         async with leader_and_follower(place, tmp_path, count=2) as (leader, _):
             metadata = leader.metadata
-            one = asyncio.ensure_future(metadata.write_isr("t", 0, write(1)))
-            two = asyncio.ensure_future(metadata.write_isr("t", 1, write(1)))
+            one = asyncio.ensure_future(metadata.isr_writes.write_isr("t", 0, write(1)))
+            two = asyncio.ensure_future(metadata.isr_writes.write_isr("t", 1, write(1)))
             await asyncio.sleep(0)
             one.cancel()
             assert await two is WRITTEN
-            assert await metadata.read_isr("t", 1) == IsrState(1, 4, frozenset({1}), frozenset(), 1)
+            assert await metadata.isr_writes.read_isr("t", 1) == IsrState(1, 4, frozenset({1}), frozenset(), 1)
 
     asyncio.run(story())
 
@@ -310,7 +317,7 @@ def test_a_leader_that_was_elected_uncleanly_has_recovered_when_it_writes(place,
     async def story():
         async with leader_and_follower(place, tmp_path, state=STATE._replace(recovery=1)) as (leader, follower):
             wanted = write(1, 2, b2=follower.metadata.registration)
-            assert await leader.metadata.write_isr("t", 0, wanted) is WRITTEN
+            assert await leader.metadata.isr_writes.write_isr("t", 0, wanted) is WRITTEN
             (node,) = await contents(leader.metadata.session, znode_paths.state("t", 0))
             assert "leader_recovery_state" not in node
 

@@ -153,10 +153,10 @@ class Leader:
         while effects:
             effect = effects.pop(0)
             if isinstance(effect, WriteIsr):
-                effects += self.in_sync.on_write(effect, await metadata.write_isr("t", 0, effect))
+                effects += self.in_sync.on_write(effect, await metadata.isr_writes.write_isr("t", 0, effect))
                 continue
             try:
-                state = await metadata.read_isr("t", 0)
+                state = await metadata.isr_writes.read_isr("t", 0)
             except KafkaError:
                 await self.process.settle()
                 effects.append(effect)
@@ -212,7 +212,7 @@ def test_a_leader_and_its_node_agree_whatever_gets_lost(tmp_path, seed):
 
 
 async def _read(process: Process) -> IsrState:
-    state = await process.member.metadata.read_isr("t", 0)
+    state = await process.member.metadata.isr_writes.read_isr("t", 0)
     assert state is not None
     return state
 

@@ -389,7 +389,7 @@ def test_also_if_the_disk_refuses_to_take_that_down(place, tmp_path, monkeypatch
 def test_a_leader_by_itself_is_elected_anew_by_the_controller_alone(place, tmp_path, monkeypatch):
     async def story():
         async with member(place, tmp_path) as one:
-            await one.metadata.create_topic(topic("t"))
+            await one.metadata.writes.create_topic(topic("t"))
         monkeypatch.setattr(registration_files, "boot_id", lambda: "another boot")
         async with member(place, tmp_path) as one:
             await one.until(lambda: leads(one, "t", 1) and one.metadata.topics["t"].partitions[0].leader_epoch > 0)

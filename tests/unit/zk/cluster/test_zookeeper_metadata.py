@@ -84,15 +84,15 @@ def test_a_start_goes_on_when_its_connection_is_lost_in_its_midst(zookeeper, chr
     async def story():
         with closing(Cut(zookeeper.connect)) as door:
             one = Member(door.connect + chroot, tmp_path)
-            reader = one.metadata._lifecycle.reader
+            reader = one.metadata.lifecycle.reader
             reading = reader.watch = CutOnce(door, reader.watch)
             await one.metadata.start()
             assert reading.calls == 2 and one.metadata.cluster_id
-            registration = one.metadata._lifecycle.registration
+            registration = one.metadata.lifecycle.registration
             checking = registration.check_is_free = CutOnce(door, registration.check_is_free)
             await one.metadata.check_is_free(endpoints(1))
             assert checking.calls > 1
-            lifecycle = one.metadata._lifecycle
+            lifecycle = one.metadata.lifecycle
             giving = lifecycle.give_back_ids = CutOnce(door, lambda ids: one.metadata.session.read(["/"]))
             await one.metadata.return_ids({})
             assert giving.calls > 1
@@ -111,7 +111,7 @@ def test_a_start_whose_connection_does_not_come_back_says_so(zookeeper, chroot, 
     async def story():
         with closing(Cut(zookeeper.connect)) as door:
             one = Member(door.connect + chroot, tmp_path, session={"connection_timeout_ms": SHORT_MS})
-            reader = one.metadata._lifecycle.reader
+            reader = one.metadata.lifecycle.reader
             watch = reader.watch
 
             async def cut() -> None:
@@ -132,20 +132,20 @@ def test_quotas_are_kafkas_nodes_and_leave_none_behind(place, tmp_path):
             quota = {"producer_byte_rate": "1024"}
             below = "users/a%2Ab/clients/<default>"
             for path in ("users/<default>", below, "clients/app", "ips/10.0.0.1"):
-                await metadata.change_entity_config(path, lambda there: {**there, **quota})
+                await metadata.writes.change_entity_config(path, lambda there: {**there, **quota})
                 assert metadata.entity_configs[path] == quota
                 assert await contents(session, f"/config/{path}") == [{"version": 1, "config": quota}]
             (parent,) = await session.read(["/config/users/a%2Ab/clients"])
             assert parent is not None and not parent.data
-            await metadata.change_entity_config("users/a%2Ab", lambda there: {"SCRAM-SHA-256": "x"})
-            await metadata.change_entity_config(below, lambda there: {})
+            await metadata.writes.change_entity_config("users/a%2Ab", lambda there: {"SCRAM-SHA-256": "x"})
+            await metadata.writes.change_entity_config(below, lambda there: {})
             assert await session.read(["/config/users/a%2Ab/clients"]) == [None]
             assert metadata.entity_configs["users/a%2Ab"] == {"SCRAM-SHA-256": "x"}
-            await metadata.change_entity_config(below, lambda there: quota)
-            await metadata.change_entity_config("users/a%2Ab", lambda there: {})  # its client keeps the node
+            await metadata.writes.change_entity_config(below, lambda there: quota)
+            await metadata.writes.change_entity_config("users/a%2Ab", lambda there: {})  # its client keeps the node
             assert metadata.entity_configs[below] == quota
             for path in (below, "users/<default>", "clients/app", "ips/10.0.0.1", "users/nobody"):
-                await metadata.change_entity_config(path, lambda there: {})
+                await metadata.writes.change_entity_config(path, lambda there: {})
             assert not metadata.entity_configs
             assert await session.read(["/config/users/a%2Ab", "/config/clients/app"]) == [None, None]
 
@@ -156,7 +156,7 @@ def test_epochs_that_somebody_else_raises_meanwhile_keep_back_no_other(place, tm
     async def story():
         async with member(place, tmp_path) as one:
             metadata, session = one.metadata, one.metadata.session
-            await metadata.create_topic(topic("t", 30))
+            await metadata.writes.create_topic(topic("t", 30))
             sent = []
             write = session.write
 
@@ -173,7 +173,7 @@ def test_epochs_that_somebody_else_raises_meanwhile_keep_back_no_other(place, tm
                 return await write(operations)
 
             session.write = count
-            await metadata.set_leader_epochs({("t", index): 5 for index in range(30)})
+            await metadata.writes.set_leader_epochs({("t", index): 5 for index in range(30)})
             found = [metadata.topics["t"].partitions[index].leader_epoch for index in range(30)]
             assert found == [9 if index == 4 else 5 for index in range(30)]
             assert sent == [30, 28, 1]
@@ -190,9 +190,9 @@ def test_the_next_topic_of_a_name_gets_nothing_of_the_last(place, tmp_path):
             write = metadata.session.write
 
             async def make_anew():
-                await two.metadata.delete_topic("t")
-                await two.metadata.create_topic(made[-1])
-                await two.metadata.set_leader_epoch("t", 0, 2)
+                await two.metadata.writes.delete_topic("t")
+                await two.metadata.writes.create_topic(made[-1])
+                await two.metadata.writes.set_leader_epoch("t", 0, 2)
 
             async def late(operations):
                 if any(isinstance(each, SetData) and each.path == path for each in operations):
@@ -201,26 +201,26 @@ def test_the_next_topic_of_a_name_gets_nothing_of_the_last(place, tmp_path):
                 return await write(operations)
 
             made = [topic("t", 2), topic("t", 2)]
-            await metadata.create_topic(made[0])
-            await metadata.set_leader_epoch("t", 0, 3)  # one more version, as the next one gets
+            await metadata.writes.create_topic(made[0])
+            await metadata.writes.set_leader_epoch("t", 0, 3)  # one more version, as the next one gets
             await two.until(lambda: "t" in two.metadata.view.states and len(two.metadata.view.states["t"]) == 2)
 
             path, metadata.session.write = znode_paths.topic("t"), late
-            await metadata.add_partitions("t", {2: state()})
+            await metadata.writes.add_partitions("t", {2: state()})
             for each in (one, two):
                 await each.until(lambda each=each: len(each.metadata.topics["t"].partitions) == 3)
                 assert each.metadata.topics["t"].topic_id == made[-1].topic_id
 
             made.append(topic("t", 2))
             path, metadata.session.write = znode_paths.state("t", 0), late
-            await metadata.set_leader_epochs({("t", 0): 5})
+            await metadata.writes.set_leader_epochs({("t", 0): 5})
             (node,) = await contents(metadata.session, path)
             assert node["leader_epoch"] == 2
 
             made.append(topic("t", 2))
             metadata.session.write = late
             with pytest.raises(KafkaError) as caught:
-                await metadata.set_leader_epoch("t", 0, 7)
+                await metadata.writes.set_leader_epoch("t", 0, 7)
             assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             (node,) = await contents(metadata.session, path)
             assert node["leader_epoch"] == 2
@@ -233,14 +233,14 @@ def test_changes_are_kafkas_nodes(place, tmp_path):
         async with member(place, tmp_path) as one:
             metadata, session = one.metadata, one.metadata.session
             made = topic("t", 2, **{"retention.ms": "5"})
-            await metadata.create_topic(made)
-            await metadata.create_topic(topic("plain"))
-            await metadata.add_partitions("t", {2: state()})
-            await metadata.set_topic_config("t", {"retention.ms": "6"})
-            await metadata.set_broker_config("", {"a": "b"})
-            await metadata.set_broker_config("1", {})
-            await metadata.set_leader_epoch("t", 0, 7)
-            await metadata.next_producer_id_block()
+            await metadata.writes.create_topic(made)
+            await metadata.writes.create_topic(topic("plain"))
+            await metadata.writes.add_partitions("t", {2: state()})
+            await metadata.writes.set_topic_config("t", {"retention.ms": "6"})
+            await metadata.writes.set_broker_config("", {"a": "b"})
+            await metadata.writes.set_broker_config("1", {})
+            await metadata.writes.set_leader_epoch("t", 0, 7)
+            await metadata.writes.next_producer_id_block()
             assert await contents(session, *["/brokers/topics/t", "/config/topics/t", "/config/topics/plain"]) == [
                 {
                     "version": 3,
@@ -267,7 +267,7 @@ def test_changes_are_kafkas_nodes(place, tmp_path):
             assert await contents(session, *changes) == [
                 {"version": 2, "entity_path": entity} for entity in ("topics/t", "brokers/<default>", "brokers/1")
             ]
-            await metadata.delete_topic("t")
+            await metadata.writes.delete_topic("t")
             gone = ["/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"]
             assert await session.read(gone) == [None] * 3
 
@@ -310,12 +310,12 @@ def test_nonsense_is_named_once_and_the_rest_goes_on(place, tmp_path, caplog):
                 await vandal.session.write([Create(path, data)])
             await vandal.session.write([Create("/config/brokers/7", b"[]")])
             async with member(place, tmp_path) as one:
-                await one.metadata.create_topic(topic("sound"))
+                await one.metadata.writes.create_topic(topic("sound"))
                 await vandal.session.write([SetData("/brokers/topics/sound", b"\xff")])
                 await vandal.session.write([Create("/controller_epoch/child"), SetData("/config/topics/sound", b"{}")])
-                await one.metadata.create_topic(topic("another"))
+                await one.metadata.writes.create_topic(topic("another"))
                 assert one.metadata.topics.keys() == {"sound", "another"}
-                await one.metadata.set_broker_config("7", {"a": "b"})
+                await one.metadata.writes.set_broker_config("7", {"a": "b"})
                 assert one.metadata.broker_configs == {"7": {"a": "b"}}
                 named = [record.args[0] for record in caplog.records if "not understood" in record.msg]
                 assert sorted(named) == sorted([*rotten, "/config/brokers/7", "/brokers/topics/sound"])
@@ -327,12 +327,12 @@ def test_what_may_not_be_read_is_named_once_and_the_rest_goes_on(place, tmp_path
     async def story():
         async with apart(place, tmp_path / "2", 2) as one, visit(place, set_acl=True, digest="me:secret") as other:
             await other.session.write([Create("/config/brokers/5", b'{"version":1,"config":{"password":"x"}}')])
-            await one.metadata.set_broker_config("6", {"a": "b"})
+            await one.metadata.writes.set_broker_config("6", {"a": "b"})
             assert one.metadata.broker_configs == {"6": {"a": "b"}}
             await other.session.write([SetData("/config/brokers/5", b'{"version":1,"config":{}}')])
             async with apart(place, tmp_path / "3", 3) as two:
                 assert two.metadata.broker_configs == {"6": {"a": "b"}}
-                await two.metadata.set_broker_config("6", {})
+                await two.metadata.writes.set_broker_config("6", {})
             said_by_two = "/config/brokers/5 in ZooKeeper may not be read"  # the other one was not even told of it
             assert caplog.text.count(said_by_two) == 1
 
@@ -346,12 +346,12 @@ def test_without_a_controller_what_was_written_is_said_not_to_be_seen_to(place, 
     async def story():
         async with apart(place, tmp_path, change_timeout_ms=100) as one:
             await one.metadata.register(endpoints(1), None)
-            for write in (one.metadata.create_topic(topic("t")), one.metadata.delete_topic("t")):
+            for write in (one.metadata.writes.create_topic(topic("t")), one.metadata.writes.delete_topic("t")):
                 with pytest.raises(KafkaError, match="There is no controller; it will be seen to") as caught:
                     await write
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
             with pytest.raises(KafkaError, match="marked for deletion"):
-                await one.metadata.create_topic(topic("t"))
+                await one.metadata.writes.create_topic(topic("t"))
             one.controller.start()
             await one.until(lambda: "t" not in one.metadata.topics)
 
@@ -361,10 +361,10 @@ def test_without_a_controller_what_was_written_is_said_not_to_be_seen_to(place, 
 def test_nobody_waits_for_a_leader_that_cannot_be(place, tmp_path):
     async def story():
         async with member(place, tmp_path, change_timeout_ms=500) as one:
-            await one.metadata.create_topic(topic("t", broker=5))
+            await one.metadata.writes.create_topic(topic("t", broker=5))
             assert one.metadata.topics["t"].partitions[0].leader == NO_LEADER
             with pytest.raises(KafkaError, match=r"marked for deletion, which waits for the brokers \[5\] to return"):
-                await one.metadata.delete_topic("t")
+                await one.metadata.writes.delete_topic("t")
 
     asyncio.run(story())
 
@@ -372,10 +372,10 @@ def test_nobody_waits_for_a_leader_that_cannot_be(place, tmp_path):
 def test_a_controller_that_does_not_delete_says_so(place, tmp_path):
     async def story():
         async with member(place, tmp_path) as one:
-            await one.metadata.create_topic(topic("t"))
+            await one.metadata.writes.create_topic(topic("t"))
             one.controller.reconfigure(BrokerConfig(delete_topic_enable=False))
             with pytest.raises(KafkaError) as caught:
-                await one.metadata.delete_topic("t")
+                await one.metadata.writes.delete_topic("t")
             assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED and "t" in one.metadata.topics
 
     asyncio.run(story())
@@ -386,7 +386,7 @@ def test_an_order_that_was_taken_down_without_its_topic_is_given_again(place, tm
 
     async def story():
         async with member(place, tmp_path) as one:
-            await one.metadata.create_topic(topic("t"))
+            await one.metadata.writes.create_topic(topic("t"))
             one.controller.reconfigure(BrokerConfig(delete_topic_enable=False))
             ordered = znode_paths.delete_topic("t")
             taken_down = []
@@ -397,7 +397,7 @@ def test_an_order_that_was_taken_down_without_its_topic_is_given_again(place, tm
                     one.controller.reconfigure(BrokerConfig())
 
             one.metadata.listen_paths(on_paths)
-            await one.metadata.delete_topic("t")
+            await one.metadata.writes.delete_topic("t")
             assert "t" not in one.metadata.topics and taken_down[0]
             assert await one.metadata.session.read([znode_paths.topic("t")]) == [None]
 
@@ -409,8 +409,8 @@ def test_a_deletion_is_not_ordered_again_because_the_view_is_late(place, tmp_pat
 
     async def story():
         async with member(place, tmp_path) as one:
-            await one.metadata.create_topic(topic("t"))
-            view, writes = one.metadata.view, one.metadata._writes
+            await one.metadata.writes.create_topic(topic("t"))
+            view, writes = one.metadata.view, one.metadata.writes
             node, wait, waits = view.node(znode_paths.topic("t")), writes._wait, []
 
             async def wait_and_be_late(condition):
@@ -420,7 +420,7 @@ def test_a_deletion_is_not_ordered_again_because_the_view_is_late(place, tmp_pat
                 return waits[-1]
 
             writes._wait = wait_and_be_late
-            await one.metadata.delete_topic("t")
+            await one.metadata.writes.delete_topic("t")
             assert waits == [True] and "t" not in view.assignments
 
     asyncio.run(story())
@@ -430,7 +430,7 @@ def test_who_waits_is_let_go_at_a_stop(place, tmp_path):
     async def story():
         async with apart(place, tmp_path) as one:
             await one.metadata.register(endpoints(1), None)
-            waiting = asyncio.ensure_future(one.metadata.create_topic(topic("t")))
+            waiting = asyncio.ensure_future(one.metadata.writes.create_topic(topic("t")))
             await one.until(lambda: "t" in one.metadata.topics)
             await one.metadata.stop()
             with pytest.raises(KafkaError):
@@ -460,9 +460,9 @@ def test_topics_of_a_journal_are_not_lost_and_are_adopted_once(place, tmp_path):
             assert found.topic_id == kept.topic_id and found.config == kept.config
             assert [p.leader_epoch for p in found.partitions.values()] == [1, 7], "they go on from where they were"
             assert one.metadata.broker_configs == {"0": {"a": "b"}}
-            assert (await one.metadata.next_producer_id_block()).start >= 1000
+            assert (await one.metadata.writes.next_producer_id_block()).start >= 1000
             assert not (tmp_path / JOURNAL_NAME).exists()
-            await one.metadata.delete_topic("kept")
+            await one.metadata.writes.delete_topic("kept")
         async with member(place, tmp_path, cluster_id=CLUSTER) as one:
             assert not one.metadata.topics, "and nobody asks for it again"
 
@@ -472,7 +472,7 @@ def test_topics_of_a_journal_are_not_lost_and_are_adopted_once(place, tmp_path):
 def test_a_journal_with_another_topic_of_that_name_is_not_mixed_up(place, tmp_path):
     async def story():
         async with member(place, tmp_path / "2", 2, cluster_id=None) as two:
-            await two.metadata.create_topic(topic("t", broker=2))
+            await two.metadata.writes.create_topic(topic("t", broker=2))
             old = StandaloneMetadata(tmp_path, cluster_id=two.metadata.cluster_id)
             await old.start()
             await old.create_topic(topic("t", broker=0))
@@ -526,13 +526,13 @@ async def errands(one: Member, random: Random, done: asyncio.Event) -> int:
         try:
             async with asyncio.timeout(2):
                 if chance < 0.4:
-                    await metadata.create_topic(topic(name, 3, metadata.broker_id))
+                    await metadata.writes.create_topic(topic(name, 3, metadata.broker_id))
                 elif chance < 0.6:
-                    await metadata.delete_topic(name)
+                    await metadata.writes.delete_topic(name)
                 elif chance < 0.8:
-                    await metadata.set_topic_config(name, {"k": str(chance)})
+                    await metadata.writes.set_topic_config(name, {"k": str(chance)})
                 else:
-                    await metadata.set_broker_config("1", {"k": str(chance)})
+                    await metadata.writes.set_broker_config("1", {"k": str(chance)})
             count += 1
         except (KafkaError, TimeoutError):
             await asyncio.sleep(0.02)
@@ -566,7 +566,7 @@ def test_whatever_happened_all_see_what_is_there(zookeeper, chroot, tmp_path, se
         assert all(counts), counts
         for one in many:
             await one.until_state(RegistrationState.MEMBER)
-            await one.metadata.set_broker_config("", {"k": str(one.metadata.broker_id)})
+            await one.metadata.writes.set_broker_config("", {"k": str(one.metadata.broker_id)})
 
         def is_settled(one: Member) -> bool:
             topics = one.metadata.topics.values()
