@@ -12,30 +12,23 @@ record contains moves the cursor; into a pipe or a file go its bytes.
 from __future__ import annotations
 
 import argparse
-import heapq
 import re
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import Render, renderer, safe
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
-from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.partition_scan import ScannedRecord
+from kafkalite.client.scan import BEGINNING, END, OFFSET, TAIL, TIME, Scan, Start
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.timestamps import format_timestamp, parse_timestamp
-from kafkalite.console.messages.scanned_record import PartitionScan, ScannedRecord
 from kafkalite.record.json_lines import Shown, json_of
 
 _TAIL_MAX = 100_000
-_WAIT_MS = 500
-_WINDOW_MIN = 100
-_RETRIES_MAX = 40
-_PAUSE_S = 0.25
 _WHERE = "beginning, end, an offset, or a time such as 2026-01-31T12:00"
 _OFFSET = re.compile(r"\d{1,18}\Z", re.ASCII)
 
@@ -128,9 +121,6 @@ class _Consumption:
         self._options = options
         self._unreadable = unreadable
         self._partitions = self._chosen()
-        self._scans = {
-            key: PartitionScan(cluster, *key, committed_only=not options.uncommitted) for key in self._partitions
-        }
         if options.tail is not None and not 0 < options.tail <= _TAIL_MAX:
             raise ConfigError(f"--tail {options.tail} must be from 1 to {_TAIL_MAX}")
         if options.count is not None and options.count < 1:
@@ -152,112 +142,64 @@ class _Consumption:
 
     def records(self) -> Iterator[Shown]:
         """Raises Unanswered, ConfigError."""
-        of_logs = LogOffsets(self._cluster, self._options.timeout)
-        earliest = of_logs.starts(self._partitions)
-        latest = of_logs.ends(self._partitions, committed=not self._options.uncommitted)
-        if self._options.tail is not None:
-            yield from self._newest(earliest, latest, self._options.tail)
-            positions = dict(latest)
+        options = self._options
+        scan = Scan(
+            self._cluster,
+            self._partitions,
+            self._start(),
+            self._select,
+            _report_gap,
+            timeout_s=options.timeout,
+            committed_only=not options.uncommitted,
+        )
+        if options.tail is not None:
+            yield from self._newest(scan, options.tail)
         else:
-            positions = self._positions(of_logs, earliest, latest)
-            yield from self._up_to(positions, latest)
-        if self._options.follow:
-            yield from self._as_they_come(positions)
+            for one in scan.forwards():
+                yield from (record.shown() for record in one.by_time())
+        if options.follow:
+            for one in scan.tail():
+                yield from (record.shown() for records in one.found.values() for record in records)
 
-    def _positions(
-        self, of_logs: LogOffsets, earliest: dict[TopicPartition, int], latest: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        text = self._options.begin or ("end" if self._options.follow else "beginning")
-        if text == "beginning":
-            return dict(earliest)
-        if text == "end":
-            return dict(latest)
+    def _start(self) -> Start:
+        options = self._options
+        text = options.begin or ("end" if options.follow else "beginning")
+        if options.tail is not None:
+            return Start(END)
+        if text in ("beginning", "end"):
+            return Start(TAIL if text == "end" else BEGINNING)
         if _OFFSET.match(text):
-            offset = int(text)
-            return {key: min(max(offset, earliest[key]), latest[key]) for key in self._partitions}
-        found = of_logs.at_time(self._partitions, parse_timestamp("--from", text, what=_WHERE))
-        return {key: found.get(key, latest[key]) for key in self._partitions}
+            return Start(OFFSET, int(text))
+        return Start(TIME, time_ms=parse_timestamp("--from", text, what=_WHERE))
 
-    def _up_to(self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> Iterator[Shown]:
-        """A piece of each partition in turn, until each is at its end; `positions` move."""
-        left = [key for key in self._partitions if positions[key] < ends[key]]
-        while left:
-            for key in left:
-                for one in self._read(key, positions[key], ends[key]):
-                    yield _shown(key[0], one)
-                positions[key] = self._scans[key].position
-            left = [key for key in left if positions[key] < ends[key]]
-
-    def _newest(
-        self, earliest: dict[TopicPartition, int], latest: dict[TopicPartition, int], count: int
-    ) -> Iterator[Shown]:
+    def _newest(self, scan: Scan, count: int) -> Iterator[Shown]:
         """The newest of all partitions, in the order of time."""
-        found: list[tuple[int, str, ScannedRecord]] = []
-        for key in self._partitions:
-            newest = self._newest_of(key, earliest[key], latest[key], count)
-            found = heapq.nlargest(count, found + [(one.timestamp, key[0], one) for one in newest], key=_by_time)
-        for _, topic, one in sorted(found, key=_by_time):
-            yield _shown(topic, one)
+        for one in scan.backwards(count, count):
+            if one.found:
+                newest = [record for records in one.found.values() for record in records[:count]]
+                yield from (record.shown() for record in sorted(newest, key=_by_time)[-count:])
+                return
 
-    def _newest_of(self, key: TopicPartition, start: int, end: int, count: int) -> list[ScannedRecord]:
-        """Looks further back until there are enough: compaction and markers leave gaps."""
-        window = max(count, _WINDOW_MIN)
-        while True:
-            low, found = max(start, end - window), list[ScannedRecord]()
-            position = low
-            while position < end:
-                found += self._read(key, position, end)
-                position = self._scans[key].position
-            if len(found) >= count or low == start:
-                return found[-count:]
-            window *= 4
+    def _select(self, records: list[ScannedRecord]) -> list[ScannedRecord]:
+        """Records, no markers."""
+        return [one for one in records if one.marker is None and self._is_whole(one)]
 
-    def _as_they_come(self, positions: dict[TopicPartition, int]) -> Iterator[Shown]:
-        end = 1 << 62
-        wait_ms = max(1, _WAIT_MS // len(self._partitions))
-        while True:
-            for key in self._partitions:
-                for one in self._read(key, positions[key], end, wait_ms):
-                    yield _shown(key[0], one)
-                positions[key] = self._next_position(key, positions[key], end)
-
-    def _next_position(self, key: TopicPartition, before: int, end: int) -> int:
-        """Where the scan stands. It is at its end if the log has no such offset yet: a leader was elected that lacks
-        some records."""
-        now = self._scans[key].position
-        if now < end:
-            return now
-        return min(before, LogOffsets(self._cluster, self._options.timeout).ends([key])[key])
-
-    def _read(self, key: TopicPartition, position: int, end: int, wait_ms: int = 0) -> Sequence[ScannedRecord]:
-        """Records, no markers. Looks for another leader when one has gone. Raises Unanswered."""
-        for attempt in range(_RETRIES_MAX):
-            try:
-                found = self._scans[key].read(position, end, max_wait_ms=wait_ms)
-            except Unanswered:
-                if attempt + 1 == _RETRIES_MAX:
-                    raise
-                time.sleep(_PAUSE_S)
-                with suppress(Unanswered):
-                    self._cluster.refresh()
-            else:
-                return [one for one in found if one.marker is None and self._is_whole(key, one)]
-        return ()
-
-    def _is_whole(self, key: TopicPartition, one: ScannedRecord) -> bool:
-        """Of a batch that cannot be read the user is told once."""
-        if one.fault is not None and (key, one.offset) not in self._unreadable:
-            self._unreadable.add((key, one.offset))
+    def _is_whole(self, one: ScannedRecord) -> bool:
+        """Reports a batch that cannot be read once."""
+        place = (one.topic, one.partition), one.offset
+        if one.fault is not None and place not in self._unreadable:
+            self._unreadable.add(place)
             complain(
-                f"{key[0]}-{key[1]}: the batch at offset {one.offset} cannot be read, and is left out: {one.fault}"
+                f"{one.topic}-{one.partition}: the batch at offset {one.offset} cannot be read, and is left out: "
+                f"{one.fault}"
             )
         return one.fault is None
 
 
-def _by_time(entry: tuple[int, str, ScannedRecord]) -> tuple[int, int, int]:
-    timestamp, _, one = entry
-    return timestamp, one.partition, one.offset
+def _report_gap(partition: TopicPartition, offset: int, position: int) -> None:
+    topic, index = partition
+    complain(f"{topic}-{index}: the records from offset {offset} on were deleted; resumes at offset {position}")
 
 
-def _shown(topic: str, one: ScannedRecord) -> Shown:
-    return Shown(topic, one.partition, one.offset, one.timestamp, one.key, one.value, one.headers)
+def _by_time(one: ScannedRecord) -> tuple[int, int, int]:
+    return one.timestamp, one.partition, one.offset

@@ -33,6 +33,10 @@ class Unanswered(Exception):
     """There was no valid response; the text is for the operator."""
 
 
+class Refused(Unanswered):
+    """A broker refuses to answer, for a reason that does not pass; the connection is whole."""
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """HOST:PORT or [IPV6]:PORT. Raises ConfigError."""
     host, colon, port = text.strip().rpartition(":")

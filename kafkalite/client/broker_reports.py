@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.blocking_client import BlockingClient, Refused, Unanswered, name_of_error
 from kafkalite.common.text import read_json
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.log_dirs import COUNTS, DescribeLogDirsRequest
 
 _VERSION = 0
 _LOG_DIRS_VERSION = 4
-
-
-class Refused(Unanswered):
-    """The broker answers that it does not tell; the connection is whole."""
 
 
 def ask_report(client: BlockingClient, kind: str, **arguments: Any) -> Any:

@@ -126,6 +126,11 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
         raise Malformed(f"{len(data) - position} bytes are no record batch: its header alone takes 61") from None
 
 
+def sequence_at(base_sequence: int, delta: int) -> int:
+    """Sequences wrap from 2^31-1 to 0; -1 for a batch that has none."""
+    return (base_sequence + delta) & SEQUENCE_MAX if base_sequence >= 0 else -1
+
+
 def stamp(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Writes the base offset and the leader epoch into the batch, in place. The checksum does not cover them."""
     _BASE_OFFSET.pack_into(data, 0, base_offset)

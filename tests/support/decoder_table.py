@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
+from kafkalite.client.partition_scan import whole_batches
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.registry_prefix import without_indexes
-from kafkalite.console.messages.fetching import whole_batches
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.transaction_store import TransactionLoader
@@ -399,8 +399,8 @@ DECODERS = (
         _LOG,
     ),
     Decoder(
-        "batches that the console fetches",
-        ("console/messages/fetching.py",),
+        "batches that a scan fetches",
+        ("client/partition_scan.py",),
         lambda data: list(whole_batches(memoryview(data))),
         _LOG,
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.broker_reports import Refused, ask_report
+from kafkalite.client.blocking_client import Refused, Unanswered
+from kafkalite.client.broker_reports import ask_report
 from kafkalite.client.cluster_client import NO_LEADER
 from kafkalite.common.names import TopicPartition
 

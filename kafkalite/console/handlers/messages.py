@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
+from kafkalite.client.scan import BEGINNING, END, PLACES, TAIL, Limits, Start
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call, Download, Event
 from kafkalite.console.decoders.schema_decoder import DecoderPool
@@ -13,9 +15,8 @@ from kafkalite.console.messages import export, producing
 from kafkalite.console.messages.filters import MATCHES, filters_of
 from kafkalite.console.messages.payload import FORMATS
 from kafkalite.console.messages.record_view import View
-from kafkalite.console.messages.scanned_record import PartitionScan, ScannedRecord
 from kafkalite.console.messages.schemas import format_of
-from kafkalite.console.messages.search import BEGINNING, END, PLACES, TAIL, Search, Wanted
+from kafkalite.console.messages.search import Search, Wanted
 from kafkalite.console.request.errors import ApiError, invalid, not_found
 from kafkalite.console.request.listing import Row
 from kafkalite.console.request.parameters import OFFSET_MAX, Parameter
@@ -88,17 +89,12 @@ def _wanted(call: Call, view: View) -> Wanted:
     return Wanted(
         topic,
         partitions,
-        query["from"],
-        query["offset"],
-        query["time_ms"],
-        offsets,
+        Start(query["from"], query["offset"], query["time_ms"], {(topic, index): offsets[index] for index in offsets}),
         None if query["from"] == TAIL else query["limit"],
         query["isolation"] != _UNCOMMITTED,
         query["control"],
         filters_of(query, view.key, view.value),
-        query["max_records"],
-        query["max_bytes"],
-        query["max_ms"] / 1000,
+        Limits(query["max_records"], query["max_bytes"], query["max_ms"] / 1000),
     )
 
 
@@ -128,7 +124,7 @@ def export_messages(call: Call) -> Download:
     if query["format"] == "parquet":
         data = export.parquet(records)
         return Download(f"{topic}.parquet", "application/vnd.apache.parquet", iter((data,)))
-    return Download(f"{topic}.jsonl", "application/jsonl", export.json_lines(topic, records))
+    return Download(f"{topic}.jsonl", "application/jsonl", export.json_lines(records))
 
 
 def read_message(call: Call) -> Row | Download:

@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kafkalite.console.messages.scanned_record import ScannedRecord
+from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.console.messages.schemas import available
 from kafkalite.console.request.errors import ApiError
-from kafkalite.record.json_lines import Shown, json_of
+from kafkalite.record.json_lines import json_of
 
 EXPORTED_MAX = 1_000_000
 NEWEST_MAX = 10_000  # the newest ones come first, so they are all held before the first is written
@@ -20,23 +20,23 @@ _LINES_PER_PIECE = 200
 _ROWS_PER_GROUP = 20_000
 
 
-def json_lines(topic: str, records: Iterator[ScannedRecord]) -> Iterator[bytes]:
+def json_lines(records: Iterator[ScannedRecord]) -> Iterator[bytes]:
     """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. An
     "error", which the latter refuses, stands for a batch that cannot be read."""
     lines: list[bytes] = []
     for one in records:
-        lines.append(_line(topic, one))
+        lines.append(_line(one))
         if len(lines) >= _LINES_PER_PIECE:
             yield b"".join(lines)
             lines.clear()
     yield b"".join(lines)
 
 
-def _line(topic: str, one: ScannedRecord) -> bytes:
+def _line(one: ScannedRecord) -> bytes:
     if one.fault is not None:
-        told = {"topic": topic, "partition": one.partition, "offset": one.offset, "error": _unreadable(one)}
-        return json.dumps(told, separators=(",", ":")).encode() + b"\n"
-    return json_of(Shown(topic, one.partition, one.offset, one.timestamp, one.key, one.value, one.headers))
+        fault = {"topic": one.topic, "partition": one.partition, "offset": one.offset, "error": _unreadable(one)}
+        return json.dumps(fault, separators=(",", ":")).encode() + b"\n"
+    return json_of(one.shown())
 
 
 def _unreadable(one: ScannedRecord) -> str:

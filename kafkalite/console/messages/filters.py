@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.common.text import read_json
 from kafkalite.console.messages.payload import Format, parse_json
-from kafkalite.console.messages.scanned_record import ScannedRecord
 from kafkalite.console.request.errors import ApiError, invalid
 
 CONTAINS, EQUALS, REGEX, JSON_PATH = MATCHES = ("contains", "equals", "regex", "json")

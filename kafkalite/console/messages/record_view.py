@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.console.messages.payload import SHOWN_BYTES, Format, shown
-from kafkalite.console.messages.scanned_record import ScannedRecord
 from kafkalite.record.compression import CODEC_NAMES
 
 HEADERS_SHOWN_MAX = 100

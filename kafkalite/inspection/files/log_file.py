@@ -24,7 +24,16 @@ import numpy as np
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.directory_listing import open_regular
-from kafkalite.record.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES, SEQUENCE_MAX, BatchHeader, parse_header
+from kafkalite.record.batch import (
+    CRC_FROM,
+    HEADER_BYTES,
+    MAGIC,
+    PREFIX_BYTES,
+    SEQUENCE_MAX,
+    BatchHeader,
+    parse_header,
+    sequence_at,
+)
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.header_columns import HeaderColumns
 from kafkalite.record.columns.record_columns import Columns, decode
@@ -235,11 +244,6 @@ def rows_of_batch(batch: memoryview) -> Rows:
         Row(offset, timestamp, sequence_at(header.base_sequence, offset - base), key, value, headers)
         for offset, timestamp, key, value, headers in records
     ]
-
-
-def sequence_at(base_sequence: int, delta: int) -> int:
-    """Sequences wrap from 2^31-1 to 0; -1 for a batch that has none."""
-    return (base_sequence + delta) & SEQUENCE_MAX if base_sequence >= 0 else -1
 
 
 def columns_of_window(window: Window) -> Columns | None:

@@ -26,6 +26,9 @@ const REASONS = {
   max_ms: "stopped after as much time as allowed: go on from here",
 };
 
+/** The clause about records that retention took before they were read. */
+const deleted = (data) => (data.deleted ? `; ${plural(data.deleted, "offset")} deleted meanwhile` : "");
+
 export class MessageView {
   /** @param {import("../parts/router.js").View} view @param {any} topic */
   constructor(view, topic) {
@@ -134,7 +137,7 @@ export class MessageView {
 
   told(data) {
     const found = `${count(data.matched)} found`;
-    const seen = `${plural(data.scanned, "record")} and ${bytes(data.scanned_bytes)} looked through`;
+    const seen = `${plural(data.scanned, "record")} and ${bytes(data.scanned_bytes)} looked through${deleted(data)}`;
     const ratio = this.query.isTail || !data.total ? null : data.scanned / data.total;
     this.progress.show(ratio, this.query.isTail ? `Live: ${seen}, ${found}` : `${seen}, ${found}`);
     return data.scanned;
@@ -143,7 +146,7 @@ export class MessageView {
   finish(data) {
     this.flush();
     const seen = `${plural(data.matched, "message")} of ${plural(data.scanned, "record")} in ${duration(data.elapsed_ms)}`;
-    this.progress.end(`${seen}; ${REASONS[data.reason] ?? data.reason}.`);
+    this.progress.end(`${seen}${deleted(data)}; ${REASONS[data.reason] ?? data.reason}.`);
     if (this.body.rows.length === 0) replace(this.message, this.nothing(data));
     const goesOn = data.next && Object.keys(data.next).length > 0 && data.reason !== "end";
     if (goesOn) {

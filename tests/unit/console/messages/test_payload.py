@@ -87,3 +87,34 @@ def test_a_schema_that_is_none_is_refused(name: str, schema: str | None, message
             format_of(name, schema, message, "key", pool)
     finally:
         pool.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted", "expected"),
+    [
+        (b'{"a": 1}', "auto", ("json", '{"a": 1}', None)),
+        (b'{"a": 1', "auto", ("text", '{"a": 1', None)),
+        (b"hello\n", "auto", ("text", "hello\n", None)),
+        (b"\x00\x01", "auto", ("hex", "0001", None)),
+        (b"\xff", "auto", ("hex", "ff", None)),
+        (b"\xffa", "text", ("text", "\ufffda", "not valid UTF-8: wrong bytes are shown as \ufffd")),
+        (b"hello", "hex", ("hex", "68656c6c6f", None)),
+        (b"hello", "json", ("text", "hello", "not valid json")),
+        (b"", "auto", ("text", "", None)),
+    ],
+)
+def test_bytes_are_json_text_or_hexadecimal_by_their_content(
+    data: bytes, wanted: str, expected: tuple[str, str, str | None]
+) -> None:
+    found = shown(data, Format(wanted))
+    assert found is not None and (found["format"], found["text"], found["note"]) == expected
+    assert (found["size_bytes"], found["is_cut"]) == (len(data), False)
+
+
+def test_a_value_is_cut_at_a_limit_and_in_no_character() -> None:
+    found = shown("\u00e9".encode() * 20, Format(), 9)
+    assert found is not None and (found["format"], found["is_cut"], found["size_bytes"]) == ("text", True, 40)
+    assert set(found["text"]) == {"\u00e9"}
+    found = shown(bytes(20), Format(), 9)
+    assert found is not None and (found["text"], found["is_cut"]) == ("00" * 9, True)
+    assert shown(None, Format()) is None

@@ -1,4 +1,9 @@
-"""Records as a scan of a partition finds them: with their batch, and with how their transaction has ended."""
+"""Records of one partition as a scan finds them: with their batch, and with how their transaction has ended.
+
+Both halves of a log are read: up to the last stable offset as a consumer of committed records does, since only that
+response lists aborted transactions; above it as any other consumer, with the markers found by a bounded scan ahead.
+Source: org.apache.kafka.clients.consumer.internals.{Fetcher, AbstractFetch, CompletedFetch}.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,12 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.client.blocking_client import Refused, Unanswered, name_of_error
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.common.errors import Malformed
-from kafkalite.console.messages.fetching import COMMITTED, UNCOMMITTED, Fetched, OutOfRange, fetch
-from kafkalite.inspection.files.log_file import sequence_at
-from kafkalite.record.batch import MAGIC, BatchHeader
+from kafkalite.common.errors import ErrorCode, Malformed
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkalite.record.batch import MAGIC, MAGIC_AT, PREFIX_BYTES, BatchHeader, parse_header, sequence_at
+from kafkalite.record.json_lines import Shown
 from kafkalite.record.message_set import entry_header, read_inner, resolve
 from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records
 from kafkalite.record.transaction_marker import read_marker
@@ -20,9 +26,84 @@ from kafkalite.record.transaction_marker import read_marker
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
 
+FETCH_BYTES = 1 << 20
+COMMITTED, UNCOMMITTED = 1, 0
 OPEN, ENDED_COMMITTED, ENDED_ABORTED = "open", "committed", "aborted"
-_LOOKED_AHEAD_BYTES_MAX = 64 << 20
+_FETCH_VERSION = 11
+_CONSUMER = -1
+_LENGTH_AT, _LENGTH_END = 8, 12
+_AHEAD_BYTES_MAX = 64 << 20
 _ASK_S = 10.0
+
+
+class Fetched(NamedTuple):
+    """`batches`: whole ones, with their headers (of formats before v2 as `entry_header` has them).
+    `aborted`: (first offset, producer id) of transactions in the range, ascending."""
+
+    batches: list[tuple[BatchHeader, memoryview]]
+    high_watermark: int
+    last_stable_offset: int
+    start_offset: int
+    aborted: list[tuple[int, int]]
+    size_bytes: int
+
+
+class OutOfRange(Exception):
+    """The offset is no longer in the log, or not yet."""
+
+
+def fetch(
+    cluster: ClusterClient,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    isolation: int,
+    max_wait_ms: int = 0,
+    max_bytes: int = FETCH_BYTES,
+) -> Fetched:
+    """One response of the leader. Raises OutOfRange, Refused, Unanswered, ConfigError."""
+    one = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        replica_id=_CONSUMER,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[FetchTopic(topic=topic, partitions=[one])],
+    )
+    leader = cluster.leader_of((topic, partition))
+    answer = cluster.client(leader).ask(request, _FETCH_VERSION)
+    data = None if answer.error_code else answer.responses[0].partitions[0]
+    error_code = answer.error_code if data is None else data.error_code
+    if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise OutOfRange
+    if error_code or data is None:
+        fault = Unanswered if ErrorCode.of(error_code).is_retriable else Refused
+        raise fault(f"{topic}-{partition} cannot be read: {name_of_error(error_code)}")
+    records = memoryview(data.records or b"")
+    aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
+    return Fetched(
+        list(whole_batches(records)),
+        data.high_watermark,
+        data.last_stable_offset,
+        data.log_start_offset,
+        aborted,
+        len(records),
+    )
+
+
+def whole_batches(data: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches in the records of a response, whose last one may be cut off."""
+    position = 0
+    while position + MAGIC_AT < len(data):
+        length = int.from_bytes(data[position + _LENGTH_AT : position + _LENGTH_END], "big", signed=True)
+        end = position + PREFIX_BYTES + length
+        if length <= MAGIC_AT - PREFIX_BYTES or end > len(data):
+            return
+        batch = data[position:end]
+        yield (parse_header(batch) if batch[MAGIC_AT] >= MAGIC else entry_header(batch)), batch
+        position = end
 
 
 class ScannedRecord(NamedTuple):
@@ -30,6 +111,7 @@ class ScannedRecord(NamedTuple):
     is "commit" or "abort" for the record that ends one. `fault`: the batch could not be read, and the record stands for
     all of it."""
 
+    topic: str
     partition: int
     offset: int
     timestamp: int
@@ -42,19 +124,23 @@ class ScannedRecord(NamedTuple):
     marker: str | None = None
     fault: str | None = None
 
+    def shown(self) -> Shown:
+        """The record as a line of JSON has it."""
+        return Shown(self.topic, self.partition, self.offset, self.timestamp, self.key, self.value, self.headers)
+
 
 class Markers:
-    """The ends of transactions above the last stable offset, where no response tells of aborted ones: found by a look
-    ahead, once, over a bounded number of bytes."""
+    """The ends of transactions above the last stable offset, where no response lists aborted ones: found by one scan
+    ahead, over a bounded number of bytes."""
 
     def __init__(self) -> None:
         self._ends: dict[int, list[tuple[int, str]]] | None = None  # by producer id: (offset, state), ascending
         self._is_whole = True
 
-    def look(self, cluster: ClusterClient, topic: str, partition: int, start: int, end: int) -> None:
+    def find(self, cluster: ClusterClient, topic: str, partition: int, start: int, end: int) -> None:
         if self._ends is not None:
             return
-        self._ends, offset, left = {}, start, _LOOKED_AHEAD_BYTES_MAX
+        self._ends, offset, left = {}, start, _AHEAD_BYTES_MAX
         while offset < end and left > 0:
             fetched = fetch(cluster, topic, partition, offset, isolation=UNCOMMITTED)
             if not fetched.batches:
@@ -67,7 +153,7 @@ class Markers:
         self._is_whole = offset >= end
 
     def state_of(self, header: BatchHeader) -> str | None:
-        """OPEN if nothing ends it within what was looked at."""
+        """OPEN if nothing ends it up to the end of the log; None if the scan did not come that far."""
         ends = (self._ends or {}).get(header.producer_id, [])
         at = bisect_right(ends, header.base_offset, key=itemgetter(0))
         if at < len(ends):
@@ -77,13 +163,15 @@ class Markers:
 
 class PartitionScan:
     """Reads one partition, a piece at a time. `position` is the offset that is read next, `size_bytes` how much was
-    read. `committed_only` leaves out open and aborted transactions, as consumers of committed records do."""
+    read. `committed_only` leaves out open and aborted transactions, as consumers of committed records do.
+    `is_overtaken`: the records at the offset of the last read were deleted before it."""
 
     def __init__(self, cluster: ClusterClient, topic: str, partition: int, *, committed_only: bool) -> None:
         self.topic = topic
         self.partition = partition
         self.size_bytes = 0
         self.position = 0
+        self.is_overtaken = False
         self._cluster = cluster
         self._committed_only = committed_only
         self._markers = Markers()
@@ -97,8 +185,10 @@ class PartitionScan:
         if fetched is None:
             key = self.topic, self.partition
             start = LogOffsets(self._cluster, _ASK_S).starts([key])[key]
-            self.position = min(start, end) if start > offset else end
+            self.is_overtaken = start > offset
+            self.position = min(start, end) if self.is_overtaken else end
             return []
+        self.is_overtaken = False
         found: list[ScannedRecord] = []
         aborted = _Aborted(fetched.aborted)
         for header, batch in fetched.batches:
@@ -128,7 +218,7 @@ class PartitionScan:
             at_stable_end = not fetched.batches and offset >= fetched.last_stable_offset
             if at_stable_end and not self._committed_only and offset < fetched.high_watermark:
                 end = fetched.high_watermark
-                self._markers.look(self._cluster, self.topic, self.partition, offset, end)
+                self._markers.find(self._cluster, self.topic, self.partition, offset, end)
                 fetched = fetch(self._cluster, self.topic, self.partition, offset, isolation=UNCOMMITTED)
                 is_behind_stable = True
         except OutOfRange:
@@ -149,16 +239,17 @@ class PartitionScan:
         except Malformed as fault:
             text = str(fault)
             yield ScannedRecord(
-                self.partition, header.base_offset, header.max_timestamp, None, None, (), -1, header, state, None, text
-            )
+                self.topic, self.partition, header.base_offset, header.max_timestamp, None, None, (), -1, header, state,
+                None, text,
+            )  # fmt: skip
             return
         marker = _marker_of(header, batch)
         base = header.base_offset
         for one in records:
             sequence = sequence_at(header.base_sequence, one.offset - base)
             yield ScannedRecord(
-                self.partition, one.offset, one.timestamp, one.key, one.value, one.headers, sequence, header, state,
-                marker,
+                self.topic, self.partition, one.offset, one.timestamp, one.key, one.value, one.headers, sequence,
+                header, state, marker,
             )  # fmt: skip
 
 

@@ -9,10 +9,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafkalite import Broker
+from kafkalite.client import partition_scan
 from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.console.messages import scanned_record
-from kafkalite.console.messages.fetching import Fetched
-from kafkalite.console.messages.scanned_record import ENDED_ABORTED, ENDED_COMMITTED, OPEN, Markers, PartitionScan
+from kafkalite.client.partition_scan import ENDED_ABORTED, ENDED_COMMITTED, OPEN, Fetched, Markers, PartitionScan
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
 from kafkalite.record.transaction_marker import build_marker
 from tests.support.hostile_bytes import lines_executed
@@ -33,10 +32,10 @@ def markers_of(monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, int, bool]
         batches.append((parse_header(data), memoryview(data)))
     end = ends[-1][0] + 1
     fetched = Fetched(batches, end, 0, 0, [], 1)
-    monkeypatch.setattr(scanned_record, "fetch", lambda *_args, **_kwargs: fetched)
+    monkeypatch.setattr(partition_scan, "fetch", lambda *_args, **_kwargs: fetched)
     markers = Markers()
     cluster: Any = None
-    markers.look(cluster, "t", 0, 0, end)
+    markers.find(cluster, "t", 0, 0, end)
     return markers
 
 

@@ -1,0 +1,219 @@
+"""A scan of partitions for people: forwards from offsets, backwards from ends, or at the end as records come.
+
+It goes in rounds: a piece of each partition is read and filtered. The caller takes the records of a round in the order
+of time, or partition by partition, each partition's records in the order of their offsets. Backwards the pieces are
+extended until the newest records of all partitions are among them: compaction and markers leave gaps. Where retention
+overtakes the scan it resumes at the earliest offset that is left, and reports the gap; where a leader has gone it asks
+for another one for a while.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.client.blocking_client import Refused, Unanswered
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
+from kafkalite.common.clock import monotonic_s
+from kafkalite.common.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalite.client.cluster_client import ClusterClient
+
+BEGINNING, END, OFFSET, TIME, TAIL = PLACES = ("beginning", "end", "offset", "time", "tail")
+_WINDOW_MIN, _WINDOW_MAX = 100, 200_000  # offsets
+_WINDOW_GROWTH = 4
+_TAIL_WAIT_MS = 300
+_LEADER_WAIT_S = 10.0
+_LEADER_PAUSE_S = 0.25
+_NO_END = 1 << 62
+
+Select = Callable[[list[ScannedRecord]], list[ScannedRecord]]
+
+
+@dataclass(slots=True)
+class Span:
+    """Of one partition: the log as it was when the scan began, and the part that is still to be read."""
+
+    start: int
+    end: int
+    low: int
+    high: int
+
+
+class Start(NamedTuple):
+    """The place where a scan begins, one of PLACES. `offset` is that of OFFSET, `offsets` those of some partitions, for
+    END, too."""
+
+    place: str
+    offset: int = 0
+    time_ms: int = 0
+    offsets: Mapping[TopicPartition, int] = MappingProxyType({})
+
+
+class Limits(NamedTuple):
+    """Bounds of a scan: records, bytes, time."""
+
+    max_records: int = 1 << 62
+    max_bytes: int = 1 << 62
+    max_s: float = float("inf")
+
+
+NO_LIMITS = Limits()
+
+
+class Round(NamedTuple):
+    """The selected records of each partition in the order of the scan, and the offset up to which it was read."""
+
+    found: dict[TopicPartition, list[ScannedRecord]]
+    ends: dict[TopicPartition, int]
+
+    def by_time(self, *, backwards: bool = False) -> list[ScannedRecord]:
+        """All records in the order of time, of a scan backwards the newest first."""
+        sign = -1 if backwards else 1
+        return list(heapq.merge(*self.found.values(), key=lambda one: sign * one.timestamp))
+
+
+class Scan:
+    """`select` picks records of a piece. `on_gap` gets a partition, the offset to be read, and the earliest one that is
+    left. `scanned` are the records that were read. Raises Unanswered, also for a partition that cannot be searched,
+    and ConfigError."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        partitions: Sequence[TopicPartition],
+        start: Start,
+        select: Select,
+        on_gap: Callable[[TopicPartition, int, int], object],
+        *,
+        timeout_s: float,
+        committed_only: bool = False,
+        limits: Limits = NO_LIMITS,
+        monotonic_s: Callable[[], float] = monotonic_s,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._offsets = LogOffsets(cluster, timeout_s, monotonic_s=monotonic_s, sleep=sleep)
+        self._select = select
+        self._on_gap = on_gap
+        self._limits = limits
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+        self._began_s = monotonic_s()
+        self._scans = {key: PartitionScan(cluster, *key, committed_only=committed_only) for key in partitions}
+        self.scanned = 0
+        self.spans = self._find_spans(start, committed_only)
+
+    def _find_spans(self, start: Start, committed_only: bool) -> dict[TopicPartition, Span]:
+        starts, ends = self._offsets.starts(self._scans), self._offsets.ends(self._scans, committed=committed_only)
+        at = self._offsets.at_time(self._scans, start.time_ms) if start.place == TIME else {}
+        found = {}
+        for key in self._scans:
+            first, end = starts[key], max(starts[key], ends[key])
+            given = min(max(start.offsets.get(key, end if start.place == END else start.offset), first), end)
+            low = {TAIL: end, TIME: at.get(key, end), OFFSET: given}.get(start.place, first)
+            found[key] = Span(first, end, low, given if start.place == END else end)
+        return found
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(scan.size_bytes for scan in self._scans.values())
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._monotonic_s() - self._began_s
+
+    @property
+    def end_reason(self) -> str | None:
+        """The reason why a scan forwards or backwards ends: "end" if all is read, or a limit."""
+        if all(span.low >= span.high for span in self.spans.values()):
+            return "end"
+        if self.scanned >= self._limits.max_records:
+            return "max_records"
+        if self.size_bytes >= self._limits.max_bytes:
+            return "max_bytes"
+        return "max_ms" if self.elapsed_s >= self._limits.max_s else None
+
+    def forwards(self) -> Iterator[Round]:
+        """Rounds of the next piece of each partition."""
+        while self.end_reason is None:
+            found, ends = {}, {}
+            for key, span in self.spans.items():
+                if span.low >= span.high:
+                    continue
+                found[key] = self._read(key, span.low, span.high)
+                span.low = ends[key] = max(self._scans[key].position, span.low + 1)
+                if self.elapsed_s >= self._limits.max_s:
+                    break
+            yield Round(found, ends)
+
+    def backwards(self, enough: int, window: int = _WINDOW_MIN) -> Iterator[Round]:
+        """Rounds of the newest records of each partition, newest first: `enough` of each within the limits, so that the
+        newest of all partitions are among them. The first window of a round has `window` offsets, each further one is
+        larger; an empty round in between shows progress."""
+        while self.end_reason is None:
+            found: dict[TopicPartition, list[ScannedRecord]] = {}
+            ends = {}
+            for key, span in self.spans.items():
+                records: list[ScannedRecord] = []
+                size = max(window, _WINDOW_MIN)
+                while span.low < span.high:
+                    low = max(span.low, span.high - size)
+                    records = self._read_window(key, low, span.high) + records
+                    span.high = low
+                    size = min(size * _WINDOW_GROWTH, _WINDOW_MAX)
+                    if len(records) >= enough or self.end_reason is not None:
+                        break
+                    yield Round({}, {})
+                found[key], ends[key] = records[::-1], span.high
+            yield Round(found, ends)
+
+    def tail(self) -> Iterator[Round]:
+        """Rounds of the records of one partition each, from the ends of the spans on, as they come; perhaps none.
+        A partition waits for a moment at most, so that all have their turn. Never ends by itself."""
+        wait_ms = max(1, _TAIL_WAIT_MS // max(1, len(self.spans)))
+        positions = {key: span.end for key, span in self.spans.items()}
+        while True:
+            for key, before in positions.items():
+                records = self._read(key, before, _NO_END, wait_ms)
+                position = self._scans[key].position
+                if position >= _NO_END:  # a leader was elected that lacks some records
+                    position = min(before, self._offsets.ends([key])[key])
+                positions[key] = position
+                yield Round({key: records}, {key: position})
+
+    def _read_window(self, key: TopicPartition, low: int, high: int) -> list[ScannedRecord]:
+        found, position = list[ScannedRecord](), low
+        while position < high:
+            found += self._read(key, position, high)
+            position = max(self._scans[key].position, position + 1)
+        return found
+
+    def _read(self, key: TopicPartition, offset: int, end: int, wait_ms: int = 0) -> list[ScannedRecord]:
+        """The selected records of a piece. Asks for another leader while there is none."""
+        scan, failing_since_s = self._scans[key], None
+        while True:
+            try:
+                records = scan.read(offset, end, max_wait_ms=wait_ms)
+                break
+            except Refused:
+                raise
+            except Unanswered:
+                now_s = self._monotonic_s()
+                failing_since_s = now_s if failing_since_s is None else failing_since_s
+                if now_s - failing_since_s >= min(_LEADER_WAIT_S, self._limits.max_s):
+                    raise
+                self._sleep(_LEADER_PAUSE_S)
+                with suppress(Unanswered):
+                    self._cluster.refresh()
+        if scan.is_overtaken:
+            self._on_gap(key, offset, scan.position)
+        self.scanned += len(records)
+        return self._select(records)

@@ -1,0 +1,97 @@
+"""Searches as events: records, how far they came, why they ended, where the next one goes on."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kafkalite.client.scan import BEGINNING, END, OFFSET, TAIL, Limits, Start
+from kafkalite.console.messages.record_view import View
+from kafkalite.console.messages.search import Search, Wanted
+from kafkalite.record.batch import NewRecord
+from tests.support.scanned_logs import TOPIC, ScannedLogs
+
+
+def logs(count: int = 6) -> ScannedLogs:
+    """Values 0, 1, ... in the order of time, by turns in two partitions."""
+    made = ScannedLogs(2)
+    for number in range(count):
+        made.write(number % 2, NewRecord(b"k%d" % number, b"%d" % number, timestamp=number))
+    return made
+
+
+def search(made: ScannedLogs, start: Start, **wanted: Any) -> Search:
+    return Search(cast("Any", made), Wanted(TOPIC, [0, 1], start, **wanted), View(), monotonic_s=lambda: made.now_s)
+
+
+def told(found: Search) -> tuple[list[str], dict[str, Any]]:
+    """The values, and the last event."""
+    *events, done = [one for one in found.events() if one.name != "progress"]
+    assert done.name == "done"
+    return [one.data["value"]["text"] for one in events], done.data
+
+
+@pytest.mark.parametrize(
+    ("place", "values", "following"),
+    [(BEGINNING, ["0", "1", "2"], {"0": 2, "1": 1}), (END, ["5", "4", "3"], {"0": 2, "1": 1})],
+)
+def test_a_search_ends_at_its_limit_and_the_next_one_goes_on_behind_it(
+    place: str, values: list[str], following: dict[str, int]
+) -> None:
+    made = logs()
+    found, done = told(search(made, Start(place), limit=3))
+    assert (found, done["reason"], done["next"]) == (values, "limit", following)
+    rest = Start(OFFSET if place == BEGINNING else END, offsets={(TOPIC, int(at)): to for at, to in following.items()})
+    found, done = told(search(made, rest, limit=10))
+    assert (sorted({*values, *found}), done["reason"], done["next"]) == (list("012345"), "end", None)
+    assert len(found) == 3
+
+
+def test_filters_leave_out_records_and_count_them() -> None:
+    found, done = told(search(logs(), Start(BEGINNING), filters=[lambda one: one.value in (b"1", b"4")]))
+    assert found == ["1", "4"]
+    assert (done["matched"], done["scanned"], done["deleted"]) == (2, 6, 0)
+
+
+def test_backwards_with_filters_the_whole_log_is_searched() -> None:
+    found, done = told(search(logs(), Start(END), filters=[lambda one: one.key == b"k0"]))
+    assert (found, done["reason"]) == (["0"], "end")
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"), [(Limits(max_records=2), "max_records"), (Limits(max_bytes=1), "max_bytes")]
+)
+def test_a_bound_ends_a_search_and_says_which(limits: Limits, reason: str) -> None:
+    found, done = told(search(logs(), Start(BEGINNING), limits=limits))
+    assert (found, done["reason"], done["next"]) == (["0", "1"], reason, {"0": 1, "1": 1})
+
+
+def test_progress_is_reported_each_quarter_of_a_second() -> None:
+    made = logs()
+    made.on_fetch = lambda: made.pause(0.2)
+    events = list(search(made, Start(BEGINNING)).events())
+    assert [one.name for one in events if one.name != "record"].count("progress") == 3
+    last = [one.data for one in events if one.name == "progress"][-1]
+    assert (last["total"], last["partitions"], last["partitions_done"]) == (6, 2, 2)
+
+
+def test_records_that_retention_takes_during_a_search_are_reported() -> None:
+    made = logs()
+    found = search(made, Start(BEGINNING))
+    made.delete_before(0, 2)
+    values, done = told(found)
+    assert (sorted(values), done["deleted"]) == (["1", "3", "4", "5"], 2)
+
+
+def test_a_tail_begins_with_progress_and_gives_records_as_they_come() -> None:
+    made = logs()
+    events = search(made, Start(TAIL), limit=None).events()
+    assert next(events).name == "progress"
+    made.write(1, NewRecord(None, b"new"))
+    assert next(one for one in events if one.name == "record").data["value"]["text"] == "new"
+
+
+def test_an_export_has_what_a_search_finds() -> None:
+    assert [one.value for one in search(logs(), Start(BEGINNING), limit=4).records()] == [b"0", b"1", b"2", b"3"]
+    assert [one.value for one in search(logs(), Start(END), limit=2).records()] == [b"5", b"4"]
