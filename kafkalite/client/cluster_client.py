@@ -21,7 +21,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity

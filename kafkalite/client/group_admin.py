@@ -27,7 +27,7 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
 )
-from kafkalite.protocol.records.consumer_protocol import assigned_partitions
+from kafkalite.protocol.records import assigned_partitions
 
 CONSUMERS = "consumer"
 CLASSIC = "classic"

@@ -32,7 +32,7 @@ from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore
 if TYPE_CHECKING:
     from kafkalite.common.clock import Moment
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.protocol.records.group_records import GroupMetadataValue
+    from kafkalite.protocol.records import GroupMetadataValue
 
 logger = logging.getLogger(__name__)
 

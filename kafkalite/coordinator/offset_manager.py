@@ -21,7 +21,7 @@ from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetSt
 from kafkalite.coordinator.group.record_codec import KEY_TAIL, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.coordinator.runtime.effects import COMMIT_APPEND_ERROR, Records, Waiter
-from kafkalite.protocol.records.group_records import NO_TIMESTAMP
+from kafkalite.protocol.records import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig

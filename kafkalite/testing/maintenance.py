@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
-from kafkalite.protocol.records.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:

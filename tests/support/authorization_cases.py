@@ -23,7 +23,6 @@ from kafkalite.protocol.messages import (
     list_offsets,
     log_dirs,
     metadata,
-    producer_ids,
     reassignments,
     scram_credentials,
     topics,
@@ -208,17 +207,17 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         {(O.ALTER, TOPIC): T29},
     ),
     "an idempotent producer": (
-        lambda n: producer_ids.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+        lambda n: transactions.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
         4,
         {(O.IDEMPOTENT_WRITE, CLUSTER): C31},
     ),
     "an idempotent producer that may write somewhere": (
-        lambda n: producer_ids.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+        lambda n: transactions.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
         4,
         {(O.WRITE, TOPIC): C31},
     ),
     "a transactional producer": (
-        lambda n: producer_ids.InitProducerIdRequest(transactional_id=n.transactional_id, transaction_timeout_ms=1000),
+        lambda n: transactions.InitProducerIdRequest(transactional_id=n.transactional_id, transaction_timeout_ms=1000),
         4,
         {(O.WRITE, TRANSACTIONAL_ID): X53},
     ),

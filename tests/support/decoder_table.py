@@ -43,11 +43,10 @@ from kafkalite.log.storage.checkpoint_file import decode_entries, decode_offsets
 from kafkalite.log.storage.files import Files
 from kafkalite.metadata import metadata_journal
 from kafkalite.protocol.apis import SERVED
-from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.codec import decode, encoder, versioned
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.codec.versioned import versioned
 from kafkalite.protocol.header import decode_request_header
-from kafkalite.protocol.records.consumer_protocol import (
+from kafkalite.protocol.records import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartitions,
@@ -286,7 +285,7 @@ def _turning_back(count: int) -> bytes:
 DECODERS = (
     Decoder(
         "assignment of a member",
-        ("protocol/records/consumer_protocol.py",),
+        ("protocol/records.py",),
         assigned_partitions,
         (versioned(_OWNED, 0),),
         (),
@@ -294,7 +293,7 @@ DECODERS = (
     ),
     Decoder(
         "subscription of a member",
-        ("protocol/records/consumer_protocol.py",),
+        ("protocol/records.py",),
         lambda data: subscribed_topics(data) is not None,
         (versioned(_SUBSCRIBED, 1),),
         (),
@@ -302,7 +301,7 @@ DECODERS = (
     ),
     Decoder(
         "request or answer",
-        ("protocol/codec/decoder_source.py", "protocol/codec/source_writer.py", "protocol/codec/versioned.py"),
+        ("protocol/codec/decoder_source.py", "protocol/codec/source_writer.py", "protocol/codec/codec.py"),
         _any_message,
         _defaults(),
     ),

@@ -19,7 +19,6 @@ from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, Reque
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.protocol.messages.transaction_admin import (
     DescribedProducer,
     DescribedTransaction,
@@ -45,6 +44,8 @@ from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
     EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.records.group_records import NO_TIMESTAMP
+from kafkalite.protocol.records import NO_TIMESTAMP
 
 NO_PRODUCER_ID = -1
 NO_TOPICS: frozenset[str] = frozenset()

@@ -13,8 +13,8 @@ import struct
 from typing import NamedTuple
 
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
-from kafkalite.protocol.codec.versioned import VERSION, known_version_of, read_versioned, version_of, versioned
-from kafkalite.protocol.records.group_records import (
+from kafkalite.protocol.codec.codec import VERSION, known_version_of, read_versioned, version_of, versioned
+from kafkalite.protocol.records import (
     GROUP_RECORDS,
     NO_TIMESTAMP,
     GroupMetadataKey,

@@ -16,8 +16,8 @@ from kafkalite.coordinator.transaction.transaction_state import (
     STATE_OF_ID,
     TransactionMetadata,
 )
-from kafkalite.protocol.codec.versioned import known_version_of, read_versioned, version_of, versioned
-from kafkalite.protocol.records.transaction_records import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from kafkalite.protocol.codec.codec import known_version_of, read_versioned, version_of, versioned
+from kafkalite.protocol.records import TransactionLogKey, TransactionLogValue, TransactionPartitions
 
 KEY_VERSION = 0
 VALUE_VERSION = 0

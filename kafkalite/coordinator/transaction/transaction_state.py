@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer, Waiter
-from kafkalite.protocol.records.transaction_records import TRANSACTION_STATES
+from kafkalite.protocol.records import TRANSACTION_STATES
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1

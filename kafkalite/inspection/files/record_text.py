@@ -26,9 +26,15 @@ from kafkalite.common.errors import ConfigError, Malformed
 from kafkalite.common.names import TopicPartition, format_uuid, java_hash
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message, int16, int64
-from kafkalite.protocol.records.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafkalite.protocol.records.group_records import GROUP_RECORDS, GroupMetadataValue
-from kafkalite.protocol.records.transaction_records import TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
+from kafkalite.protocol.records import (
+    GROUP_RECORDS,
+    TRANSACTION_STATES,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    GroupMetadataValue,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 from kafkalite.record.transaction_marker import ABORT, COMMIT, control_key
 
 DecodedRecord = tuple[str | None, str | None]

@@ -13,7 +13,6 @@ from kafkalite.protocol.messages.group_offsets import (
     TxnOffsetCommitRequestTopic,
 )
 from kafkalite.protocol.messages.produce import ProduceRequest
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersTopicRequest,
@@ -26,6 +25,7 @@ from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
+    InitProducerIdRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

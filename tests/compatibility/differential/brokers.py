@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.reference import reference_kafka
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.server.broker import Broker
 from tests.compatibility.differential.engine import Explained, Story, Teller, tries
 from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka

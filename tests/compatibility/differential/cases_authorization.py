@@ -14,7 +14,6 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequestGroup,
 )
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -22,6 +21,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicState,
 )
 from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.security.acl.acl import ANY_NAME, CLUSTER_NAME, Operation, Permission, Resource
 from tests.compatibility.differential.engine import Explained, Story, Teller, once
 from tests.support.authorization_cases import CASES, CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from tests.compatibility.differential.asking import bad, batch, fetch, produce
 from tests.compatibility.differential.engine import Teller, in_versions, once
 

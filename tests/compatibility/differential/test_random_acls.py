@@ -22,7 +22,7 @@ from kafkalite.network.client_connection import ANONYMOUS
 from kafkalite.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from kafkalite.protocol.messages.group_admin import DescribeGroupsRequest
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.security.acl.acl import ANY_NAME, CLUSTER_NAME, OPERATIONS_OF, Operation, PatternType, Permission
 from tests.compatibility.differential.brokers import kafkalite_broker, secured_kafka
 from tests.compatibility.differential.cases_authorization import closed_to_others

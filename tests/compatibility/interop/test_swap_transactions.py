@@ -21,7 +21,7 @@ from kafkalite.config.properties import parse_properties
 from kafkalite.coordinator.marker_writer import MarkerWriter
 from kafkalite.coordinator.transaction.record_codec import read_key, transaction_key
 from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN
-from kafkalite.protocol.records.transaction_records import TRANSACTION_STATES
+from kafkalite.protocol.records import TRANSACTION_STATES
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.record.record import read_records
 from kafkalite.server.broker_server import BrokerServer

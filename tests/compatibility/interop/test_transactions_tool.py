@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.compatibility.interop.java_tools import JavaTools
 from tests.compatibility.interop.swap_scene import read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from tests.support.transactions.ledger import Batch
 from tests.support.transactions.steps import WAITS
 from tests.support.transactions.world import OK, World

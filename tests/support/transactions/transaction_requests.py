@@ -11,12 +11,12 @@ from kafkalite.protocol.messages.group_offsets import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
+    InitProducerIdRequest,
 )
 from tests.support.transactions.ledger import Batch, Commit
 from tests.support.transactions.steps import LATE, LEAVES, WAITS

@@ -19,7 +19,6 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -33,6 +32,7 @@ from kafkalite.protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from tests.compatibility.differential.asking import APPEND, DELETE, SET, TOPIC, change, create, new_topic
 from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_tree import Tree, zookeeper_client

@@ -22,7 +22,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.record import read_records
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable

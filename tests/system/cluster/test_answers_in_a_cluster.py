@@ -38,7 +38,6 @@ from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderTopic,
 )
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -51,6 +50,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.server.broker import Broker
 from kafkalite.zk.client.operations import Create
 from kafkalite.zk.znodes import znode_data, znode_paths

@@ -25,13 +25,13 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
+    InitProducerIdRequest,
 )
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.record.record import read_records

@@ -26,8 +26,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
-from kafkalite.protocol.messages.transactions import EndTxnRequest
+from kafkalite.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.record.record import read_records
 from tests.system.crash.copy_clients import RECORDS_MAX, TRANSACTION_TIMEOUT_MS, Abortable, InputRecord

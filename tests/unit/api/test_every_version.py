@@ -55,7 +55,6 @@ from kafkalite.protocol.messages.list_offsets import (
 )
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
@@ -67,6 +66,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch
 
 unknown_id = uuid.UUID(int=7)

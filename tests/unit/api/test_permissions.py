@@ -18,7 +18,6 @@ from kafkalite.protocol.messages import (
     group_admin,
     log_dirs,
     metadata,
-    producer_ids,
     topics,
     transaction_admin,
     transactions,
@@ -192,10 +191,10 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
     assert ruled - found.keys() == LOGINS_NEEDED
 
 
-PRODUCER = producer_ids.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4
+PRODUCER = transactions.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4
 
 
-def in_a_transaction(producer: producer_ids.InitProducerIdResponse) -> tuple[Message, int]:
+def in_a_transaction(producer: transactions.InitProducerIdResponse) -> tuple[Message, int]:
     """A request that adds the topic to the producer's transaction."""
     request = transactions.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="x",

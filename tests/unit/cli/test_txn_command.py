@@ -16,11 +16,11 @@ from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    InitProducerIdRequest,
     WriteTxnMarkersRequest,
 )
 from kafkalite.record.batch import build_batch_at

@@ -8,7 +8,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_store import GroupLoader
-from kafkalite.protocol.records.group_records import MemberMetadata
+from kafkalite.protocol.records import MemberMetadata
 from kafkalite.record.batch import build_batch
 from kafkalite.record.message_set import build_message, build_set
 from kafkalite.record.record import Record

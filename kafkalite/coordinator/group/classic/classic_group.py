@@ -47,8 +47,7 @@ from kafkalite.coordinator.group.group import (
 from kafkalite.coordinator.group.offset_store import ExpirationCondition
 from kafkalite.coordinator.group.record_codec import group_key
 from kafkalite.coordinator.runtime.effects import Answer, CancelTimer, Effect, Records, Waiter
-from kafkalite.protocol.records.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from kafkalite.protocol.records.group_records import GroupMetadataValue
+from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, GroupMetadataValue
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Mapping
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.group import JoinedMember, JoinRequest, MemberDescription, Protocols, SyncResult
 from kafkalite.coordinator.runtime.effects import Waiter
-from kafkalite.protocol.records.group_records import GroupMetadataValue, MemberMetadata
+from kafkalite.protocol.records import GroupMetadataValue, MemberMetadata
 
 NEVER_MS = 1 << 62
 

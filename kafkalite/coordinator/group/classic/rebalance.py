@@ -35,8 +35,7 @@ from kafkalite.coordinator.group.classic.members import NEVER_MS, Member, Member
 from kafkalite.coordinator.group.group import JOIN, SYNC, JoinResult, SyncResult, Waiting
 from kafkalite.coordinator.group.record_codec import group_key, group_value
 from kafkalite.coordinator.runtime.effects import Answer, Append, CancelTimer, Effect, SetTimer, Waiter
-from kafkalite.protocol.records import consumer_protocol
-from kafkalite.protocol.records.group_records import NO_TIMESTAMP, GroupMetadataValue
+from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, NO_TIMESTAMP, GroupMetadataValue, subscribed_topics
 
 logger = logging.getLogger(__name__)
 
@@ -397,7 +396,7 @@ class Rebalance:
 
     def _update_subscription(self) -> None:
         self.subscription = None
-        if self.protocol_type == consumer_protocol.CONSUMER_PROTOCOL_TYPE:
+        if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
             self.subscription = _subscribed_topics(member.metadata(self.protocol_name) for member in self.members)
 
 
@@ -408,7 +407,7 @@ def _subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """
     topics: set[str] = set()
     for subscription in subscriptions:
-        found = consumer_protocol.subscribed_topics(subscription)
+        found = subscribed_topics(subscription)
         if found is None:
             return None
         topics.update(found)

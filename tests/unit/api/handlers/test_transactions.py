@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from kafkalite.api.handlers.group_offsets import txn_offset_commit
 from kafkalite.api.handlers.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, write_txn_markers
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.protocol.messages.group_offsets import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -20,10 +21,14 @@ from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
+    InitProducerIdRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from kafkalite.server.broker import Broker
+from tests.support.manual_clock import ManualClock
+from tests.unit.api.conftest import Asker
 
 FENCED, EPOCH = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
 UNKNOWN, NOT_TRIED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -238,3 +243,34 @@ def test_markers_are_answered_when_all_of_them_are_committed() -> None:
         for each in response.result().markers
     }
     assert results == {1: {("t", 0): 0, ("t", 1): 0, ("u", 5): UNKNOWN, ("u", 0): 0}, 2: {("t", 0): 0}}
+
+
+def test_a_full_disk_is_complained_of_once_in_a_while(
+    tell: Callable[..., None], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    clock.advance(1000)
+
+    async def story(asker: Asker, broker: Broker) -> None:
+        running: Any = broker._running
+        why = "cannot write registry: No space left on device"
+
+        async def full() -> range:
+            raise StorageError(why)
+
+        async def asked(count: int) -> list[str]:
+            caplog.clear()
+            for _ in range(count):
+                answer = await asker.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
+                assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+            return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+        monkeypatch.setattr(running._services.producer_ids, "_reserve", full, raising=True)
+        assert await asked(20) == [f"producer ids: none can be given: {why}"]
+        assert await asked(5) == []
+        clock.advance(60_000)
+        assert await asked(5) == [f"producer ids: none can be given: {why} (24 more times before)"]
+        why = "cannot write registry: Input/output error"
+        assert await asked(2) == [f"producer ids: none can be given: {why}"], "another cause"
+
+    tell(story, clock=clock)

@@ -8,8 +8,8 @@ from kafkalite.common.errors import Malformed
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group.record_codec import GroupKey, OffsetKey
-from kafkalite.protocol.codec.versioned import versioned
-from kafkalite.protocol.records.group_records import (
+from kafkalite.protocol.codec.codec import versioned
+from kafkalite.protocol.records import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,

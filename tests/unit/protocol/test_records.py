@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.records.consumer_protocol import assigned_partitions
+from kafkalite.protocol.records import assigned_partitions
 
 
 def test_assignments_are_read_as_far_as_they_are_some() -> None:

@@ -1,6 +1,9 @@
-"""Schemas of the records in __consumer_offsets: committed offsets, classic groups, and groups of KIP-848.
+"""Schemas of the records in the internal topics __consumer_offsets and __transaction_state, and of the bytes in them.
 
-Source: the *Key.json and *Value.json of Apache Kafka's group-coordinator.
+Of groups: committed offsets, classic groups with the subscriptions and assignments of their consumers, and groups of
+KIP-848.
+Source: the *Key.json and *Value.json of Apache Kafka's group-coordinator; TransactionLogKey.json and
+TransactionLogValue.json (4.0).
 """
 
 from __future__ import annotations
@@ -8,8 +11,11 @@ from __future__ import annotations
 import uuid
 from typing import NamedTuple
 
+from kafkalite.common.errors import Malformed
+from kafkalite.common.names import TopicPartition
+from kafkalite.protocol.codec.codec import known_version_of, read_versioned
 from kafkalite.protocol.codec.primitives import INT32, STRING
-from kafkalite.protocol.codec.schema import Message, array, blob, int8, int32, int64, string
+from kafkalite.protocol.codec.schema import Message, array, blob, int8, int16, int32, int64, string
 from kafkalite.protocol.codec.schema import struct as tagged
 from kafkalite.protocol.codec.schema import uuid as id16
 
@@ -150,3 +156,74 @@ GROUP_RECORDS = {
     8: RecordKind(MemberKey, CurrentAssignmentValue, 0),
 }
 """By the version of the key."""
+
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+_VERSION_MAX = (1 << 15) - 1
+
+
+class TopicPartitions(Message):
+    topic: str = string("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class ConsumerProtocolSubscription(Message):
+    topics: list[str] = array(STRING, "0+")
+    user_data: bytes | None = blob("0+", nullable="0+")
+    owned_partitions: list[TopicPartitions] = array(TopicPartitions, "1+")
+    generation_id: int = int32("2+", default=-1)
+    rack_id: str | None = string("3+", nullable="3+")
+
+
+class ConsumerProtocolAssignment(Message):
+    assigned_partitions: list[TopicPartitions] = array(TopicPartitions, "0+")
+    user_data: bytes | None = blob("0+", nullable="0+")
+
+
+def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition]:
+    """The partitions in a member's assignment, whose every version begins like version 0. Empty for bytes that are
+    none."""
+    try:
+        known_version_of(assignment, _VERSION_MAX)
+        owned = read_versioned(ConsumerProtocolAssignment, 0, assignment).assigned_partitions
+    except Malformed:
+        return frozenset()
+    return frozenset((each.topic, index) for each in owned for index in each.partitions)
+
+
+def subscribed_topics(subscription: bytes) -> list[str] | None:
+    """The topics in a member's subscription, whose every version begins like version 0; None for bytes that are none.
+    Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol.deserializeSubscription."""
+    try:
+        known_version_of(subscription, _VERSION_MAX)
+        return read_versioned(ConsumerProtocolSubscription, 0, subscription).topics
+    except Malformed:
+        return None
+
+
+TRANSACTION_STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+)  # fmt: skip
+"""The names of the states, by `transaction_status`."""
+
+
+class TransactionLogKey(Message):
+    transactional_id: str = string("0+")
+
+
+class TransactionPartitions(Message):
+    topic: str = string("0+")
+    partition_ids: list[int] = array(INT32, "0+")
+
+
+class TransactionLogValue(Message, flexible="1+"):
+    producer_id: int = int64("0+")
+    previous_producer_id: int = int64("1+", default=-1, tag=0)
+    next_producer_id: int = int64("1+", default=-1, tag=1)
+    producer_epoch: int = int16("0+")
+    transaction_timeout_ms: int = int32("0+")
+    transaction_status: int = int8("0+")
+    transaction_partitions: list[TransactionPartitions] | None = array(TransactionPartitions, "0+", nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64("0+")
+    transaction_start_timestamp_ms: int = int64("0+")
+    client_transaction_version: int = int16("1+", tag=2)

@@ -1,1 +1,0 @@
-"""Schemas of the records that internal topics hold. Imports protocol.codec."""
