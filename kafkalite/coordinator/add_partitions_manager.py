@@ -35,7 +35,7 @@ OnResult = Callable[[Errors], None]
 _NO_SEQUENCE = -1
 ADD_RETRY_MS = 20
 ADD_RETRIES_MS = 100
-"""The markers of the last transaction may still be under way when its producer goes on: adding is tried again."""
+"""The markers of the last transaction may still be under way when its producer continues: adding is tried again."""
 
 
 class AddPartitionsRequest(NamedTuple):

@@ -184,14 +184,14 @@ class InternalTopic:
         wanted, admin = self._settings, self._topic_admin
         factor = admin.possible_factor(wanted.replication_factor, is_explicit=wanted.factor_setting in wanted.explicit)
         if self.name not in self._replicas.by_name and factor < wanted.replication_factor:
-            self._tell_of_fewer_replicas(factor)
+            self._warn_of_fewer_replicas(factor)
         await admin.ensure(self.name, wanted.partition_count, wanted.with_replicas(factor), factor)
         topic, store = self._replicas.by_name[self.name], self._store
         assert store is not None
         known = store.owned | store.loading
         await self._load(topic, [each for index, each in topic.partitions.items() if index not in known])
 
-    def _tell_of_fewer_replicas(self, factor: int) -> None:
+    def _warn_of_fewer_replicas(self, factor: int) -> None:
         """Not on a broker by itself, which can have no other."""
         if not self._replicas.role.replicates:
             return
@@ -308,7 +308,7 @@ class InternalTopic:
         def on_append(error: KafkaError | None) -> None:
             if error is not None and error.code not in _PRODUCERS_FAULTS:
                 level = logging.DEBUG if error.code in _WITHOUT_REPLICAS else logging.ERROR
-                logger.log(level, "%s-%d takes no records: %s", self.name, index, error)
+                logger.log(level, "%s-%d accepts no records: %s", self.name, index, error)
             done(ErrorCode.NONE if error is None else error.code)
 
         now_ms = self._clock.wall_ms()
@@ -328,28 +328,28 @@ class InternalTopic:
             done(ErrorCode.NONE)
         elif isinstance(partition, ReplicatedPartition):
             timeout = _Timeout(self._clock, self._append_ms, on_append)
-            partition.when_committed(result.last_offset, timeout.tell)
+            partition.when_committed(result.last_offset, timeout.complete)
         else:  # the disk answers in any case
             partition.when_committed(result.last_offset, on_append)
 
 
 class _Timeout:
-    """Tells the outcome of an append once: REQUEST_TIMED_OUT if it comes too late. Then it stays open, as in Kafka."""
+    """Reports the outcome of an append once: REQUEST_TIMED_OUT if it is late. Then it stays open, as in Kafka."""
 
-    __slots__ = ("_tell", "_timer")
+    __slots__ = ("_done", "_timer")
 
-    def __init__(self, clock: Clock, after_ms: int, tell: Callable[[KafkaError | None], None]) -> None:
-        self._tell: Callable[[KafkaError | None], None] | None = tell
+    def __init__(self, clock: Clock, after_ms: int, done: Callable[[KafkaError | None], None]) -> None:
+        self._done: Callable[[KafkaError | None], None] | None = done
         self._timer = clock.call_later(after_ms, self._time_out)
 
-    def tell(self, error: KafkaError | None) -> None:
-        tell, self._tell = self._tell, None
-        if tell is not None:
+    def complete(self, error: KafkaError | None) -> None:
+        done, self._done = self._done, None
+        if done is not None:
             self._timer.cancel()
-            tell(error)
+            done(error)
 
     def _time_out(self) -> None:
-        self.tell(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not all in-sync replicas have the records in time"))
+        self.complete(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not all in-sync replicas have the records in time"))
 
 
 def _seal_for_compaction(log: PartitionLog, now_ms: int) -> None:

@@ -182,7 +182,7 @@ class MarkerWriter:
     def _on_result(self, job: MarkerJob, partition: TopicPartition, error: ErrorCode) -> None:
         if self._is_closed or partition not in job.missing or not job.is_current():
             return
-        if error == ErrorCode.INVALID_PRODUCER_EPOCH:  # it will never be taken
+        if error == ErrorCode.INVALID_PRODUCER_EPOCH:  # no retry can succeed
             producer = job.marker[:2]
             logger.error("%s-%d has a newer epoch than the marker of producer %d, epoch %d", *partition, *producer)
         elif error not in _NEEDS_NO_MARKER:

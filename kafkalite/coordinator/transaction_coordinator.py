@@ -94,7 +94,7 @@ class TransactionCoordinator:
         expected: tuple[int, int] | None,
         waiter: Waiter[InitProducerIdResult],
     ) -> None:
-        """InitProducerId. `expected`: the producer id and epoch of a producer that goes on (KIP-360)."""
+        """InitProducerId. `expected`: the producer id and epoch of a producer that continues (KIP-360)."""
         if not transactional_id:
             waiter.answer(InitProducerIdResult(ErrorCode.INVALID_REQUEST))
             return
@@ -259,7 +259,7 @@ class TransactionCoordinator:
         self._expire_in_turns(list(self.store))
 
     def close(self) -> None:
-        """Ends all timers. The next start finishes the rest."""
+        """Ends all timers. The next start completes what is unfinished."""
         self._performer.close()
         self._timers.cancel()
         self._markers.close()
@@ -314,7 +314,7 @@ class TransactionCoordinator:
 
     def _allocate(self, then: Callable[[int], None], refuse: Callable[[ErrorCode], None]) -> None:
         """Call `then` with a new producer id: at once, or when a new block of ids is reserved."""
-        producer_id = self._producer_ids.take()
+        producer_id = self._producer_ids.try_next()
         if producer_id is not None:
             then(producer_id)
             return
@@ -335,7 +335,7 @@ class TransactionCoordinator:
     # --- expiry
 
     def _expire_in_turns(self, transactions: list[Transaction]) -> None:
-        """Looks at the last of `transactions`, and at the others in later turns."""
+        """Checks the last of `transactions`, and the others in later turns."""
         now_ms, expiration_ms = self._wall_ms(), self._config().transactional_id_expiration_ms
         turn = transactions[-IDS_PER_TURN:]
         del transactions[-IDS_PER_TURN:]
@@ -393,15 +393,15 @@ class ProducerIdManager:
         self._last = -1  # id of the last block
         self._reserving = asyncio.Lock()
 
-    def take(self) -> int | None:
+    def try_next(self) -> int | None:
         """The next id, or None if the block is used up; then `await next()`."""
         return next(self._block, None)
 
     async def next(self) -> int:
         """The next id, from a new block if the last one is used up."""
-        while (producer_id := self.take()) is None:
+        while (producer_id := self.try_next()) is None:
             async with self._reserving:
-                producer_id = self.take()  # another caller may have reserved a block meanwhile
+                producer_id = self.try_next()  # another caller may have reserved a block meanwhile
                 if producer_id is not None:
                     break
                 self._block = iter(await self._new_block())
@@ -411,7 +411,7 @@ class ProducerIdManager:
         block, highest = await self._reserve(), max(self._highest_in_logs(), self._last)
         if self._skip is not None and block.start <= highest < block.start + _AHEAD_MAX:
             logger.warning(
-                "producer ids would begin again at %d, and %d is in use: going on there", block.start, highest
+                "producer ids would begin again at %d, and %d is in use: they continue there", block.start, highest
             )
             await self._skip(highest)
             block = await self._reserve()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_HEAD_START_MS = 100  # little state loads within it; with more, clients get COORDINATOR_LOAD_IN_PROGRESS
+_LOAD_GRACE_MS = 100  # little state loads within it; with more, clients get COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Coordinators:
@@ -99,16 +99,16 @@ class Coordinators:
         replica_manager.when_deleted.subscribe(self.groups.offsets.on_topic_deleted)
 
     async def load(self) -> None:
-        """Begin to load the partitions that are led here, and wait for a moment: the rest loads while clients are told
-        to wait."""
+        """Begin to load the partitions that are led here, and wait for a moment: the others load while clients get
+        COORDINATOR_LOAD_IN_PROGRESS."""
         self._loading = [
             asyncio.ensure_future(self.offsets_topic.load()),
             asyncio.ensure_future(self.transaction_topic.load()),
         ]
-        await asyncio.wait(self._loading, timeout=_HEAD_START_MS / 1000)
+        await asyncio.wait(self._loading, timeout=_LOAD_GRACE_MS / 1000)
 
     async def loaded(self) -> None:
-        """Waits for the end of `load`, however long it takes."""
+        """Waits for the end of `load`, without a timeout."""
         if self._loading:
             await asyncio.wait(self._loading)
 
@@ -126,34 +126,34 @@ class Coordinators:
 
     def add_periodic_tasks(self, tasks: PeriodicTasks, config: BrokerConfig) -> None:
         tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.offsets.expire)
-        self._look_for_timeouts(tasks, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        self._schedule_timeouts(tasks, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         tasks.add(
             "transactional id expiry",
             config.transaction_remove_expired_transaction_cleanup_interval_ms,
             self.transactions.expire,
         )
 
-    def _look_for_timeouts(self, tasks: PeriodicTasks, interval_ms: int) -> None:
+    def _schedule_timeouts(self, tasks: PeriodicTasks, interval_ms: int) -> None:
         """Every `interval_ms`, as long as a transaction is open: an idle broker does not wake for it."""
         store = self.transactions.store
         is_due = False
 
-        def look_later() -> None:
+        def schedule() -> None:
             nonlocal is_due
             if not is_due:
                 is_due = True
-                tasks.add("transaction timeouts", 0, look, first_after_ms=interval_ms)
+                tasks.add("transaction timeouts", 0, check_timeouts, first_after_ms=interval_ms)
 
-        def look() -> None:
+        def check_timeouts() -> None:
             nonlocal is_due
             is_due = False
             if store.open:
-                look_later()
+                schedule()
                 self.transactions.abort_timed_out()
 
-        store.on_open = look_later
+        store.on_open = schedule
         if store.open:
-            look_later()
+            schedule()
 
     def _coordinator_of(self, transactional_id: str) -> int:
         """The broker that coordinates the id's transactions; NO_LEADER if none does at the moment."""

@@ -5,8 +5,8 @@
         ...                         # any Kafka client, with broker.bootstrap_servers
         await orders.has(key="a", within=5)
 
-It is the broker of `kafkalite serve`: the same sockets, the same files. What is added here looks at its parts and calls
-them, on its loop, without a client in between.
+It is the broker of `kafkalite serve`: the same sockets, the same files. The added methods read and call its parts
+on its loop, without a client in between.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class AsyncBroker(ServerBroker):
             raise
         try:
             await self.server.loaded()
-        except BaseException:  # given up, perhaps: whoever has not entered it does not stop it
+        except BaseException:  # cancelled, perhaps: a broker that was not entered is not stopped
             await self.stop()
             raise
 
@@ -172,7 +172,7 @@ class AsyncBroker(ServerBroker):
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def keep_ports(self) -> None:
-        """The next start takes the ports of now."""
+        """The next start uses the present ports."""
         ports = self.server.server.ports
         self.config = self.config.replace(
             listeners=tuple(one._replace(port=ports.get(one.name, one.port)) for one in self.config.listeners)
@@ -391,7 +391,7 @@ class AsyncBroker(ServerBroker):
             self._own_clock.reset()
 
     def snapshot(self, path: str | Path) -> None:
-        """Copy the data to a new or empty directory, as they are at this moment. Nobody is served meanwhile. Raises
+        """Copy the data to a new or empty directory, as they are at this moment. No client is served meanwhile. Raises
         FileExistsError, OSError."""
         if len(self.config.data_dirs) > 1:
             raise ValueError("a snapshot is of one data directory, and this broker has several (log.dirs)")
@@ -455,7 +455,7 @@ async def _committed(partition: Partition, last_offset: int) -> None:
         return
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def tell(error: KafkaError | None) -> None:
+    def complete(error: KafkaError | None) -> None:
         if done.done():
             return
         if error is None:
@@ -463,5 +463,5 @@ async def _committed(partition: Partition, last_offset: int) -> None:
         else:
             done.set_exception(error)
 
-    partition.when_committed(last_offset, tell)
+    partition.when_committed(last_offset, complete)
     await done

@@ -43,10 +43,10 @@ class Broker:
     """One broker, ready while entered; `bootstrap_servers` is for the configuration of clients.
 
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
-    (`log_segment_bytes=1 << 20`). Without `port`, or with 0, it takes any free one.
+    (`log_segment_bytes=1 << 20`). Without `port`, or with 0, it uses any free one.
 
     Without `data_dir` the data are in memory where there is room for that, else in a temporary directory, and are gone
-    at the end. With it they stay there, and a later broker goes on with them. Groups form at once, unless
+    at the end. With it they stay there, and a later broker continues with them. Groups form at once, unless
     `group_initial_rebalance_delay_ms` is given. With `adopt` exactly the topics that are found in the directories
     exist, regardless of earlier metadata. Raises ConfigError when it cannot start.
     """
@@ -110,26 +110,26 @@ class Broker:
 
     def crash(self, *, power_cut: bool = False) -> None:
         """End it as kill -9 would: connections close without an answer, and the files stay as they are. With
-        `power_cut` they are without what no fsync has brought to the disk. `restart` goes on with them."""
+        `power_cut` they are without what no fsync has brought to the disk. `restart` continues with them."""
         self.asynchronous.require_own()
         thread = self._thread
         if thread is None:
             raise RuntimeError("it does not run in a thread of its own: enter it with `with`, and crash it once")
         self._thread, self._has_crashed = None, True
-        from kafkalite.testing.faults.disruptions import forget, unflushed_tails
+        from kafkalite.testing.faults.disruptions import drop_unsynced_writes, unflushed_tails
 
-        async def look() -> list[UnflushedTail]:
+        async def find_tails() -> list[UnflushedTail]:
             return unflushed_tails(server)
 
         server = self.asynchronous.server
-        tails = thread.begin(look).result() if power_cut else []
+        tails = thread.begin(find_tails).result() if power_cut else []
         self.asynchronous.keep_ports()
         try:
             thread.run(self.asynchronous.kill)
         finally:
             thread.close()
             server.end_threads()
-        forget(tails)
+        drop_unsynced_writes(tails)
 
     def restart(self) -> None:
         """Start it again after a crash, on the same port. Raises RuntimeError if it has not crashed, ConfigError."""

@@ -21,7 +21,7 @@ STEPS_MAX = 100
 each other than a hundredth of it is late by so much."""
 
 _TURNS = 8  # of the loop, in which a timer's tasks wake each other
-_PAUSE_S = 0.001  # between looks at work that other threads do
+_PAUSE_S = 0.001  # between polls of work that other threads do
 _POLLS_MAX = 10_000
 _UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
 _LAST_MS = round(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1000
@@ -115,7 +115,7 @@ class BrokerClock:
             self._arm_all()
 
     def resume(self) -> None:
-        """Let time go on from where it stands."""
+        """Let time continue from where it stands."""
         if self._stands_at is not None:
             before, self._stands_at = self._stands_at, None
             now = self._machine()

@@ -40,7 +40,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TIMEOUT_S = 30.0
-_LOOK_AGAIN_S = 0.003
+_POLL_S = 0.003
 _SNAPSHOT = "zookeeper.json"
 _REPLICAS_MAX = 3
 
@@ -59,7 +59,7 @@ class Cluster:
     """See the module. `settings` are of all brokers, named like the arguments of `kafkalite.Broker`; broker ids,
     addresses and data directories are the cluster's own. `own` has settings of single brokers, by their numbers.
 
-    With `data_dir` the data stay there, and a later cluster with the same `data_dir` goes on with them; otherwise they
+    With `data_dir` the data stay there, and a later cluster with the same one continues with them; otherwise they
     are in memory where there is room for that, else in a temporary directory, and are deleted. `brokers` are all
     brokers, `zookeeper` is what they share. Methods that name a broker raise IndexError for one that there is not.
     """
@@ -127,7 +127,7 @@ class Cluster:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            await asyncio.wait([starting])  # the thread goes on, and nobody else would stop what it has started
+            await asyncio.wait([starting])  # the thread continues, and its brokers must be stopped
             if starting.exception() is None:
                 await self.__aexit__()
             raise
@@ -155,7 +155,7 @@ class Cluster:
         self._broker(number).stop()
 
     def kill(self, number: int, *, session_ends: bool = True) -> None:
-        """End a broker as kill -9 would. Its session ends at once, so that the others go on without it; otherwise after
+        """End a broker as kill -9 would. Its session ends at once, and the others continue without it; otherwise after
         zookeeper.session.timeout.ms, as it would be. Does nothing when it does not run."""
         broker = self._broker(number)
         broker.kill()
@@ -261,12 +261,12 @@ class Cluster:
         )
 
     def wait_until(self, condition: Callable[[], bool], what: Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
-        """Look again and again until the condition is true. Raises TimeoutError, which names `what`."""
+        """Poll until the condition is true. Raises TimeoutError, which names `what`."""
         deadline = monotonic_s() + timeout_s
         while not condition():
             if monotonic_s() > deadline:
                 raise TimeoutError(f"waited {timeout_s:g} s for {what()}")
-            self._pause.wait(_LOOK_AGAIN_S)
+            self._pause.wait(_POLL_S)
 
     def _is_led_by(self, leader: int, topic: str, partition: int) -> bool:
         connected = [broker for broker in self.brokers if broker.is_connected]

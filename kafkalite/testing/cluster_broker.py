@@ -37,7 +37,7 @@ class _ProcessClock(SystemClock):
 
 
 class ClusterBroker:
-    """A broker that may run or not. It keeps its port over its lives, if nobody else has taken it in between.
+    """A broker that may run or not. It keeps its port over its lives, if it is still free.
 
     `line` is its way to ZooKeeper, `faults` are those that it makes while it runs. `settings` are of its next start,
     named like the arguments of `kafkalite.Broker`.
@@ -51,9 +51,9 @@ class ClusterBroker:
         self.port = 0
         self._broker: Broker | None = None
         self._thread: LoopThread | None = None
-        self._may_go_on = threading.Event()
-        self._may_go_on.set()
-        self._stands_still = threading.Event()
+        self._may_run = threading.Event()
+        self._may_run.set()
+        self._is_blocked = threading.Event()
         self._interception = Interception()
         self.faults = Faults(self._interception, lambda: self.server, self.call)
 
@@ -71,7 +71,7 @@ class ClusterBroker:
 
     @property
     def is_paused(self) -> bool:
-        return not self._may_go_on.is_set()
+        return not self._may_run.is_set()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -145,20 +145,20 @@ class ClusterBroker:
         """Let it do nothing until `resume`, as SIGSTOP would: connections stay, and it does not answer."""
         if self._thread is not None and not self.is_paused:
             self.line.silence()
-            self._may_go_on.clear()
-            self._stands_still.clear()
-            self._thread.begin(self._stand_still)
-            self._stands_still.wait()
+            self._may_run.clear()
+            self._is_blocked.clear()
+            self._thread.begin(self._block)
+            self._is_blocked.wait()
 
     def resume(self) -> None:
         """The end of `pause`. Does nothing when it is not paused."""
         if self.is_paused:
             self.line.end_silence()
-            self._may_go_on.set()
+            self._may_run.set()
 
-    async def _stand_still(self) -> None:
-        self._stands_still.set()
-        self._may_go_on.wait()
+    async def _block(self) -> None:
+        self._is_blocked.set()
+        self._may_run.wait()
 
     async def _start(self) -> None:
         broker = self._new_broker(self.port)

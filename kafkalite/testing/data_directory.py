@@ -1,7 +1,7 @@
 """The directory of a broker that is thrown away: in memory where there is room, and a copy of a broker's data.
 
 A process that is killed leaves its directories behind. The next broker of the machine removes those whose process is
-gone and whose lock nobody holds.
+gone and whose lock is free.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _is_locked(directory: Path) -> bool:
-    """Whether a broker that this system does not show, as in another container, uses it."""
+    """Whether a broker that this system does not list, as in another container, uses it."""
     import fcntl
 
     try:

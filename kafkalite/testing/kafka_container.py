@@ -37,7 +37,7 @@ _OF_DOCKER = (
 
 
 class KafkaContainer:
-    """`image` is not looked at, and `port` is a number that clients of a container would not use either."""
+    """`image` is ignored, and `port` is a number that clients of a container would not use either."""
 
     def __init__(
         self, image: str = "", port: int = 9093, *_: Any, env: Mapping[str, object] | None = None, **__: Any

@@ -48,11 +48,11 @@ async def compact(server: BrokerServer, name: str) -> None:
     require_topic(server, name)
     done: asyncio.Future[list[RunOutcome]] = asyncio.get_running_loop().create_future()
 
-    def tell(outcomes: list[RunOutcome]) -> None:
+    def complete(outcomes: list[RunOutcome]) -> None:
         if not done.done():
             done.set_result(outcomes)
 
-    server.cleaner.run_now(name, None, True, tell)
+    server.cleaner.run_now(name, None, True, complete)
     errors = [f"{one.topic}-{one.partition}: {one.error}" for one in await done if one.error is not None]
     if errors:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"cannot compact {'; '.join(errors)}")

@@ -5,7 +5,7 @@
         kafka.topic("orders").has(key="42")
 
 pytest loads this module in every run of an environment that has pytest-kafkalite, so it imports nothing of the package
-before a test asks for a broker. That distribution has the entry point because pytest looks through all files of the one
+before a test asks for a broker. That distribution has the entry point because pytest scans all files of the one
 that has it, and rewrites the assertions of their modules.
 """
 
@@ -78,7 +78,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @contextmanager
 def _reported(request: pytest.FixtureRequest, broker: Broker | Cluster) -> Iterator[None]:
-    """It is shown meanwhile, if a test fails that uses it."""
+    """Report its state meanwhile if a test fails that uses it."""
     manager = request.config.pluginmanager
     if not manager.has_plugin(_REPORTER):
         manager.register(_Reporter(), _REPORTER)

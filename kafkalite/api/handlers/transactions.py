@@ -396,7 +396,7 @@ def init_producer_id(
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _transactional(services, request.transactional_id, request, context.api_version)
-    producer_id = services.producer_ids.take()
+    producer_id = services.producer_ids.try_next()
     if producer_id is None:
         return _from_next_block(services)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

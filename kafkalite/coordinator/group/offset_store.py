@@ -2,7 +2,7 @@
 
 A commit is visible when it is on disk, and a commit within a transaction when the transaction's commit marker is. Until
 then it is pending, and its partition does not expire. Each commit carries the order in which it was sent to the log:
-the later one in the log counts, whatever the order of markers and of completed appends.
+the later one in the log counts, in any order of markers and of completed appends.
 
 Invariant: with no append in progress, the log read from its start gives the same offsets and the same transactions. So
 a removed partition is also removed from open transactions; its tombstone follows their commits in the log.
@@ -44,7 +44,7 @@ class ExpirationCondition(NamedTuple):
 class OpenTransaction:
     """The commits of one producer within its current transaction.
 
-    An append may still be in progress when the transaction ends; `is_committed` tells its outcome then.
+    An append may still be in progress when the transaction ends; `is_committed` is its outcome then.
     """
 
     __slots__ = ("append_count", "is_committed", "offsets", "producer_id")

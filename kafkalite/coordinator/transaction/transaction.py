@@ -83,7 +83,7 @@ class Transaction:
         self._given_by_init: ProducerIdAndEpoch | None = None
         if metadata.client_version < _BUMPING_VERSION:
             self._given_by_init = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
-        self._has_failed_fence = False  # the epoch was raised in memory, and nobody has been given it
+        self._has_failed_fence = False  # the epoch was raised in memory, and no producer has it
 
     @classmethod
     def new(cls, transactional_id: str, partition: int, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
@@ -126,14 +126,14 @@ class Transaction:
         now_ms: int,
         new_producer_id: int = NO_PRODUCER_ID,
     ) -> list[TransactionEffect]:
-        """InitProducerId: a new producer takes over. `expected`: the id and epoch of a producer that goes on (KIP-360).
+        """InitProducerId: a new producer takes over. `expected`: id and epoch of a producer that continues (KIP-360).
 
         An open transaction is aborted first; the producer asks again meanwhile.
         """
         known = self.metadata
         if self.pending is not None:
             return _refuse_init(waiter, ErrorCode.CONCURRENT_TRANSACTIONS)
-        if expected is not None and not self._may_go_on(expected):
+        if expected is not None and not self._is_same_producer(expected):
             return _refuse_init(waiter, ErrorCode.PRODUCER_FENCED)
         if known.state is ONGOING:
             return self._fence(FenceStored(waiter), now_ms)
@@ -315,7 +315,7 @@ class Transaction:
 
     # --- helpers
 
-    def _may_go_on(self, expected: ProducerIdAndEpoch) -> bool:
+    def _is_same_producer(self, expected: ProducerIdAndEpoch) -> bool:
         """Whether the producer id is the current one, or the one before and its epochs were used up (a retry)."""
         known = self.metadata
         if known.producer_epoch == NO_EPOCH or expected.producer_id == known.producer_id:
@@ -330,14 +330,14 @@ class Transaction:
     def _check_bumping_end(self, producer_id: int, producer_epoch: int) -> tuple[ErrorCode, bool]:
         """The error of an EndTxn that bumps the epoch, and whether it is a retry of one that has done so already.
 
-        An epoch that InitProducerId gave to another producer is not the result of an earlier EndTxn. Kafka takes it for
+        An epoch that InitProducerId gave to another producer is not the result of an earlier EndTxn. Kafka treats it as
         one if that producer ends its transactions without a bump, and the one before it gets the ids of its successor.
         """
         known = self.metadata
         got_new_id = (
             producer_id == known.previous_producer_id and producer_epoch == LAST_EPOCH and known.producer_epoch == 0
         )
-        # after fencing at the last epoch there is no next one to go on with
+        # after fencing at the last epoch no next one is left
         is_bumped = known.producer_epoch == producer_epoch + 1 and (
             known.producer_epoch < EPOCH_MAX or known.state in COMPLETED_AS
         )
@@ -355,7 +355,7 @@ class Transaction:
         return ErrorCode.NONE if is_valid else ErrorCode.PRODUCER_FENCED, is_retry
 
     def _fence(self, then: FenceStored, now_ms: int) -> list[TransactionEffect]:
-        """Aborts the open transaction under an epoch that nobody has. The epoch is raised once, however often storing
+        """Aborts the open transaction under an epoch that no producer has. The epoch is raised once, also when storing
         fails."""
         known = self.metadata
         epoch = known.producer_epoch if self._has_failed_fence else min(known.producer_epoch + 1, EPOCH_MAX)

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.text import read_json
 from kafkalite.testing.records.payload import check_bool, check_integer, check_text
-from kafkalite.testing.requests.recorded_request import near_to
+from kafkalite.testing.requests.recorded_request import suggestions
 
 if TYPE_CHECKING:
     from kafkalite.server.metrics_endpoint import HttpRequest
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Action(NamedTuple):
-    """`takes` are the names of its arguments; None: it looks at them itself."""
+    """`takes` are the names of its arguments; None: it checks them itself."""
 
     carry_out: Callable[[AsyncBroker, dict[str, Any]], Awaitable[object]]
     takes: tuple[str, ...] | None = ()
@@ -48,7 +48,7 @@ class Action(NamedTuple):
         for name in given:
             if name not in takes:
                 there_are = f"there are {', '.join(takes)}" if takes else "there are none"
-                raise ValueError(f"no argument is named {name!r}{near_to(name, takes) or f'; {there_are}'}")
+                raise ValueError(f"no argument is named {name!r}{suggestions(name, takes) or f'; {there_are}'}")
 
 
 class Control:
@@ -157,14 +157,14 @@ def _record(record: StoredRecord) -> dict[str, Any]:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **_shown("key", record.key),
-        **_shown("value", record.value),
+        **_rendered("key", record.key),
+        **_rendered("value", record.value),
     }
-    shown["headers"] = [{"name": name, **_shown("value", value)} for name, value in record.headers]
+    shown["headers"] = [{"name": name, **_rendered("value", value)} for name, value in record.headers]
     return shown
 
 
-def _shown(name: str, data: bytes | None) -> dict[str, Any]:
+def _rendered(name: str, data: bytes | None) -> dict[str, Any]:
     if data is None:
         return {name: None}
     try:

@@ -65,7 +65,9 @@ class ControlledBroker(AsyncBroker):
             logger.warning("this broker will make a fault: %s", fault)
         if self._control is not None and self.server.metrics is not None:
             self.server.metrics.control = self._control.answer
-            logger.warning("whoever has the token controls this broker: http://%s%s", self.metrics_address, PREFIX)
+            logger.warning(
+                "every client with the token controls this broker: http://%s%s", self.metrics_address, PREFIX
+            )
 
 
 _TEXTS = ("api", "topic", "client_id")

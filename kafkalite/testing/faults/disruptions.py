@@ -42,14 +42,14 @@ class _Successor:
     def answer(self, result: InitProducerIdResult, /) -> None:
         loop = asyncio.get_running_loop()
         if result.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-            # The first time before any client is heard: one that ends the transaction now is told that it is over.
+            # The first time before any client is heard: one that ends the transaction now gets an error.
             loop.call_later(_PAUSE_S, self.initialise) if self._has_waited else loop.call_soon(self.initialise)
             self._has_waited = True
         elif result.error:
             raise ValueError(f"{self._transactional_id!r} cannot be fenced: {result.error.name}")
 
 
-class _Nobody:
+class _NoWaiter:
     def answer(self, result: JoinResult, /) -> None:
         """The phantom member has left already."""
 
@@ -80,7 +80,7 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
         requires_known_member_id=False,
         supports_skipping_assignment=False,
     )
-    server.groups.join(group_id, joining, _Nobody())
+    server.groups.join(group_id, joining, _NoWaiter())
     for member in _group(server, group_id).members:
         if member.member_id not in before:
             server.groups.leave(group_id, [(member.member_id, None)])
@@ -135,7 +135,7 @@ def _tail_of(log: PartitionLog) -> Iterator[UnflushedTail]:
     yield UnflushedTail(Path(segment.path), size, tuple(bases[first + 1 :]))
 
 
-def forget(tails: list[UnflushedTail]) -> None:
+def drop_unsynced_writes(tails: list[UnflushedTail]) -> None:
     """After the end of the broker. Raises OSError."""
     for tail in tails:
         os.truncate(tail.path, tail.size)

@@ -13,7 +13,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.region import FileRegion
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.testing.records.payload import check_bool, check_integer, check_number, check_text
-from kafkalite.testing.requests.recorded_request import api_name, near_to
+from kafkalite.testing.requests.recorded_request import api_name, suggestions
 
 if TYPE_CHECKING:
     from kafkalite.common.region import Part
@@ -37,7 +37,7 @@ def check_choice(given: Choice) -> None:
     """Raises TypeError for an argument that there is not, or that is of another type."""
     for name, value in given.items():
         if name not in Choice.__annotations__:
-            raise TypeError(f"no fault takes {name!r}{near_to(name, Choice.__annotations__)}")
+            raise TypeError(f"no fault takes {name!r}{suggestions(name, Choice.__annotations__)}")
         if name in ("times", "after", "seed"):
             check_integer(name, value, or_none=name == "times")
     check_text("client_id", given.get("client_id"), or_none=True)
@@ -55,10 +55,10 @@ def error_code(given: str | int | ErrorCode) -> ErrorCode:
         check_text("error", given)
         name = given.upper()  # type: ignore[union-attr]
         if name not in ErrorCode.__members__:
-            raise ValueError(f"no error is named {given!r}{near_to(name, ErrorCode.__members__.keys() - {'NONE'})}")
+            raise ValueError(f"no error is named {given!r}{suggestions(name, ErrorCode.__members__.keys() - {'NONE'})}")
         code = ErrorCode[name]
     if code is ErrorCode.NONE:
-        raise ValueError("NONE is no error: a client would take for done what has not been")
+        raise ValueError("NONE is no error: a client would trust a change that was not made")
     return code
 
 
@@ -122,13 +122,13 @@ class RequestPattern:
 
 
 class Call(NamedTuple):
-    """A request that was chosen. `go_on` has it executed as ever, or another frame instead; its answer may come later.
+    """A request that was chosen. `execute` executes it as ever, or another frame instead; its answer may come later.
     `hang_up` closes the connection when the answer has been sent. `miss` takes the choice back: there was nothing to
     spoil."""
 
     request: RecordedRequest
     server: BrokerServer
-    go_on: Callable[[memoryview], Answer]
+    execute: Callable[[memoryview], Answer]
     hang_up: Callable[[], None]
     connection: ClientConnection
     miss: Callable[[], None]
@@ -184,7 +184,7 @@ class Fault:
         return f"{self.name} for {self.pattern}"
 
 
-async def settled(answer: Answer) -> list[Part] | None:
+async def await_answer(answer: Answer) -> list[Part] | None:
     """The parts of an answer, when they are there."""
     if answer is None or isinstance(answer, list):
         return answer

@@ -25,10 +25,10 @@ from kafkalite.testing.faults.fault import (
     FiredFault,
     RequestPattern,
     Spoil,
+    await_answer,
     check_choice,
     error_code,
     hang_up,
-    settled,
 )
 from kafkalite.testing.faults.spoils import is_in_session, names_topic
 from kafkalite.testing.records.payload import check_bool, check_number, check_text
@@ -300,7 +300,7 @@ class Faults:
         self, moment: asyncio.Future[None], connection: ClientConnection, frame: bytearray, following: Handler
     ) -> list[Part] | None:
         await asyncio.shield(moment)
-        return await settled(self._intercept(connection, memoryview(frame), following))
+        return await await_answer(self._intercept(connection, memoryview(frame), following))
 
     def _sleep(self, call: Call, seconds: float) -> asyncio.Future[None]:
         over = self._hold()

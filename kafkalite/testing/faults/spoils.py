@@ -14,7 +14,7 @@ from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from kafkalite.testing.faults.fault import Call, Spoil, frame_of, settled
+from kafkalite.testing.faults.fault import Call, Spoil, await_answer, frame_of
 from kafkalite.testing.requests.interception import changed_answer
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
         header, request = call.request, call.request.request
         api = _api_of(call)
         if request is None or api is None:
-            return call.go_on(call.frame)
+            return call.execute(call.frame)
         if api.name == "Produce" and getattr(request, "acks", 1) == 0:
             if has_effect:
-                call.go_on(call.frame)
+                call.execute(call.frame)
             raise Disconnect(WHY)  # as Kafka does, where no answer is due
         if api.name == "Metadata":
             return _answer_changed(call, lambda answer: _metadata(answer, topic, code))
@@ -94,7 +94,7 @@ def disconnect(*, has_effect: bool) -> Spoil:
     def spoil(call: Call) -> Answer:
         if not has_effect:
             raise Disconnect(WHY)
-        return changed_answer(call.go_on(call.frame), refuse)
+        return changed_answer(call.execute(call.frame), refuse)
 
     return spoil
 
@@ -104,29 +104,29 @@ def delay(seconds: float, sleep: Sleep, *, has_effect: bool) -> Spoil:
 
     async def execute_later(call: Call) -> list[Part] | None:
         await sleep(call, seconds)
-        return await settled(call.go_on(call.frame))
+        return await await_answer(call.execute(call.frame))
 
     async def answer_later(call: Call, answer: Answer) -> list[Part] | None:
-        parts = await settled(answer)
+        parts = await await_answer(answer)
         await sleep(call, seconds)
         return parts
 
     def spoil(call: Call) -> Answer:
-        return answer_later(call, call.go_on(call.frame)) if has_effect else execute_later(call)
+        return answer_later(call, call.execute(call.frame)) if has_effect else execute_later(call)
 
     return spoil
 
 
 def blackhole(hold: Callable[[], asyncio.Future[Any]], *, has_effect: bool) -> Spoil:
-    """Never answer; the connection stays. `hold` makes a future that nobody answers."""
+    """Never answer; the connection stays. `hold` makes a future that is never answered."""
 
     async def never(answer: Answer) -> list[Part] | None:
-        await settled(answer)
+        await await_answer(answer)
         await hold()
         return None
 
     def spoil(call: Call) -> Answer:
-        return never(call.go_on(call.frame) if has_effect else None)
+        return never(call.execute(call.frame) if has_effect else None)
 
     return spoil
 
@@ -140,7 +140,7 @@ def truncate(size: int | None) -> Spoil:
             call.hang_up()
             return [frame[: len(frame) // 2 if size is None else min(size, max(0, len(frame) - 1))]]
 
-        return changed_answer(call.go_on(call.frame), cut)
+        return changed_answer(call.execute(call.frame), cut)
 
     return spoil
 
@@ -222,7 +222,7 @@ def _answer_changed(call: Call, change: Callable[[Message], Message], request: M
     if request is not None:
         sent = request_frame(request, recorded.version, recorded.correlation_id, recorded.client_id)
         frame = memoryview(sent)[_SIZE_BYTES:]
-    return changed_answer(call.go_on(frame), changed)
+    return changed_answer(call.execute(frame), changed)
 
 
 # --- fetches: one in a session names only the partitions that have changed, the others are the session's (KIP-227). A

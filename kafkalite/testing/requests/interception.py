@@ -1,6 +1,6 @@
-"""A place between the connections of a broker and its dispatcher, for tests that look at requests or spoil them.
+"""A place between the connections of a broker and its dispatcher, for tests that record requests or spoil them.
 
-While nobody stands there, connections call the dispatcher itself, as on any broker.
+Without interceptors connections call the dispatcher itself, as on any broker.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _call(interceptor: Interceptor, following: Handler, connection: ClientConnec
 def changed_answer(answer: Answer, change: Change) -> Answer:
     """The same answer, at the same time, with `change` applied to its parts before they are sent. It is not called for
     a response that is never given because its client has left."""
-    change = partial(_keeping_rest, change)
+    change = partial(_keep_throttle, change)
     if answer is None or isinstance(answer, list):
         return change(answer)
     if isinstance(answer, DeferredResponse):
@@ -81,8 +81,8 @@ def changed_answer(answer: Answer, change: Change) -> Answer:
     return _changed_later(answer, change)
 
 
-def _keeping_rest(change: Change, answer: list[Part] | None) -> list[Part] | None:
-    """After an answer to a client over its quota the connection rests, whatever is sent instead."""
+def _keep_throttle(change: Change, answer: list[Part] | None) -> list[Part] | None:
+    """After an answer to a client over its quota the connection stays muted, also with another answer."""
     changed = change(answer)
     return ThrottledAnswer(changed or (), answer.throttle_ms) if isinstance(answer, ThrottledAnswer) else changed
 

@@ -99,7 +99,7 @@ class Trace:
         replay = _Replay(host.strip("[]"), int(port), timeout)
         try:
             for event in _events(self._frames):
-                await replay.take(*event)
+                await replay.step(*event)
         finally:
             await replay.close()
         return [Replayed(RecordedRequest(then), RecordedRequest(now)) for then, now in replay.done]
@@ -152,7 +152,7 @@ class _Replay:
         self._order = 0
         self.done: list[tuple[Frames, Frames]] = []
 
-    async def take(self, then: Frames, is_answer: bool) -> None:
+    async def step(self, then: Frames, is_answer: bool) -> None:
         self._order += 1
         await (self._receive(then) if is_answer else self._send(then))
 
@@ -207,7 +207,7 @@ class _Replay:
 
 
 def with_ids(recorded: RecordedRequest, id_of: Callable[[str, Any], Any]) -> bytes:
-    """The request's frame with other ids, which `id_of(family, value)` tells."""
+    """The request's frame with other ids, as `id_of(family, value)` maps them."""
     request = recorded.request
     if request is None or not _replace(request, id_of):
         return recorded.frames.request

@@ -60,7 +60,7 @@ def text(requests: Sequence[RecordedRequest]) -> str:
         lead = "  ".join([f"{at_ms:>9.1f}", *[f"{'|':<{_COLUMN}}"] * event.column])
         shaft = "-" * (_COLUMN + (len(clients) - event.column - 1) * (_COLUMN + 2))
         arrow = f"|{shaft}>" if event.is_request else f"|<{shaft}"
-        lines.append(f"{lead}  {arrow} {event.pair} {_what(event)}")
+        lines.append(f"{lead}  {arrow} {event.pair} {_label(event)}")
     return "\n".join(lines)
 
 
@@ -76,10 +76,8 @@ def html(requests: Sequence[RecordedRequest]) -> str:
         for column in range(len(clients)):
             cells.append(f"<td>{('&rarr;' if event.is_request else '&larr;') if column == event.column else ''}</td>")
         kind = ' class="error"' if not event.is_request and each.errors else ""
-        shown = each.request if event.is_request else each.response
-        detail = (
-            f"<details><summary>{event.pair} {escape(_what(event))}</summary><pre>{escape(repr(shown))}</pre></details>"
-        )
+        message = escape(repr(each.request if event.is_request else each.response))
+        detail = f"<details><summary>{event.pair} {escape(_label(event))}</summary><pre>{message}</pre></details>"
         rows.append(f"<tr>{''.join(cells)}<td{kind}>{detail}</td></tr>")
     return _PAGE % ("".join(f"<th>{escape(name)}</th>" for name in clients.values()), "\n".join(rows))
 
@@ -105,7 +103,7 @@ def _events(requests: Sequence[RecordedRequest], clients: list[str]) -> list[_Ev
     return sorted(events, key=lambda event: event.order)
 
 
-def _what(event: _Event) -> str:
+def _label(event: _Event) -> str:
     each = event.recorded
     if not event.is_request:
         return ", ".join(each.errors) or "ok"

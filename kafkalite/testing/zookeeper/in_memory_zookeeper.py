@@ -5,7 +5,7 @@
     session = ZooKeeperSession(settings._replace(dial=line.dial), on_change=..., on_state=...)
     line.cut(), line.mend(), line.expire(), line.lose_answers(1)    # as if it happened in between
 
-It takes the place of kazoo's connection, not of the session: requests arrive as the bytes that would go to a server,
+It replaces kazoo's connection, not of the session: requests arrive as the bytes that would go to a server,
 and the session's own code sees to watches, notifications and errors. So brokers of any number of event loops are one
 cluster. Nothing is written to a disk.
 
@@ -94,7 +94,7 @@ class InMemoryZooKeeper:
                 line.come_back()
 
     def close(self) -> None:
-        """End for good, without telling anybody. Does nothing in a forked child."""
+        """End for good, without a notification. Does nothing in a forked child."""
         if not self._home.is_here:
             return
         with self.lock:
@@ -162,7 +162,7 @@ class ZooKeeperLine:
             self.come_back()
 
     def end_silence(self) -> None:
-        """The end of `silence`: a connection that was not given up goes on."""
+        """The end of `silence`: a connection that was not given up resumes."""
         with self.zookeeper.lock:
             self.is_silent = False
             if self._connection is not None:

@@ -82,7 +82,7 @@ def _transact(operations: list[Operation], tree: ZnodeTree, session_id: int) -> 
 def _result(operation: Operation, created: str, tree: ZnodeTree) -> bytes:
     if isinstance(operation, Create):
         return string(created)
-    if isinstance(operation, SetData):  # no reader looks at it; the node may be deleted by the same transaction
+    if isinstance(operation, SetData):  # no reader uses it; the node may be deleted by the same transaction
         return tree.data_and_stat(operation.path if operation.path in tree else "/")[1]
     return b""
 
@@ -102,7 +102,7 @@ _KINDS: dict[type[Operation], int] = {Create: CREATE, SetData: SET_DATA, Delete:
 
 
 class _Fields:
-    """Takes the fields of a request's body one after the other."""
+    """Reads the fields of a request's body one after the other."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """`watched`: the trees that the present connection watches; `notify` tells its client of a path. `expiry` runs
+    """`watched`: the trees that the present connection watches; `notify` sends its client a changed path. `expiry` runs
     while there is no connection, or nothing is heard over it."""
 
     def __init__(self, number: int, timeout_ms: int) -> None:
@@ -55,7 +55,7 @@ class Sessions:
         return list(self._alive)
 
     def open(self, timeout_ms: int) -> Session:
-        # as the real ones begin with the time, so that nobody takes it for one of an earlier cluster in its files
+        # as the real ones begin with the time, so that it differs from those of an earlier cluster in its files
         self._last = max(self._last + 1, self._clock.wall_ms() << 16)
         session = self._alive[self._last] = Session(self._last, timeout_ms)
         return session

@@ -222,7 +222,7 @@ class Rebalance:
             self._effects.append(SetTimer(GroupTimer.REPORT, now_ms + REPORT_AFTER_MS))
 
     def report_wait(self, now: Moment) -> None:
-        """Log the members that are waited for, or wait for the rest of the time if another rebalance has begun."""
+        """Log the members that are waited for, or set the timer again if another rebalance has begun."""
         self._is_report_due = False
         waiting = self.waiting(now.monotonic_ms)
         if waiting is None or waiting.since_ms is None:
