@@ -10,7 +10,9 @@ Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynon
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -31,6 +33,8 @@ from kafkalite.config.settings import (
     string,
     words,
 )
+
+logger = logging.getLogger(__name__)
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
@@ -163,3 +167,44 @@ def topic_conflict(values: Mapping[str, Any]) -> str | None:
     """The conflict between a topic's settings that are each valid by themselves, if there is one."""
     low, high = values["min_compaction_lag_ms"], values["max_compaction_lag_ms"]
     return f"min.compaction.lag.ms ({low}) must not be above max.compaction.lag.ms ({high})" if low > high else None
+
+
+_KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class TopicConfigs:
+    """Builds topic configurations. Another broker, a tool, or a later version may have set something that this broker
+    does not understand: that is left out."""
+
+    def __init__(self, broker: TopicDefaults) -> None:
+        self._broker = broker
+        self._defaults: TopicConfig | None = None
+
+    def reconfigure(self, broker: TopicDefaults) -> None:
+        """The broker's settings have changed, and with them the defaults of every topic."""
+        self._broker = broker
+        self._defaults = None
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        """Raises KafkaError(INVALID_CONFIG) unless these can be the settings of a topic."""
+        TopicConfig.check(overrides, self._broker)
+
+    def keeping_all(self) -> TopicConfig:
+        """The settings for the log of a topic whose settings are not known yet: no deletion and no compaction."""
+        return TopicConfig.build(_KEEPS_ALL, self._broker)
+
+    def build(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        if not overrides:  # most topics: 0.1 ms each
+            if self._defaults is None:
+                self._defaults = TopicConfig.build({}, self._broker)
+            return self._defaults
+        try:
+            return TopicConfig.build(overrides, self._broker)
+        except KafkaError as fault:
+            logger.warning("a setting of topic %s has no effect here: %s", topic, fault)
+        understood = {}
+        for name, value in overrides.items():
+            with suppress(KafkaError):
+                TopicConfig.build({name: value}, self._broker)
+                understood[name] = value
+        return TopicConfig.build(understood, self._broker)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, RegistrationState
-from kafkalite.replication.early_epochs import COUNT_MIN
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
     BecomeFollower,
@@ -34,6 +33,7 @@ from kafkalite.replication.reconciliation import (
     WriteLeaderEpoch,
     decide,
 )
+from kafkalite.replication.replica_manager import EARLY_EPOCHS_MIN
 
 if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import PartitionLog
@@ -142,7 +142,7 @@ class MetadataApplier:
     async def _reconcile_some(self, names: Sequence[str]) -> None:
         elected = [log_and_epoch for name in names for log_and_epoch in self._elected(name)]
         is_written = await self._replicas.write_early(elected)
-        unwritten_max = 0 if len(elected) >= COUNT_MIN else COUNT_MIN
+        unwritten_max = 0 if len(elected) >= EARLY_EPOCHS_MIN else EARLY_EPOCHS_MIN
         reconciled = []
         for at, name in enumerate(names, 1):
             # what was elected meanwhile is written early with the next ones; the topic stays due

@@ -20,7 +20,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.record.transaction_marker import build_marker
 from kafkalite.replication.delayed_operations import ENOUGH_BYTES, DelayedAcks, DelayedOperation, Notify
-from kafkalite.replication.replica.epoch_divergence import ReplicaLog
+from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog, check_epoch, divergence_from
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
@@ -256,11 +256,8 @@ class Partition:
 
     def check_epoch(self, known_by_client: int) -> None:
         """KIP-320: refuse a client that knows an older (74) or a newer (75) leader epoch; -1 skips the check."""
-        if known_by_client < 0 or known_by_client == self.leader_epoch:
-            return
-        if known_by_client < self.leader_epoch:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if known_by_client >= 0 and known_by_client != self.leader_epoch:
+            raise KafkaError(check_epoch(known_by_client, self.leader_epoch))
 
     def lookup_of_timestamp(self, timestamp_ms: int, *, read_committed: bool = False) -> TimeLookup:
         """Looks up the first committed record at or after `timestamp_ms`."""
@@ -273,11 +270,22 @@ class Partition:
     def _limit_offset(self, read_committed: bool) -> int:
         return self.last_stable_offset if read_committed else self.high_watermark
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """(epoch, end offset) for OffsetForLeaderEpoch; (-1, -1) when `epoch` is not known here."""
         if epoch == self.leader_epoch:
-            return epoch, self.log.end_offset
-        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+            return EpochEndOffset(epoch, self.log.end_offset)
+        return EpochEndOffset(*self.log.epochs.end_offset_for(epoch, self.log.end_offset))
+
+    def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEndOffset | None:
+        """The point from which on the records of a consumer are not those of this log (KIP-320); None if there is none.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
+        end = self.end_offset_for_epoch(last_fetched_epoch)
+        divergence = divergence_from(end, fetch_offset, last_fetched_epoch, self.log.start_offset)
+        if isinstance(divergence, EpochEndOffset):
+            return divergence
+        if divergence:
+            raise KafkaError(divergence)
+        return None
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the start offset to `offset` (-1: the high watermark); returns the new start.

@@ -8,6 +8,7 @@ Source: kafka.server.ReplicaManager, kafka.server.HostedPartition.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.event import Event
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.topic_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig, TopicConfigs
 from kafkalite.log.segment.segment import NEVER
+from kafkalite.log.storage.files import outcome_of
 from kafkalite.metadata.cluster_metadata import (
     NO_LEADER,
     ClusterMetadata,
@@ -27,11 +29,9 @@ from kafkalite.metadata.cluster_metadata import (
     TopicRecord,
 )
 from kafkalite.replication import found_logs
-from kafkalite.replication.early_epochs import write_early
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import Followed, LocalTopic, Role
-from kafkalite.replication.topic_configs import TopicConfigs
 
 if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+EARLY_EPOCHS_MIN = 4  # fewer are not worth a thread
 _MAY_LEAD = (RegistrationState.MEMBER, RegistrationState.DISCONNECTED)
 
 
@@ -223,7 +224,13 @@ class ReplicaManager:
             self._configure_logs(topic)
 
     async def write_early(self, elected: Sequence[tuple[PartitionLog, int]]) -> bool:
-        """Write down the epochs that logs are about to begin, if they are many. False if that failed."""
+        """Writes many epochs that logs are about to begin to the disk, before this broker leads them. False if some
+        could not be written: each election tries again for its log, and reports it.
+
+        A leader notes its epoch on the disk before anything else, with two fsyncs: 3 ms of the event loop for each
+        partition. After a start, or the end of another broker, there may be thousands. They are written by another
+        thread, to one file of each data directory (`log/directories/election_file.py`).
+        """
         return await write_early(self._logs, elected)
 
     def become_leader(self, topic: Topic, index: int, leader_epoch: int) -> Partition | None:
@@ -404,3 +411,19 @@ class ReplicaManager:
         self.configs.reconfigure(config)
         for topic in (*self, *self._opening.values()):
             self.configure(topic, topic.overrides)
+
+
+async def write_early(logs: LogManager, elected: Sequence[tuple[PartitionLog, int]]) -> bool:
+    """As `ReplicaManager.write_early`."""
+    if len(elected) < EARLY_EPOCHS_MIN:
+        return True
+    loop = asyncio.get_running_loop()
+    is_written = True
+    for job, note in list(logs.record_elections(elected)):
+        fault = await loop.run_in_executor(None, outcome_of, job)
+        if fault is None:
+            note()
+        else:
+            logger.warning("the epochs of elections are not written yet: %s", fault)
+            is_written = False
+    return is_written

@@ -216,7 +216,7 @@ class BrokerServer:
         isr_states = self._member.isr_states
         if isr_states is None:
             return None
-        from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
+        from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
         from kafkalite.replication.replica_roles import ReplicaRoles
         from kafkalite.server.membership.inter_broker_requests import inter_broker_endpoint_finder
 

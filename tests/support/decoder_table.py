@@ -67,7 +67,7 @@ from kafkalite.record.validation.batch_validation import Rules, validate
 from kafkalite.record.validation.format_conversion import to_batch
 from kafkalite.record.validation.record_validation import find_faults
 from kafkalite.record.validation.replica_validation import check_batches
-from kafkalite.replication.fetcher.leader_requests import fetched, pieces
+from kafkalite.replication.leader_requests import fetched, pieces
 from kafkalite.security.principal import alternative_names, subject_of
 from kafkalite.security.sasl.client_exchange import SaltedPassword, ScramClient
 from kafkalite.security.sasl.exchange import AuthenticationFailed, PlainExchange
@@ -361,7 +361,7 @@ DECODERS = (
     ),
     Decoder(
         "batches of a leader",
-        ("replication/fetcher/leader_requests.py",),
+        ("replication/leader_requests.py",),
         _all_of(
             lambda data: check_batches(memoryview(data), 0),
             lambda data: list(pieces(memoryview(data))),
@@ -584,7 +584,7 @@ NO_DECODERS = {
     "producer/partitioner.py": _COLUMNS,
     "producer/record_encoder.py": _COLUMNS,
     "reader/chunks/chunk_file.py": _BATCHES,
-    "replication/fetcher/replica_fetcher.py": _ONE,
+    "replication/replica_fetcher.py": _ONE,
     "security/password_encoder.py": _OWN,
     "testing/daemon/control.py": "base64 of a request",
     "testing/faults/spoils.py": _BATCHES,

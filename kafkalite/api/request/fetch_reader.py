@@ -338,11 +338,9 @@ class FetchReader:
         if data.preferred_read_replica != NO_REPLICA:
             return data
         if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if epoch < 0 or end_offset < 0:
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            end = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
+            if end is not None:
+                data.diverging_epoch = EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
                 return data
         max_bytes = min(wanted.max_bytes, budget)
         if max_bytes > 0 or min_one:

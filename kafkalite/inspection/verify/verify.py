@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.topic_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig, TopicConfigs
 from kafkalite.inspection.files.directory_listing import (
     DirectoryListing,
     PartitionDirectory,
@@ -42,7 +42,6 @@ from kafkalite.log.storage.file_names import (
     RECOVERY_POINTS,
 )
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, CorruptJournal, decode
-from kafkalite.replication.topic_configs import TopicConfigs
 
 
 class StartKnowledge:

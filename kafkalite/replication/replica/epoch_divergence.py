@@ -72,12 +72,22 @@ def diverging_epoch(fetch_offset: int, last_fetched_epoch: int, log: ReplicaLog)
     OFFSET_OUT_OF_RANGE."""
     if last_fetched_epoch != NO_EPOCH:
         end = EpochEndOffset(*log.epochs.end_offset_for(last_fetched_epoch, log.end_offset))
-        if end.leader_epoch == NO_EPOCH or fetch_offset < log.start_offset:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
-            return end
+        if divergence := divergence_from(end, fetch_offset, last_fetched_epoch, log.start_offset):
+            return divergence
     if not log.start_offset <= fetch_offset <= log.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
+
+
+def divergence_from(
+    end: EpochEndOffset, fetch_offset: int, last_fetched_epoch: int, start_offset: int
+) -> EpochEndOffset | ErrorCode:
+    """For a leader: as `diverging_epoch`, with the `end` of the last fetched epoch in its log. Below the start of the
+    log OFFSET_OUT_OF_RANGE comes first, as in Kafka."""
+    if end.leader_epoch == NO_EPOCH or end.end_offset == NO_OFFSET or fetch_offset < start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+        return end
     return ErrorCode.NONE
 
 

@@ -20,9 +20,8 @@ from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.delayed_operations import DelayedOperation
-from kafkalite.replication.early_epochs import COUNT_MIN
 from kafkalite.replication.metadata_applier import MetadataApplier
-from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.replica_manager import EARLY_EPOCHS_MIN, ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.in_memory_cluster import CLUSTER_ID, InMemoryCluster, InMemoryMetadata
 from tests.support.manual_clock import ManualClock
@@ -308,14 +307,14 @@ def test_elections_that_come_while_others_are_written_wait_for_the_next_write(
 ) -> None:
     async def story(broker: Life) -> None:
         applier: Any = broker.applier
-        elected: dict[str, list[ElectedLog]] = {"a": [ElectedLog() for _ in range(COUNT_MIN)]}
+        elected: dict[str, list[ElectedLog]] = {"a": [ElectedLog() for _ in range(EARLY_EPOCHS_MIN)]}
         told: list[object] = []
         reconcile = applier._reconcile
 
         async def write_early(logs: Sequence[tuple[ElectedLog, int]]) -> bool:
             if logs:
                 told.append(len(logs))
-            if len(logs) >= COUNT_MIN:
+            if len(logs) >= EARLY_EPOCHS_MIN:
                 for log, _ in logs:
                     log.recorded = True
             elected.setdefault("b", [ElectedLog() for _ in range(late_count)])  # comes meanwhile
@@ -333,8 +332,8 @@ def test_elections_that_come_while_others_are_written_wait_for_the_next_write(
         for name in ("a", "b", "c"):
             broker.cluster.put(record(name, OTHER), Change.TOPIC_CREATED)
         await broker.settled()
-        late = (late_count, ("b", 0 if late_count >= COUNT_MIN else late_count))
-        assert told == [COUNT_MIN, ("a", 0), ("c", 0), *late]
+        late = (late_count, ("b", 0 if late_count >= EARLY_EPOCHS_MIN else late_count))
+        assert told == [EARLY_EPOCHS_MIN, ("a", 0), ("c", 0), *late]
 
     live(story)
 

@@ -11,8 +11,8 @@ import uvloop
 from kafkalite.common.metrics import Metrics
 from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.replication.isr_writer import IsrWriter
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
+from kafkalite.replication.replica_roles import IsrWriter
 from kafkalite.server.broker import Broker
 from kafkalite.server.replication_metrics import add_replication_metrics
 from tests.support.manual_clock import ManualClock

@@ -14,9 +14,9 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from kafkalite.replication.fetcher import replica_fetcher
-from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
+from kafkalite.replication import replica_fetcher
 from kafkalite.replication.replica.follower_replica import FAILED, FENCED, FETCHING, AskEpochEnd, AskOffset
+from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.followed_in_memory import FollowedPartition, Leader, LedPartition, until
 from tests.support.replication.simulated_log import SimulatedLog
@@ -721,7 +721,7 @@ def test_the_numbers_for_metrics() -> None:
 
 @pytest.mark.parametrize(("topic", "index", "number"), [("t", 0, 0), ("t", 1, 1), ("__consumer_offsets", 49, 1)])
 def test_a_partition_has_the_fetcher_that_kafka_gives_it(topic: str, index: int, number: int) -> None:
-    from kafkalite.replication.fetcher.replica_fetcher_manager import fetcher_number
+    from kafkalite.replication.replica_fetcher_manager import fetcher_number
 
     assert fetcher_number(topic, index, 4) in range(4)
     assert fetcher_number("t", index, 2) == abs(31 * 116 + index) % 2

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from kafkalite.client.broker_channel import SecurityTo, without_security
 from kafkalite.common.names import java_hash
-from kafkalite.replication.fetcher.replica_fetcher import ReplicaFetcher
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
+from kafkalite.replication.replica_fetcher import ReplicaFetcher
 
 if TYPE_CHECKING:
     from kafkalite.client.broker_channel import FindEndpoint
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.replication.fetcher.fetched_partition import FetchedPartition
+    from kafkalite.replication.follower_partition import FollowerPartition
 
 
 def fetcher_number(topic: str, index: int, count: int) -> int:
@@ -54,7 +54,7 @@ class ReplicaFetcherManager:
         self._broker_id = broker_id
         self._registration = registration
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
-        self._fetcher_of: dict[FetchedPartition, ReplicaFetcher] = {}
+        self._fetcher_of: dict[FollowerPartition, ReplicaFetcher] = {}
         self._ending: set[asyncio.Future[None]] = set()
         self._bytes_in = self._reassignment_bytes_in = self._requests = 0  # of fetchers that have ended
         now = settings()
@@ -66,12 +66,12 @@ class ReplicaFetcherManager:
             now.replication_quota_window_size_seconds * 1000,
         )
 
-    def add(self, partition: FetchedPartition) -> None:
+    def add(self, partition: FollowerPartition) -> None:
         """Fetch the partition from its leader."""
         partition.begin()
         self._place(partition)
 
-    def remove(self, partition: FetchedPartition) -> None:
+    def remove(self, partition: FollowerPartition) -> None:
         """When this returns, nothing of an answer that is under way reaches the partition."""
         fetcher = self._fetcher_of.pop(partition, None)
         if fetcher is not None:
@@ -102,7 +102,7 @@ class ReplicaFetcherManager:
             self._end(fetcher)
         await asyncio.gather(*self._ending)
 
-    def _place(self, partition: FetchedPartition) -> None:
+    def _place(self, partition: FollowerPartition) -> None:
         number = fetcher_number(partition.topic, partition.index, self._count)
         fetcher = self._fetchers.get((partition.leader_id, number))
         if fetcher is None:

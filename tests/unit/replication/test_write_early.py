@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.replication.early_epochs import COUNT_MIN, write_early
+from kafkalite.replication.replica_manager import EARLY_EPOCHS_MIN, write_early
 
 
 class Logs:
@@ -34,19 +34,19 @@ class Logs:
 
 def test_many_are_written_by_another_thread() -> None:
     logs: Any = Logs()
-    assert asyncio.run(write_early(logs, [(object(), 1)] * COUNT_MIN))  # type: ignore[list-item]
+    assert asyncio.run(write_early(logs, [(object(), 1)] * EARLY_EPOCHS_MIN))  # type: ignore[list-item]
     assert logs.noted == [1, 2]
     assert threading.current_thread().name not in logs.threads
 
 
 def test_a_directory_without_room_keeps_back_no_other(caplog: pytest.LogCaptureFixture) -> None:
     logs: Any = Logs(is_full=True)
-    assert not asyncio.run(write_early(logs, [(object(), 1)] * COUNT_MIN))  # type: ignore[list-item]
+    assert not asyncio.run(write_early(logs, [(object(), 1)] * EARLY_EPOCHS_MIN))  # type: ignore[list-item]
     assert logs.noted == [1]
     assert "not written yet: No space left" in caplog.text
 
 
 def test_a_few_are_left_to_their_elections() -> None:
     logs: Any = Logs()
-    assert asyncio.run(write_early(logs, [(object(), 1)] * (COUNT_MIN - 1)))  # type: ignore[list-item]
+    assert asyncio.run(write_early(logs, [(object(), 1)] * (EARLY_EPOCHS_MIN - 1)))  # type: ignore[list-item]
     assert not logs.asked

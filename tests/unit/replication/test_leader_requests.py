@@ -25,8 +25,8 @@ from kafkalite.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from kafkalite.replication.fetcher import leader_requests as wire
-from kafkalite.replication.fetcher.fetch_session import Key, SessionRequest
+from kafkalite.replication import leader_requests as wire
+from kafkalite.replication.leader_requests import Key, SessionRequest
 from kafkalite.replication.replica import epoch_divergence
 from kafkalite.replication.replica.follower_replica import Fetch
 

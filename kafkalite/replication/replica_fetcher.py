@@ -30,8 +30,8 @@ from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from kafkalite.replication.fetcher import leader_requests as wire
-from kafkalite.replication.fetcher.fetch_session import FetchSession, Key
+from kafkalite.replication import leader_requests as wire
+from kafkalite.replication.leader_requests import FetchSession, Key
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset
 from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffset, Fetch
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
-    from kafkalite.replication.fetcher.fetched_partition import FetchedPartition
+    from kafkalite.replication.follower_partition import FollowerPartition
     from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class ReplicaFetcher:
         self._quota = quota
         self._broker_id = broker_id
         self._registration = registration
-        self._followed: dict[Key, FetchedPartition] = {}
+        self._followed: dict[Key, FollowerPartition] = {}
         self._changed: dict[Key, None] = {}
         self._delayed: list[tuple[float, int, Key]] = []
         self._delayed_count = 0
@@ -113,16 +113,16 @@ class ReplicaFetcher:
         return len(self._followed)
 
     @property
-    def partitions(self) -> Iterator[FetchedPartition]:
+    def partitions(self) -> Iterator[FollowerPartition]:
         return iter(self._followed.values())
 
-    def add(self, partition: FetchedPartition) -> None:
+    def add(self, partition: FollowerPartition) -> None:
         key = (partition.topic_id.bytes, partition.index)
         self._followed[key] = partition
         partition.on_ready = partial(self._on_ready, key, partition)
         self._mark(key)
 
-    def remove(self, partition: FetchedPartition) -> None:
+    def remove(self, partition: FollowerPartition) -> None:
         """From now on no answer reaches the partition."""
         key = (partition.topic_id.bytes, partition.index)
         if self._followed.get(key) is partition:
@@ -155,7 +155,7 @@ class ReplicaFetcher:
 
     # What is next
 
-    def _on_ready(self, key: Key, partition: FetchedPartition) -> None:
+    def _on_ready(self, key: Key, partition: FollowerPartition) -> None:
         if self._followed.get(key) is partition:
             self._mark(key)
 
@@ -243,11 +243,11 @@ class ReplicaFetcher:
 
     def _look_at_changed(
         self, now_ms: float
-    ) -> tuple[dict[FetchedPartition, AskEpochEnd], dict[FetchedPartition, AskOffset]]:
+    ) -> tuple[dict[FollowerPartition, AskEpochEnd], dict[FollowerPartition, AskOffset]]:
         """Brings the session up to date. Returns the questions that come before the next fetch; of two kinds, the
         second is asked later."""
-        epochs: dict[FetchedPartition, AskEpochEnd] = {}
-        offsets: dict[FetchedPartition, AskOffset] = {}
+        epochs: dict[FollowerPartition, AskEpochEnd] = {}
+        offsets: dict[FollowerPartition, AskOffset] = {}
         session = self._session
         changed, self._changed = self._changed, {}
         for key in changed:
@@ -277,7 +277,7 @@ class ReplicaFetcher:
                 del self._changed[partition.topic_id.bytes, partition.index]
         return epochs, offsets
 
-    def _throttled_until_ms(self, partition: FetchedPartition, now_ms: float) -> float:
+    def _throttled_until_ms(self, partition: FollowerPartition, now_ms: float) -> float:
         """A replica that is in sync is never throttled, lest it leave the ISR (KIP-73)."""
         replicas = partition.throttled_replicas
         if not replicas or partition.lag == 0 or not self._quota.covers(replicas, partition.index):
@@ -420,7 +420,7 @@ class ReplicaFetcher:
                 self._quota.record(size_bytes, now_ms)
         return size_bytes
 
-    def _on_epochs(self, asked: dict[FetchedPartition, AskEpochEnd], frame: memoryview) -> None:
+    def _on_epochs(self, asked: dict[FollowerPartition, AskEpochEnd], frame: memoryview) -> None:
         ends = wire.epoch_ends(decode_response(OffsetForLeaderEpochRequest, wire.EPOCH_VERSION, frame)[1])
         now_ms = self._clock.monotonic_ms()
         for partition in self._still_asking(asked):
@@ -428,7 +428,7 @@ class ReplicaFetcher:
             partition.on_epoch_end(error, end, now_ms)
         self._go_on()
 
-    def _on_offsets(self, asked: dict[FetchedPartition, AskOffset], frame: memoryview) -> None:
+    def _on_offsets(self, asked: dict[FollowerPartition, AskOffset], frame: memoryview) -> None:
         offsets = wire.offsets(decode_response(ListOffsetsRequest, wire.OFFSETS_VERSION, frame)[1])
         now_ms = self._clock.monotonic_ms()
         for partition in self._still_asking(asked):
@@ -436,7 +436,7 @@ class ReplicaFetcher:
             partition.on_offset(asked[partition], error, offset, now_ms)
         self._go_on()
 
-    def _still_asking(self, asked: Iterable[FetchedPartition]) -> list[FetchedPartition]:
+    def _still_asking(self, asked: Iterable[FollowerPartition]) -> list[FollowerPartition]:
         """The partitions that an answer is for. They are looked at before the next request."""
         self._failures = 0
         self._is_busy = False

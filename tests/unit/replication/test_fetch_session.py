@@ -13,8 +13,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header
 from kafkalite.protocol.messages.fetch import FetchRequest
-from kafkalite.replication.fetcher.fetch_session import INITIAL_EPOCH, FetchSession, Key
-from kafkalite.replication.fetcher.leader_requests import FETCH_VERSION, fetch_frame
+from kafkalite.replication.leader_requests import FETCH_VERSION, INITIAL_EPOCH, FetchSession, Key, fetch_frame
 from kafkalite.replication.replica.follower_replica import Fetch
 
 TOPICS = [uuid.UUID(int=number).bytes for number in (1, 2)]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
-from kafkalite.replication.isr_writer import IsrWriter
+from kafkalite.replication.replica_roles import IsrWriter
 from tests.support.manual_clock import ManualClock
 
 

@@ -1,7 +1,12 @@
-"""The requests of a fetcher, and the answers of a leader as values: Fetch, OffsetForLeaderEpoch, ListOffsets.
+"""The requests of a follower, with its fetch session, and the answers of a leader as values.
 
-The versions are fixed: brokers do not ask each other for ApiVersions. Kafka has had them since 3.5.
-Source: kafka.server.RemoteLeaderEndPoint, KIP-320, KIP-516, KIP-595, KIP-903.
+Fetch, OffsetForLeaderEpoch, ListOffsets. The versions are fixed: brokers do not ask each other for ApiVersions. Kafka
+has had them since 3.5.
+In a session a request names only the partitions whose parameters have changed; the leader keeps the others. So this end
+must know at any time what the leader holds: `_held` is what it has after the request that was sent last. When that is
+not sure (no answer came, or the answer does not fit), the next request names all partitions and opens a new session.
+Source: kafka.server.RemoteLeaderEndPoint, org.apache.kafka.clients.FetchSessionHandler,
+org.apache.kafka.common.requests.FetchMetadata, KIP-227, KIP-320, KIP-516, KIP-595, KIP-903.
 """
 
 from __future__ import annotations
@@ -25,12 +30,95 @@ from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderTopic,
 )
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset
-from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffset, FetchAnswer
+from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffset, Fetch, FetchAnswer
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.replication.fetcher.fetch_session import Key, SessionRequest
-    from kafkalite.replication.fetcher.fetched_partition import FetchedPartition
+    from kafkalite.replication.follower_partition import FollowerPartition
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+_EPOCH_MAX = 0x7FFFFFFF
+
+Key = tuple[bytes, int]
+"""A partition: the id of its topic, as it travels, and its index."""
+
+
+class SessionRequest(NamedTuple):
+    """The part of a fetch request that is about its session. With INITIAL_EPOCH `named` are all partitions."""
+
+    session_id: int
+    session_epoch: int
+    named: dict[Key, Fetch]
+    forgotten: list[Key]
+
+
+class FetchSession:
+    """`want` and `forget` say what the next request is to fetch. Partitions that changed last are named last, so that
+    none starves behind a busy one."""
+
+    __slots__ = ("_changed", "_epoch", "_held", "_wanted", "session_id")
+
+    def __init__(self) -> None:
+        self.session_id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._wanted: dict[Key, Fetch] = {}
+        self._held: dict[Key, Fetch] = {}
+        self._changed: dict[Key, None] = {}  # what is wanted may differ from what is held
+
+    def __len__(self) -> int:
+        """The number of partitions that the next request fetches."""
+        return len(self._wanted)
+
+    def want(self, key: Key, fetch: Fetch) -> None:
+        """Fetch the partition from now on with these parameters."""
+        if self._wanted.get(key) != fetch:
+            self._wanted.pop(key, None)
+            self._wanted[key] = fetch
+            self._changed[key] = None
+
+    def forget(self, key: Key) -> None:
+        """Fetch the partition no more, until it is wanted again."""
+        if self._wanted.pop(key, None) is not None:
+            self._changed[key] = None
+
+    def sent(self, key: Key) -> Fetch | None:
+        """The parameters of the request that was sent last; None if it does not fetch the partition."""
+        return self._held.get(key)
+
+    def next_request(self) -> SessionRequest:
+        """The request to be sent now; it counts as sent."""
+        wanted, held = self._wanted, self._held
+        if self._epoch == INITIAL_EPOCH:
+            self._held = dict(wanted)
+            self._changed.clear()
+            return SessionRequest(self.session_id, INITIAL_EPOCH, self._held, [])
+        named: dict[Key, Fetch] = {}
+        forgotten: list[Key] = []
+        for key in self._changed:
+            fetch = wanted.get(key)
+            if fetch is None:
+                if held.pop(key, None) is not None:
+                    forgotten.append(key)
+            elif held.get(key) != fetch:
+                held[key] = named[key] = fetch
+        self._changed.clear()
+        return SessionRequest(self.session_id, self._epoch, named, forgotten)
+
+    def on_answer(self, session_id: int) -> None:
+        """The request was answered without an error. NO_SESSION: the leader keeps none."""
+        if session_id == NO_SESSION or (self._epoch != INITIAL_EPOCH and session_id != self.session_id):
+            self.session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        else:
+            self.session_id = session_id
+            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+
+    def restart(self, *, closes: bool = True) -> None:
+        """The next request opens a new session and, with `closes`, ends the present one: the leader may have it."""
+        self._epoch = INITIAL_EPOCH
+        if not closes:
+            self.session_id = NO_SESSION
+
 
 FETCH_VERSION = 15
 EPOCH_VERSION = 4
@@ -214,7 +302,7 @@ def pieces(records: memoryview) -> Iterator[memoryview]:
 # OffsetForLeaderEpoch and ListOffsets
 
 
-def epoch_request(asked: Mapping[FetchedPartition, AskEpochEnd], broker_id: int) -> OffsetForLeaderEpochRequest:
+def epoch_request(asked: Mapping[FollowerPartition, AskEpochEnd], broker_id: int) -> OffsetForLeaderEpochRequest:
     topics: dict[str, OffsetForLeaderTopic] = {}
     for partition, ask in asked.items():
         if partition.topic not in topics:
@@ -235,7 +323,7 @@ def epoch_ends(response: OffsetForLeaderEpochResponse) -> dict[tuple[str, int], 
     }
 
 
-def offsets_request(asked: Mapping[FetchedPartition, AskOffset], broker_id: int) -> ListOffsetsRequest:
+def offsets_request(asked: Mapping[FollowerPartition, AskOffset], broker_id: int) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for partition, ask in asked.items():
         if partition.topic not in topics:
