@@ -372,7 +372,7 @@ DECODERS = (
     ),
     Decoder(
         "batches of a segment",
-        ("log/segment/segment_file.py", "log/segment/record_counting.py"),
+        ("log/segment/segment_file.py",),
         _all_of(
             _in_file(lambda fd, size: list(iter_headers(fd, 0, size))),
             _in_file(lambda fd, size: list(iter_file_batches(fd, 0, size))),

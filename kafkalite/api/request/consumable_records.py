@@ -8,25 +8,20 @@ found by the headers between the first and the last of them. What would take too
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.log.segment.record_counting import count
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
-from kafkalite.record.compression import UNPACKED_BYTES_MAX
-from kafkalite.record.message_set import HEAD_BYTES, entry_header
-from kafkalite.record.record import read_records
 
 if TYPE_CHECKING:
     from kafkalite.common.region import OpenFile
     from kafkalite.log.index.transaction_index import AbortedTxn
     from kafkalite.log.segment.segment import Segment
+    from kafkalite.record.batch import BatchHeader
     from kafkalite.replication.partition import Partition
 
 SCANNED_BYTES_MAX = 512 << 20  # of one plan; headers of small batches take a second for 200 MiB
-_READ_BYTES = 1 << 16
 
 
 class _Piece(NamedTuple):
@@ -106,56 +101,22 @@ class CountPlan:
         if self.bytes_to_read > SCANNED_BYTES_MAX:
             return None
         try:
-            found = self._known + sum(piece.sign * _records_in(piece) for piece in self._pieces)
-            return found - sum(self._aborted_in(piece) for piece in self._aborted_pieces)
+            found = sum(piece.sign * self._records_in(piece) for piece in self._pieces)
+            aborted = sum(self._records_in(piece, self._is_aborted) for piece in self._aborted_pieces)
+            return self._known + found - aborted
         except (OSError, Malformed):
             return None
 
-    def _aborted_in(self, piece: _Piece) -> int:
-        found = 0
-        position, data, base = piece.position, b"", 0
-        while position < piece.end:
-            at = position - base
-            if at < 0 or at + HEADER_BYTES > len(data):
-                data, base, at = os.pread(piece.file.fd, _READ_BYTES, position), position, 0
-            header = _header(data, at)
-            if any(_is_of(one, header) for one in self._aborted):
-                found += _between(piece, position, header)
-            position += header.size_bytes
-        return found
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return (
+            header.is_transactional
+            and not header.is_control
+            and any(
+                header.producer_id == one.producer_id and one.first_offset <= header.base_offset <= one.last_offset
+                for one in self._aborted
+            )
+        )
 
-
-def _header(data: bytes, at: int) -> BatchHeader:
-    """Raises Malformed."""
-    if len(data) - at > HEAD_BYTES and data[at + 16] < MAGIC:
-        return entry_header(data, at)
-    header = parse_header(data, at)
-    if header.batch_length <= 0:
-        raise Malformed("no batch")
-    return header
-
-
-def _is_of(aborted: AbortedTxn, header: BatchHeader) -> bool:
-    return (
-        header.is_transactional
-        and not header.is_control
-        and header.producer_id == aborted.producer_id
-        and aborted.first_offset <= header.base_offset <= aborted.last_offset
-    )
-
-
-def _between(piece: _Piece, position: int, header: BatchHeader) -> int:
-    """The records of a batch that lie in the piece's offsets."""
-    if header.base_offset >= piece.from_offset and header.last_offset < piece.limit:
-        return header.record_count
-    batch = os.pread(piece.file.fd, header.size_bytes, position)
-    records = read_records(batch, UNPACKED_BYTES_MAX, UNPACKED_BYTES_MAX)
-    return sum(piece.from_offset <= one.offset < piece.limit for one in records)
-
-
-def _records_in(piece: _Piece) -> int:
-    fd = piece.file.fd
-    below_limit = count(fd, piece.position, piece.end, piece.limit).records
-    return below_limit - (
-        count(fd, piece.position, piece.end, piece.from_offset).records if piece.from_offset > 0 else 0
-    )
+    @staticmethod
+    def _records_in(piece: _Piece, counts: Callable[[BatchHeader], bool] | None = None) -> int:
+        return count(piece.file.fd, piece.position, piece.end, piece.limit, piece.from_offset, counts).records

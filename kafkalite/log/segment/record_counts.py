@@ -11,14 +11,15 @@ Source: none in Apache Kafka, which knows sizes and offsets only.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.segment.record_count_file import Identity, add_entries, encode_entry, identity_of, read_noted
-from kafkalite.log.segment.record_counting import NEVER, Stopped, Tally, count, go_on_always
+from kafkalite.log.segment.record_count_file import add_entries, encode_entry, identity_of, read_noted
+from kafkalite.log.segment.record_counting import Stopped, Tally, count
 from kafkalite.log.storage.files import Background, Files
 
 if TYPE_CHECKING:
@@ -68,40 +69,6 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return total
 
 
-def count_segment(
-    files: Files,
-    path: str,
-    noted: tuple[Identity, Tally] | None,
-    identity: Identity | None = None,
-    upto_bytes: int | None = None,
-    go_on: Callable[[], None] = go_on_always,
-) -> tuple[Tally, bool]:
-    """The records in a .log file, and whether the count came from `noted`; otherwise the batch headers were read.
-
-    For a file that is being appended to, only the first `upto_bytes` are counted, and `identity` is the one that the
-    file had with that size. Raises Malformed, OSError.
-    """
-    fd = files.open(path, os.O_RDONLY)
-    try:
-        identity = identity_of(os.fstat(fd)) if identity is None else identity
-        if noted is not None and noted[0] == identity and upto_bytes in (None, identity.size_bytes):
-            return noted[1], True
-        return count(fd, 0, identity.size_bytes if upto_bytes is None else upto_bytes, NEVER, go_on), False
-    finally:
-        files.close(fd)
-
-
-def count_before(
-    files: Files, path: str, offset: int, size_bytes: int, go_on: Callable[[], None] = go_on_always
-) -> Tally:
-    """The records below `offset` in the first `size_bytes` of a .log file. Raises Malformed, OSError."""
-    fd = files.open(path, os.O_RDONLY)
-    try:
-        return count(fd, 0, size_bytes, offset, go_on)
-    finally:
-        files.close(fd)
-
-
 class RecordCounts:
     """Record counts of one log; called by the log's owner. Known counts are kept in `Segment.tally`; this class starts
     the background jobs that find the unknown ones.
@@ -130,7 +97,7 @@ class RecordCounts:
     def of(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> LogCounts:
         """The known counts; starts a background job for the unknown ones."""
         self.count_appended(segments[-1], end_offset)
-        self._find_out(segments, start_offset, end_offset)
+        self._start_counting(segments, start_offset, end_offset)
         found = []
         for at, segment in enumerate(segments):
             tally = self._live(segment, _end_of(segments, at, end_offset), start_offset)
@@ -145,7 +112,7 @@ class RecordCounts:
         self.count_appended(segments[-1], end_offset)
         if not self._has_looked_up:
             self._has_looked_up = True
-            self._find_out(segments, start_offset, end_offset, only_noted=True)
+            self._start_counting(segments, start_offset, end_offset, only_noted=True)
         records = control_records = 0
         for at, segment in enumerate(segments):
             tally = self._live(segment, _end_of(segments, at, end_offset), start_offset)
@@ -188,9 +155,9 @@ class RecordCounts:
     def close(self) -> None:
         self._is_closed = True
 
-    # finding out
+    # unknown counts
 
-    def _find_out(
+    def _start_counting(
         self, segments: Sequence[Segment], start_offset: int, end_offset: int, *, only_noted: bool = False
     ) -> None:
         if self._is_under_way or self._is_closed:
@@ -202,46 +169,47 @@ class RecordCounts:
                 continue
             if segment.tally.uncounted_bytes:
                 unknown.append(segment)
-            if segment.base_offset < start_offset:
+            if segment.base_offset < start_offset and not only_noted:
                 below = self._below
                 if below is None or below[0] != start_offset or below[1] is not segment:
-                    straddling = None if only_noted else segment
+                    straddling = segment
         if not unknown and straddling is None:
             return
-        look = _Look(
-            self._files, self._directory, unknown, straddling, start_offset, lambda: self._is_closed, only_noted
-        )
+        job = _CountingJob(self._files, self._directory, unknown, straddling, start_offset, self._check, only_noted)
         round_ = self._round
 
-        def looked(error: Exception | None) -> None:
+        def counted(error: Exception | None) -> None:
             self._is_under_way = False
             if self._is_closed:
                 return
             if error is not None:
                 logger.warning("cannot count the records in %s: %s", self._directory, error)
                 self._lost.update(segment.base_offset for segment in unknown)
-                return
-            if round_ == self._round:
-                self._take(look, segments)
+            elif round_ == self._round:
+                self._add_counted(job, segments)
 
         self._is_under_way = True
-        self._background(look, looked)
+        self._background(job, counted)
 
-    def _take(self, look: _Look, segments: Sequence[Segment]) -> None:
-        active = segments[-1]
-        for segment, upto_bytes, tally, was_noted in look.found:
+    def _check(self) -> None:
+        """On another thread. Raises Stopped."""
+        if self._is_closed:
+            raise Stopped
+
+    def _add_counted(self, job: _CountingJob, segments: Sequence[Segment]) -> None:
+        for segment, upto_bytes, tally, was_noted in job.found:
             if segment.is_in_place and segment.tally.uncounted_bytes == upto_bytes:  # not counted meanwhile
                 segment.tally.add_counted(tally.records + tally.control_records, tally.control_records)
-                segment.tally.is_noted = was_noted and segment is not active
-        if look.straddling is not None and look.below is not None:
-            self._below = look.start_offset, look.straddling, look.below
-        self._lost.update(look.lost)
+                segment.tally.is_noted = was_noted and segment is not segments[-1]
+        if job.straddling is not None and job.below is not None:
+            self._below = job.start_offset, job.straddling, job.below
+        self._lost.update(job.lost)
         self.note(segments)
 
     # noting
 
     def note(self, segments: Sequence[Segment], *, all_are_sealed: bool = False) -> None:
-        """Write the counts of sealed segments that are not in the file yet. `segments` are all of the log's.
+        """Writes the counts of sealed segments that are not in the file yet. `segments` are all of the log's.
 
         A failure is harmless: the segments are counted again.
         """
@@ -251,7 +219,7 @@ class RecordCounts:
             if segment.tally.is_noted or not segment.size_bytes or not segment.is_in_place:
                 continue
             if segment.tally.uncounted_bytes and segment.tally.identity is not None:
-                self._look_up(segment)
+                self._read_noted(segment)
             if segment.tally.uncounted_bytes:
                 continue
             try:
@@ -268,15 +236,15 @@ class RecordCounts:
         except OSError as error:
             logger.warning("cannot note the record counts in %s: %s", self._directory, error)
 
-    def _look_up(self, segment: Segment) -> None:
-        """Read from the file the count of the records that the segment had at the start."""
+    def _read_noted(self, segment: Segment) -> None:
+        """Reads from the file the count of the records that the segment had at the start."""
         noted = read_noted(self._files, self._directory).get(segment.base_offset)
         if noted is not None and noted[0] == segment.tally.identity:
             segment.tally.add_counted(noted[1].records + noted[1].control_records, noted[1].control_records)
         segment.tally.identity = None
 
 
-class _Look:
+class _CountingJob:
     """A background job that finds the unknown counts of some segments. It reads only paths and numbers, not segments.
 
     `found` has (segment, number of bytes counted, counts, whether they came from the file); `below` is the count of
@@ -286,7 +254,7 @@ class _Look:
 
     def __init__(
         self, files: Files, directory: str, unknown: Iterable[Segment], straddling: Segment | None, start_offset: int,
-        is_stopped: Callable[[], bool], only_noted: bool = False,
+        check: Callable[[], None], only_noted: bool,
     ) -> None:  # fmt: skip
         self.start_offset = start_offset
         self.straddling = straddling
@@ -299,7 +267,7 @@ class _Look:
             (segment, segment.path, segment.tally.uncounted_bytes, segment.tally.identity) for segment in unknown
         ]
         self._straddling = None if straddling is None else (straddling.path, straddling.size_bytes)
-        self._is_stopped = is_stopped
+        self._check = check
         self._only_noted = only_noted
 
     def __call__(self) -> None:
@@ -308,36 +276,35 @@ class _Look:
         for segment, path, upto_bytes, identity in self._unknown:
             if left_bytes <= 0:
                 break
-            base_offset = segment.base_offset
-            try:
-                tally, was_noted = count_segment(
-                    self._files, path, noted.get(base_offset), identity, upto_bytes, self._go_on
-                )
-            except (Malformed, OSError) as error:
-                self._complain(base_offset, path, error)
-            except Stopped:
-                if not self._only_noted:
-                    raise
-            else:
-                self.found.append((segment, upto_bytes, tally, was_noted))
-                left_bytes -= 0 if was_noted else upto_bytes
+            known = noted.get(segment.base_offset)
+            with self._open(segment.base_offset, path) as fd:
+                # of a file that was appended to since, the identity is the one that it had with that size
+                found = identity_of(os.fstat(fd)) if identity is None else identity
+                if known is not None and known[0] == found and found.size_bytes == upto_bytes:
+                    self.found.append((segment, upto_bytes, known[1], True))
+                elif not self._only_noted:
+                    self.found.append((segment, upto_bytes, count(fd, 0, upto_bytes, check=self._check), False))
+                    left_bytes -= upto_bytes
         if self._straddling is not None and self.straddling is not None:
             path, size_bytes = self._straddling
+            with self._open(self.straddling.base_offset, path) as fd:
+                self.below = count(fd, 0, size_bytes, self.start_offset, check=self._check)
+
+    @contextlib.contextmanager
+    def _open(self, base_offset: int, path: str) -> Iterator[int]:
+        """The open file of a segment; an error at it is logged, unless the segment was removed meanwhile."""
+        try:
+            fd = self._files.open(path, os.O_RDONLY)
             try:
-                self.below = count_before(self._files, path, self.start_offset, size_bytes, self._go_on)
-            except (Malformed, OSError) as error:
-                self._complain(self.straddling.base_offset, path, error)
-
-    def _complain(self, base_offset: int, path: str, error: Exception) -> None:
-        if isinstance(error, FileNotFoundError):
-            return  # it was removed meanwhile
-        logger.warning("cannot count the records in %s: %s", path, error)
-        if isinstance(error, Malformed):
-            self.lost.append(base_offset)
-
-    def _go_on(self) -> None:
-        if self._only_noted or self._is_stopped():
-            raise Stopped
+                yield fd
+            finally:
+                self._files.close(fd)
+        except FileNotFoundError:
+            pass
+        except (Malformed, OSError) as error:
+            logger.warning("cannot count the records in %s: %s", path, error)
+            if isinstance(error, Malformed):
+                self.lost.append(base_offset)
 
 
 def _end_of(segments: Sequence[Segment], at: int, end_offset: int) -> int:

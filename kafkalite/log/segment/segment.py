@@ -26,8 +26,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.sparse_index import OffsetIndex, TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.segment import segment_file
-from kafkalite.log.segment.record_count_file import identity_of
-from kafkalite.log.segment.segment_tally import SegmentTally
+from kafkalite.log.segment.record_count_file import SegmentTally, identity_of
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import PREFIX_BYTES, BatchHeader

@@ -479,9 +479,9 @@ def test_a_stop_does_not_wait_until_everything_is_counted(
     stops = threading.Event()
     count, wait = record_counts.count, SerialExecutor.wait
 
-    def slow_count(*how: Any) -> Tally:
+    def slow_count(*how: Any, **more: Any) -> Tally:
         assert stops.wait(DEADLINE_S)
-        counted.append(count(*how))
+        counted.append(count(*how, **more))
         return counted[-1]
 
     monkeypatch.setattr(record_counts, "count", slow_count)

@@ -31,9 +31,9 @@ def hopped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     seen: list[int] = []
 
-    def watched(fd: int, position: int, end: int, *rest: object) -> Tally:
+    def watched(fd: int, position: int, end: int, *rest: object, **more: object) -> Tally:
         seen.append(end - position)
-        return count(fd, position, end, *rest)  # type: ignore[arg-type]
+        return count(fd, position, end, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(record_counts, "count", watched)
     return seen
