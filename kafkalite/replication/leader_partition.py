@@ -30,8 +30,7 @@ from kafkalite.replication.replica.leader_replica import FetchDecision, LeaderRe
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
-    from kafkalite.log.partition.append_result import AppendResult
-    from kafkalite.log.partition.partition_log import PartitionLog
+    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.metadata.partition_state import WriteOutcome

@@ -25,8 +25,7 @@ from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, Repli
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
     from kafkalite.log.index.transaction_index import AbortedTxn
-    from kafkalite.log.partition.append_result import AppendResult
-    from kafkalite.log.partition.partition_log import PartitionLog
+    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
     from kafkalite.log.segment.timestamp_lookup import TimeLookup
     from kafkalite.log.state.producer import ActiveProducer
     from kafkalite.log.state.transaction_verification import VerificationGuard

@@ -11,8 +11,7 @@ import pytest
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.sparse_index import TimeIndex
 from kafkalite.log.segment.segment import Segment
-from kafkalite.log.storage.descriptor_cache import DescriptorCache
-from kafkalite.log.storage.files import Files
+from kafkalite.log.storage.files import DescriptorCache, Files
 from tests.support.owner_check import NotTheOwner
 from tests.support.wait import DEADLINE_S, until
 

@@ -28,7 +28,7 @@ from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, Reque
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.log.partition.append_result import AppendResult
+from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint

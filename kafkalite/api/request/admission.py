@@ -28,7 +28,7 @@ from kafkalite.record.batch import HEADER_BYTES, MAGIC, TRANSACTIONAL, parse_hea
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.common.sampled_rate import SampledRate
-    from kafkalite.log.partition.append_result import AppendResult
+    from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.protocol.messages.produce import ProduceRequest
     from kafkalite.replication.partition import Partition

@@ -20,7 +20,7 @@ from kafkalite.inspection.files.log_file import LogFile, rows_of_batch
 from kafkalite.inspection.files.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
 from kafkalite.log.index.sparse_index import OFFSET_ENTRY, TIME_ENTRY
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
-from kafkalite.log.state.producer_snapshot import decode_snapshot
+from kafkalite.log.state.producer import decode_snapshot
 from kafkalite.record.batch import MAGIC, SEQUENCE_MAX, BatchHeader
 
 _WARM_BYTES = 8192  # an index is searched in its last two pages first

@@ -2,6 +2,7 @@
 
 A directory whose disk fails at start is marked as offline and logged; without any online directory the start ends.
 Where two directories have a log of the same name, the topic id decides which of them is served.
+Offset checkpoints are written in the background; requests that come during a write share the next one.
 Source: kafka.log.LogManager (createAndValidateLogDirs, lockLogDirs, loadLog),
 org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.
 """
@@ -11,16 +12,16 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkalite.common.clock import TimerGroup
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import TopicPartition
-from kafkalite.log.directories.log_directory import LogDirectory
+from kafkalite.log.directories.log_directory import DirectoryContents, LogDirectory
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
-from kafkalite.log.directories.partition_directories import DirectoryContents
 from kafkalite.log.storage.file_names import (
     META_PROPERTIES,
     STRAY_DIRECTORY,
@@ -30,6 +31,89 @@ from kafkalite.log.storage.file_names import (
 from kafkalite.log.storage.files import Background, Files, storage_error
 
 logger = logging.getLogger(__name__)
+
+Written = Callable[[], None]
+
+
+class CheckpointWriter:
+    """Belongs to the owner of the logs. Failures are logged and reported; the next write tries again."""
+
+    def __init__(self, timers: TimerGroup) -> None:
+        self._timers = timers
+        self._due: set[str] = set()  # paths of the directories that `write_soon` was called for
+        self._waiting: dict[str, list[Written]] = {}  # callers for the next write, by path, while one is under way
+
+    def write_changes(self, directory: LogDirectory) -> None:
+        """As `write`, unless the files have these offsets already. A broker that idles writes nothing."""
+        offsets = directory.offsets(directory.recovery_points())
+        if not directory.checkpoints.is_written(offsets):
+            self._write(directory, offsets)
+
+    def write(self, directory: LogDirectory, done: Written = lambda: None) -> None:
+        """Writes the offsets that the directory's logs have now. `done` is called after a failure, too."""
+        self._write(directory, directory.offsets(directory.recovery_points()), done)
+
+    def _write(self, directory: LogDirectory, offsets: LogOffsets, done: Written = lambda: None) -> None:
+        job, written = directory.checkpoints.write_later(offsets)
+
+        def finish(error: Exception | None) -> None:
+            written(error)
+            if error is not None:
+                logger.error("cannot write the checkpoints in %s: %s", directory.path, error)
+            if isinstance(error, OSError):
+                directory.on_io_error(error)
+            done()
+
+        directory.background(job, finish)
+
+    def write_soon(self, directory: LogDirectory) -> None:
+        """Writes once for all changes in this turn of the loop."""
+        if directory.path in self._due:
+            return
+        self._due.add(directory.path)
+
+        def write() -> None:
+            self._due.discard(directory.path)
+            if directory.is_online:
+                self.write(directory)
+
+        self._timers.call_later(0, write)
+
+    def write_all(self, directories: Collection[LogDirectory], done: Written) -> None:
+        """Calls `done` after a write of each directory that began now or later."""
+        left = len(directories)
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for directory in directories:
+            if directory.path in self._waiting:
+                self._waiting[directory.path].append(one_done)
+            else:
+                self._write_for(directory, [one_done])
+        if not directories:
+            done()
+
+    def _write_for(self, directory: LogDirectory, callers: list[Written]) -> None:
+        """One write for all `callers`, then one for all who came meanwhile."""
+        if not directory.is_online:  # its logs are closed: the files stay as they are
+            for done in callers:
+                done()
+            return
+        self._waiting[directory.path] = []
+
+        def finish() -> None:
+            later = self._waiting.pop(directory.path)
+            for done in callers:
+                done()
+            if later:
+                self._write_for(directory, later)
+
+        self.write(directory, done=finish)
+
 
 TopicIdOf = Callable[[str], uuid.UUID | None]
 
@@ -56,11 +140,16 @@ class LogDirectories:
     """The directories, in the order of log.dirs. Every `online` one is locked until `close`."""
 
     def __init__(
-        self, log_dirs: Sequence[str | Path], broker_id: int, files: Files, serial_queue: Callable[[], Background]
+        self,
+        log_dirs: Sequence[str | Path],
+        broker_id: int,
+        files: Files,
+        serial_queue: Callable[[], Background],
+        timers: TimerGroup,
     ) -> None:
         """Creates missing directories and locks all. `broker_id` -1 accepts directories of any broker. Raises
         ConfigError with one line for the operator."""
-        self._all = [LogDirectory(path, files, serial_queue()) for path in _distinct(log_dirs)]
+        self._all = [LogDirectory(path, files, serial_queue(), timers) for path in _distinct(log_dirs)]
         try:
             self._open()
             self._check_broker(broker_id)
@@ -123,13 +212,13 @@ class LogDirectories:
         found: dict[str, StoredTopic] = {}
         for directory in self.online:
             try:
-                keys = directory.partitions.contents().logs
+                keys = directory.listing().logs
             except OSError as error:
                 raise storage_error("cannot look for topics", directory.path, error) from error
             for key in keys:
                 topic = found.setdefault(key[0], StoredTopic())
                 topic.partitions.add(key[1])
-                topic.topic_id = topic.topic_id or directory.partitions.topic_id_of(key)
+                topic.topic_id = topic.topic_id or directory.topic_id_of(key)
         return dict(sorted(found.items()))
 
     def restore_strays(self, known: Mapping[uuid.UUID, str]) -> None:
@@ -139,10 +228,10 @@ class LogDirectories:
         taken: set[TopicPartition] = set()
         for directory in self.online:
             try:
-                contents = directory.partitions.contents()
+                contents = directory.listing()
                 taken.update(contents.logs)
                 for name in contents.strays:
-                    topic_id, partition = directory.partitions.topic_id(name), parse_stray_partition(name)
+                    topic_id, partition = directory.topic_id_in(name), parse_stray_partition(name)
                     if topic_id is not None and topic_id in known and partition is not None:
                         strays.setdefault((known[topic_id], partition), []).append((directory, name))
             except OSError as error:
@@ -152,7 +241,7 @@ class LogDirectories:
                 continue
             (directory, name), *_ = places
             try:
-                directory.partitions.restore(name, key)
+                directory.restore(name, key)
             except OSError as error:
                 raise storage_error(f"cannot take {name} back", directory.path, error) from error
             logger.info("%s was renamed to -stray by another broker, and is %s-%d again", directory.path_of(name), *key)
@@ -203,7 +292,7 @@ class LogDirectories:
         places: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self.online:
             try:
-                contents = directory.partitions.contents()
+                contents = directory.listing()
                 checkpoints = directory.checkpoints.read()
             except OSError as error:
                 self.mark_offline(directory, error)
@@ -225,7 +314,7 @@ class LogDirectories:
         taken: set[TopicPartition] = set()
         for directory in self.online:
             try:
-                contents = directory.partitions.contents()
+                contents = directory.listing()
             except OSError:
                 continue  # whoever lists the logs finds out
             replaced.update(contents.deleted)
@@ -234,7 +323,7 @@ class LogDirectories:
         for directory, key, name in futures:
             if key not in taken and replaced_directory(name) in replaced:
                 try:
-                    directory.partitions.put_future(name, key)
+                    directory.put_future(name, key)
                 except OSError as error:
                     what = f"cannot complete the move of {key[0]}-{key[1]}"
                     raise storage_error(what, directory.path, error) from error
@@ -247,15 +336,11 @@ class LogDirectories:
         A directory that was not in log.dirs for a time may have the log of an earlier topic of that name; where it
         was away or failed while the log was created, the same log may exist twice, once without a record.
         """
-        right = [
-            directory
-            for directory in places
-            if topic_id is not None and directory.partitions.topic_id_of(key) == topic_id
-        ]
+        right = [directory for directory in places if topic_id is not None and directory.topic_id_of(key) == topic_id]
         if len(right) > 1:
-            right = [directory for directory in right if directory.partitions.has_records(key)] or right[:1]
+            right = [directory for directory in right if directory.has_records(key)] or right[:1]
         if len(right) != 1:
-            one, other = (directory.partitions.path(key) for directory in places[:2])
+            one, other = (directory.log_path(key) for directory in places[:2])
             raise ConfigError(
                 f"{one} and {other} are both logs of {key[0]}-{key[1]}: either the broker that filled them stopped "
                 "while it moved the partition, or one of the directories was not in log.dirs for a time. Move one of "
@@ -263,7 +348,7 @@ class LogDirectories:
             )
         for directory in places:
             if directory is not right[0]:
-                path = directory.partitions.path(key)
+                path = directory.log_path(key)
                 _rename_to_stray(directory, key)
                 logger.warning("%s is renamed to -stray: the log of that topic is in %s", path, right[0].path)
         return right[0]
@@ -295,7 +380,7 @@ def _distinct(log_dirs: Sequence[str | Path]) -> list[str]:
 
 def _rename_to_stray(directory: LogDirectory, key: TopicPartition) -> None:
     try:
-        directory.partitions.rename(key, STRAY_DIRECTORY)
+        directory.rename(key, STRAY_DIRECTORY)
     except OSError as error:
         raise storage_error(f"cannot move {key[0]}-{key[1]} aside", directory.path, error) from error
 

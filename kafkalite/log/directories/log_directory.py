@@ -16,28 +16,55 @@ Source: kafka.log.LogManager.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
+import uuid
 from enum import Enum, auto
+from typing import NamedTuple
 
+from kafkalite.common.clock import TimerGroup
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.forks import HomeProcess
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.region import OpenFile
 from kafkalite.log.directories.clean_shutdown_file import CleanShutdownFile, LastShutdown
-from kafkalite.log.directories.disk_failure import is_disk_failure
 from kafkalite.log.directories.election_file import ElectionFile
 from kafkalite.log.directories.meta_properties import MetaProperties, read_meta_properties
 from kafkalite.log.directories.offset_checkpoints import LogOffsets, OffsetCheckpoints
-from kafkalite.log.directories.partition_directories import PartitionDirectories
 from kafkalite.log.partition.flusher import remember_failed_sync
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.storage.file_names import CLEANED, LOCK, META_PROPERTIES
-from kafkalite.log.storage.files import Background, Done, Files, is_full
+from kafkalite.log.storage.checkpoint_file import read_topic_id
+from kafkalite.log.storage.file_names import (
+    CLEANED,
+    DELETE_DIRECTORY,
+    FIRST_SEGMENT,
+    LOCK,
+    LOG,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    STRAY_DIRECTORY,
+    future_directory,
+    parse_future_directory,
+    parse_partition_directory,
+    partition_directory,
+    renamed_directory,
+    replaced_directory,
+)
+from kafkalite.log.storage.files import Background, Done, Files, is_full, storage_error
 
 logger = logging.getLogger(__name__)
 
+_DISK_ERRORS = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EIO", "EROFS", "ENODEV", "ENXIO", "ENOMEDIUM", "EMEDIUMTYPE", "EUCLEAN", "EBADMSG", "ESTALE", "ENOTCONN",
+        "EHOSTDOWN", "EREMOTEIO", "ETIMEDOUT", "ESHUTDOWN",
+    )
+    if hasattr(errno, name)
+)  # fmt: skip
+_PATH_ERRORS = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM))
 _SYNC_THREADS = 16  # fsyncs that wait together share the disk's journal commits
 
 
@@ -57,6 +84,15 @@ ENTERED_FROM = {
 }
 
 
+class DirectoryContents(NamedTuple):
+    """`deleted` and `strays` are names of directories; `futures` has the names of unfinished copies by partition."""
+
+    logs: list[TopicPartition]
+    deleted: list[str]
+    futures: dict[TopicPartition, list[str]]
+    strays: list[str]
+
+
 class LogDirectory:
     """Fields: `logs` are the open logs, `last_shutdown` is known after `open`, `failure` is the reason why the
     directory is offline.
@@ -64,10 +100,9 @@ class LogDirectory:
     Belongs to the owner of the logs. `background` runs jobs of this directory one after another.
     """
 
-    def __init__(self, path: str, files: Files, background: Background) -> None:
+    def __init__(self, path: str, files: Files, background: Background, timers: TimerGroup) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.partitions = PartitionDirectories(path, files)
         self.checkpoints = OffsetCheckpoints(path, files)
         self.elections = ElectionFile(path, files)
         self.background = background
@@ -77,6 +112,8 @@ class LogDirectory:
         self.failure: str | None = None
         self._clean_shutdown_file = CleanShutdownFile(path, files)
         self._files = files
+        self._timers = timers
+        self._futures: dict[TopicPartition, list[str]] = {}
         self._lock: OpenFile | None = None
         self._home = HomeProcess()
 
@@ -100,9 +137,7 @@ class LogDirectory:
         os.makedirs(self.path, exist_ok=True)
         self._lock = _lock(self._files, self.path_of(LOCK))
         self.meta = read_meta_properties(self._files, self.path_of(META_PROPERTIES))
-        self.last_shutdown = self._clean_shutdown_file.read(
-            lambda: self.meta is None and not self.partitions.contents().logs
-        )
+        self.last_shutdown = self._clean_shutdown_file.read(lambda: self.meta is None and not self.listing().logs)
         self._enter(DirectoryState.ONLINE)
 
     def claim(self, meta: MetaProperties, now_ms: int) -> None:
@@ -165,8 +200,15 @@ class LogDirectory:
             self._enter(DirectoryState.CLOSED)
 
     def is_failed_by(self, error: OSError) -> bool:
-        """Whether `error`, met in here, means that the whole directory cannot be used any more."""
-        return is_disk_failure(error, self.path_of(LOCK))
+        """Whether `error`, met in here, means that the whole directory cannot be used any more.
+
+        A full disk has not failed: it refuses new data, and recovers. A file that is missing or forbidden says nothing
+        about the disk either, unless the directory is missing or forbidden as well. (In Kafka any IOException takes
+        the directory offline.)
+        """
+        if error.errno in _DISK_ERRORS:
+            return True
+        return error.errno in _PATH_ERRORS and not os.access(self.path_of(LOCK), os.R_OK | os.W_OK)
 
     def fail(self, failure: str) -> None:
         """Marks the directory as offline."""
@@ -187,6 +229,122 @@ class LogDirectory:
     def _enter(self, state: DirectoryState) -> None:
         assert self.state in ENTERED_FROM[state], (self, self.state, state)
         self.state = state
+
+    # partition directories: the names of logs, and of those on their way in and out
+
+    @property
+    def unfinished(self) -> list[TopicPartition]:
+        """The logs of which there are unfinished copies."""
+        return list(self._futures)
+
+    def log_path(self, key: TopicPartition) -> str:
+        return f"{self.path}/{partition_directory(*key)}"
+
+    def listing(self) -> DirectoryContents:
+        """Raises OSError."""
+        contents = DirectoryContents([], [], {}, [])
+        for name in sorted(self._files.listdir(self.path)):
+            key = parse_partition_directory(name)
+            if key is not None:
+                if os.path.isdir(f"{self.path}/{name}"):
+                    contents.logs.append(key)
+            elif name.endswith(DELETE_DIRECTORY):
+                contents.deleted.append(name)
+            elif name.endswith(STRAY_DIRECTORY):
+                contents.strays.append(name)
+            elif (key := parse_future_directory(name)) is not None:
+                contents.futures.setdefault(key, []).append(name)
+        self._futures = contents.futures
+        return contents
+
+    def topic_id_in(self, name: str) -> uuid.UUID | None:
+        """The topic id in the partition.metadata of the directory of that name; None without one. An
+        unreadable file is reported by the log."""
+        try:
+            return read_topic_id(self._files, f"{self.path}/{name}/{PARTITION_METADATA}")
+        except (ValueError, OSError):
+            return None
+
+    def topic_id_of(self, key: TopicPartition) -> uuid.UUID | None:
+        """The topic id in the log's partition.metadata; None without one."""
+        return self.topic_id_in(partition_directory(*key))
+
+    def has_records(self, key: TopicPartition) -> bool:
+        """Whether the log ever had a record. Raises StorageError."""
+        path = self.log_path(key)
+        try:
+            segments = [name for name in self._files.listdir(path) if name.endswith(LOG)]
+            return any(name != FIRST_SEGMENT or os.path.getsize(f"{path}/{name}") > 0 for name in segments)
+        except OSError as error:
+            raise storage_error(f"cannot look into {key[0]}-{key[1]}", path, error) from error
+
+    def rename(self, key: TopicPartition, suffix: str) -> str:
+        """Frees the name of a log: its directory gets a new path with `suffix`, which is returned. Raises OSError."""
+        return self._rename(partition_directory(*key), key, suffix)
+
+    def new_future(self, key: TopicPartition) -> str:
+        """The name for a new unfinished copy."""
+        name = future_directory(*key)
+        self._futures.setdefault(key, []).append(name)
+        return name
+
+    def put_future(self, name: str, key: TopicPartition) -> None:
+        """Gives an unfinished copy, which has everything now, the name of the log. Raises OSError."""
+        self.restore(name, key)
+        names = self._futures.get(key, [])
+        if name in names:
+            names.remove(name)
+
+    def replace(self, key: TopicPartition, future: str) -> str:
+        """Frees the name of a log whose place a copy in another directory takes. Returns its new path. Raises OSError.
+
+        The names of both tell the next start that they belong together, if the broker dies in between.
+        """
+        path = f"{self.path}/{replaced_directory(future)}"
+        self._files.rename(self.log_path(key), path)
+        self._files.sync(self.path)
+        return path
+
+    def rename_futures(self, key: TopicPartition) -> list[str]:
+        """Marks the unfinished copies of a log for deletion: they must not meet a new log of that name.
+
+        Returns their new paths. Raises OSError.
+        """
+        return [self._rename(name, key, DELETE_DIRECTORY) for name in self._futures.pop(key, ())]
+
+    def restore(self, name: str, key: TopicPartition) -> None:
+        """Gives a log that was renamed its name again. Raises OSError."""
+        self._files.rename(f"{self.path}/{name}", self.log_path(key))
+        self._files.sync(self.path)
+
+    def _rename(self, name: str, key: TopicPartition, suffix: str) -> str:
+        path = f"{self.path}/{renamed_directory(*key, suffix)}"
+        self._files.rename(f"{self.path}/{name}", path)
+        return path
+
+    def delete_log(self, key: TopicPartition, delay_ms: int) -> None:
+        """Frees the name of a closed log at once; its files go later, on another thread. Raises StorageError."""
+        self.remove_later(self._rename_aside(key, DELETE_DIRECTORY), delay_ms)
+
+    def keep_as_stray(self, key: TopicPartition) -> None:
+        """Renames a closed log to <topic>-<partition>.<uuid>-stray, for the operator. Raises StorageError."""
+        path = self._rename_aside(key, STRAY_DIRECTORY)
+        logger.warning("%s-%d is kept as %s and not served", *key, path)
+
+    def _rename_aside(self, key: TopicPartition, suffix: str) -> str:
+        try:
+            return self.rename(key, suffix)
+        except OSError as error:
+            raise self._files.report_io_error(f"cannot move {key[0]}-{key[1]} aside", self.path, error) from error
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """Removes a directory that was renamed before."""
+
+        def removed(error: Exception | None) -> None:
+            if error is not None:
+                logger.warning("cannot remove %s: %s; the next start tries again", path, error)
+
+        self._timers.call_later(delay_ms, lambda: self.background(lambda: self._files.remove_directory(path), removed))
 
     # checkpoints
 
@@ -248,7 +406,7 @@ class LogDirectory:
 
     def remove_cleaned_files(self, key: TopicPartition, done: Done) -> None:
         """Removes, in the background, the .cleaned files of a compaction that was given up."""
-        path = self.partitions.path(key)
+        path = self.log_path(key)
 
         def job() -> None:
             try:

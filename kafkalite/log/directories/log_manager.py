@@ -24,9 +24,7 @@ from kafkalite.common.forks import close_in_children
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
-from kafkalite.log.directories.log_deletion import LogDeletion
-from kafkalite.log.directories.log_directories import LogDirectories, StoredLogs, TopicIdOf
+from kafkalite.log.directories.log_directories import CheckpointWriter, LogDirectories, StoredLogs, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.log_moves import LogMoves
 from kafkalite.log.directories.startup_loading import (
@@ -39,8 +37,7 @@ from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.state.transaction_verification import VerificationSetting
-from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
-from kafkalite.log.storage.files import Files, Job, SyncFailed
+from kafkalite.log.storage.files import DescriptorCache, Files, Job, SyncFailed, capacity_for_limit
 from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 
 logger = logging.getLogger(__name__)
@@ -103,7 +100,6 @@ class LogManager:
         self._files = files or Files(DescriptorCache(capacity_for_limit(limit)))
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
         self._checkpoints = CheckpointWriter(self._timers)
-        self._deletion = LogDeletion(self._files, self._timers)
         self._state = ManagerState.LOCKED
         close_in_children(self, LogManager.abandon)
         self._takes_over = False
@@ -120,11 +116,13 @@ class LogManager:
             on_failure=self._on_failed_log,
         )
         self.moves = LogMoves(
-            self.logs, self._directory_of, self.being_cleaned, self._context, clock, self._deletion,
+            self.logs, self._directory_of, self.being_cleaned, self._context, clock,
             self._executor.serial_queue, self._checkpoints.write_soon,
         )  # fmt: skip
         self._wanted: dict[TopicPartition, LogDirectory] = {}  # of logs that are to be created
-        self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
+        self.directories = LogDirectories(
+            log_dirs, config.broker_id, self._files, self._executor.serial_queue, self._timers
+        )
         self.reconfigure(config)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)
 
@@ -180,7 +178,7 @@ class LogManager:
         for directory in self.online:
             for name in stored.contents[directory.path].deleted:
                 delay_ms = self._config.log_segment_delete_delay_ms
-                self._deletion.remove_later(directory, directory.path_of(name), delay_ms)
+                directory.remove_later(directory.path_of(name), delay_ms)
         found = logs_to_load(stored, topic_config_for, takes_over=takes_over)
         threads = self._config.num_recovery_threads_per_data_dir
         mark_offline = self.directories.mark_offline
@@ -240,15 +238,15 @@ class LogManager:
     def _continue_moves(self) -> None:
         """Unfinished copies of an earlier run are thrown away, and begun anew."""
         for directory in self.online:
-            for key in directory.partitions.unfinished:
+            for key in directory.unfinished:
                 if key in self.logs:
                     try:
-                        paths = directory.partitions.rename_futures(key)
+                        paths = directory.rename_futures(key)
                     except OSError as error:
                         directory.on_io_error(error)
                         continue
                     for path in paths:
-                        self._deletion.remove_later(directory, path, 0)
+                        directory.remove_later(path, 0)
                     self.moves.begin(key, directory)
 
     # logs
@@ -290,10 +288,10 @@ class LogManager:
             except OSError as error:
                 what = f"cannot create {key[0]}-{key[1]}"
                 raise self._files.report_io_error(what, directory.path, error) from error
-        path = directory.partitions.path(key)
+        path = directory.log_path(key)
         if os.path.lexists(path):
             logger.warning("%s is left of an earlier log; deleting it", path)
-            self._deletion.delete(directory, key, config.file_delete_delay_ms)
+            directory.delete_log(key, config.file_delete_delay_ms)
         return create_log(*key, path, topic_id, config, self._context)
 
     def delete(self, topic: str, partition: int) -> None:
@@ -303,10 +301,10 @@ class LogManager:
         directory = self._directory_of.get(key)
         log = self._remove(key)
         if log is not None and directory is not None:
-            self._deletion.delete(directory, key, log.config.file_delete_delay_ms)
+            directory.delete_log(key, log.config.file_delete_delay_ms)
         for directory in self.online:
-            for path in directory.partitions.rename_futures(key):
-                self._deletion.remove_later(directory, path, self._config.log_segment_delete_delay_ms)
+            for path in directory.rename_futures(key):
+                directory.remove_later(path, self._config.log_segment_delete_delay_ms)
 
     def keep_as_stray(self, topic: str, partition: int) -> None:
         """Removes a log that belongs to no topic, but keeps its files for the operator. Raises StorageError."""
@@ -314,7 +312,7 @@ class LogManager:
         self.moves.cancel(key)
         directory = self._directory_of.get(key)
         if self._remove(key) is not None and directory is not None:
-            self._deletion.keep_as_stray(directory, key)
+            directory.keep_as_stray(key)
 
     def highest_producer_id(self) -> int:
         """The greatest producer id in any log, -1 without any: new ones must be above it."""

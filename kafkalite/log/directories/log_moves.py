@@ -21,11 +21,10 @@ from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.names import ZERO_UUID, TopicPartition
 from kafkalite.common.region import FileRegion
-from kafkalite.log.directories.log_deletion import LogDeletion
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.log_creation import create_log, reopen_log
+from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.log.storage.files import Background
@@ -53,7 +52,7 @@ class _Move:
         self.log = log
         self.source = source
         self.target = target
-        self.name = target.partitions.new_future(key)
+        self.name = target.new_future(key)
         self.copy: PartitionLog | None = None
         self.is_flushed = False
         self.is_over = False
@@ -74,7 +73,6 @@ class LogMoves:
         being_cleaned: Collection[TopicPartition],
         context: LogContext,
         clock: Clock,
-        deletion: LogDeletion,
         background: Callable[[], Background],
         write_soon: Callable[[LogDirectory], None],
     ) -> None:
@@ -88,10 +86,8 @@ class LogMoves:
             clock, context.serial_queue, context.files, context.producer_expiration_ms, context.run_completions,
             record_validation=context.record_validation,
         )  # fmt: skip
-        self._own_context = context
         self._clock = clock
         self._timers = TimerGroup(clock)
-        self._deletion = deletion
         self._background = background
         self._write_soon = write_soon
         self._moves: dict[TopicPartition, _Move] = {}
@@ -254,19 +250,19 @@ class LogMoves:
         copy.delete_records_before(log.start_offset)
         copy.close()
         self._write_checkpoints(move, copy)
-        old_path = source.partitions.replace(key, move.name)
+        old_path = source.replace(key, move.name)
         try:
-            target.partitions.put_future(move.name, key)
+            target.put_future(move.name, key)
         except OSError:
-            source.partitions.restore(os.path.basename(old_path), key)
+            source.restore(os.path.basename(old_path), key)
             raise
-        reopen_log(log, target.partitions.path(key), self._own_context)
+        log.reopen(target.log_path(key))
         del source.logs[key], self._moves[key]
         target.logs[key] = log
         self._directory_of[key] = target
         move.is_over = True
         self._write_soon(source)
-        self._deletion.remove_later(source, old_path, log.config.file_delete_delay_ms)
+        source.remove_later(old_path, log.config.file_delete_delay_ms)
         logger.info("%s-%d has moved from %s to %s", *key, source.path, target.path)
         self._begin_next()
 
@@ -302,8 +298,8 @@ class LogMoves:
             move.copy.abandon()
         if move.target.is_online:
             try:
-                for path in move.target.partitions.rename_futures(move.key):
-                    self._deletion.remove_later(move.target, path, 0)
+                for path in move.target.rename_futures(move.key):
+                    move.target.remove_later(path, 0)
             except OSError as error:
                 logger.warning("cannot remove %s: %s; the next start tries again", move.path, error)
         self._begin_next()

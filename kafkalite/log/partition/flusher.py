@@ -24,8 +24,7 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_context import LogContext, LogLocation
 from kafkalite.log.recovery.log_loader import LoadedLog
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.storage.file_names import FAILED_SYNC
@@ -50,8 +49,8 @@ class Flusher:
 
     __slots__ = (
         "_background", "_context", "_flush_messages", "_flush_ms", "_handed_out", "_in_flight", "_last_flush_ms",
-        "_location", "_round", "_run_completions", "_sealed_point", "_tail", "_wall_ms", "ack_offset",
-        "dirty_paths", "failure", "flush_at", "is_under_way", "named_point", "on_ack", "on_failure", "recovery_point",
+        "_location", "_on_failure", "_round", "_run_completions", "_sealed_point", "_tail", "_wall_ms", "ack_offset",
+        "dirty_paths", "failure", "flush_at", "is_under_way", "named_point", "on_ack", "recovery_point",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +60,7 @@ class Flusher:
         context: LogContext,
         background: Background,
         loaded: LoadedLog,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         active_base = loaded.segments[-1].base_offset
         self.recovery_point = loaded.recovery_point
@@ -68,7 +68,7 @@ class Flusher:
         self.flush_at = NEVER
         self.on_ack: Callable[[StorageError | None], object] = lambda error: None
         self.failure: str | None = None
-        self.on_failure: Callable[[], None] = lambda: None
+        self._on_failure = on_failure
         self.is_under_way = False
         self.dirty_paths = dict.fromkeys(loaded.rewritten)
         self._context = context
@@ -137,7 +137,7 @@ class Flusher:
         if self.failure is None:
             self.failure = f"{fault}; it takes no more records until the broker is started again"
             logger.error("%s", self.failure)
-            self.on_failure()
+            self._on_failure()
             self._context.on_failure(self._location.key)
         self._start_round()
         return StorageError(self.failure)

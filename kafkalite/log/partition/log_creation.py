@@ -1,4 +1,4 @@
-"""Creates the log of a new partition, and opens one again that has moved.
+"""Creates the log of a new partition.
 
 Source: kafka.log.LogManager.getOrCreateLog.
 """
@@ -43,22 +43,3 @@ def create_log(
     # it comes first: a crash must not leave a directory without its topic id
     flusher.dirty_paths = {log.metadata.path: None} | flusher.dirty_paths
     return log
-
-
-def reopen_log(log: PartitionLog, directory: str, context: LogContext) -> None:
-    """The log goes on in another directory, where a clean stop has left the same records. Whoever has a reference to it
-    notices nothing; its producers and callbacks stay. Raises StorageError; the log is closed then."""
-    on_ack, on_new_start, producers = log.flusher.on_ack, log.on_new_start, log.producers
-    where = log.topic, log.partition, directory, log.config
-    options = LoadOptions(True, log.end_offset, log.start_offset, log.replicated_offset)
-    epochs = log.epochs.entries()
-    log.abandon()
-    loaded = log.load(*where, options, context)
-    producers.move(directory, loaded.producers.snapshots)
-    try:
-        loaded.epochs.assign_all(epochs, durable=True)  # the last one may have no batch yet, and be in none
-    except OSError as error:
-        raise storage_error(f"cannot open {log.topic}-{log.partition} again", directory, error) from error
-    PartitionLog.__init__(log, *where, loaded._replace(producers=producers), context)
-    log.flusher.on_ack, log.on_new_start = on_ack, on_new_start
-    on_ack(None)

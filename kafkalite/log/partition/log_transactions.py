@@ -13,7 +13,7 @@ from bisect import bisect_left
 
 from kafkalite.common.region import FileRegion
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_context import LogLocation
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.state.producer_state import ProducerState

@@ -12,7 +12,7 @@ from __future__ import annotations
 from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.flusher import remember_failed_sync
-from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_context import LogLocation
 from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.partition.segment_swap import SegmentSwap

@@ -18,18 +18,16 @@ import logging
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.append_result import AppendResult
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
-from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.log_epochs import LogEpochs
-from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_context import LogContext, LogLocation
+from kafkalite.log.partition.log_metadata import LogEpochs, PartitionMetadata
 from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.partition.log_truncation import LogTruncation
-from kafkalite.log.partition.partition_metadata import PartitionMetadata
 from kafkalite.log.partition.replica_append import ReplicaAppend
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
@@ -47,6 +45,17 @@ from kafkalite.record.validation.batch_validation import Rules, rewrite, validat
 from kafkalite.record.validation.replica_validation import EPOCH_MAX, check_batches
 
 logger = logging.getLogger(__name__)
+
+
+class AppendResult(NamedTuple):
+    """`log_append_time_ms` is -1 unless the topic uses LogAppendTime. `duplicate`: the batch was in the log already;
+    the offsets are those of its first append, and nothing was written."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+
 
 _FRESH_BYTES_MAX = 128 * 1024  # a region of the latest appends up to this size is in the page cache
 
@@ -73,6 +82,13 @@ class PartitionLog:
     ) -> None:
         self.topic = topic
         self.partition = partition
+        self.on_new_start: Callable[[], None] = lambda: None
+        self._context = context
+        self._adopt(directory, config, loaded)
+
+    def _adopt(self, directory: str, config: TopicConfig, loaded: LoadedLog) -> None:
+        """Takes what was loaded from a directory as the content of the log."""
+        context = self._context
         self.directory = directory
         self.files = context.files
         self.producers = loaded.producers
@@ -83,26 +99,24 @@ class PartitionLog:
         self.lost_bytes = loaded.lost_bytes
         self.gap_offset = loaded.gap_offset
         self.truncated_to = NEVER
-        self.on_new_start: Callable[[], None] = lambda: None
-        self._context = context
-        self._location = LogLocation(topic, partition, directory, context.files)
+        self._location = LogLocation(self.topic, self.partition, directory, context.files)
         background = context.serial_queue()
         self.flusher = Flusher(
-            self._location, lambda: (self.segment_list.segments, self.end_offset), context, background, loaded
-        )
+            self._location, lambda: (self.segment_list.segments, self.end_offset), context, background, loaded,
+            lambda: self.segment_list.close_writer(),
+        )  # fmt: skip
         self.metadata = PartitionMetadata(self._location, self.flusher)
         self.record_counts = RecordCounts(directory, context.files, context.counting, loaded.end_offset)
         self.segment_list = SegmentList(
             loaded.segments, self._location, config, context, background, self.flusher, self.producers,
-            self.record_counts,
+            self.record_counts, lambda: self.swap.pinned_from(),
         )  # fmt: skip
         self.swap = SegmentSwap(self.segment_list)
         self.transactions = LogTransactions(self._location, self.segment_list, self.producers)
         self._log_epochs = LogEpochs(self._location, self.epochs, self.flusher)
         self._truncation = LogTruncation(
-            (topic, partition), self._location, self.segment_list, self.swap, self.epochs, self.transactions
+            (self.topic, self.partition), self._location, self.segment_list, self.swap, self.epochs, self.transactions
         )
-        self.flusher.on_failure = self.segment_list.close_writer
         self.config = config
 
     @classmethod
@@ -123,6 +137,23 @@ class PartitionLog:
             return load(directory, config, options, now_ms, context.files, context.producer_expiration_ms)
         except OSError as error:
             raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
+
+    def reopen(self, directory: str) -> None:
+        """Continues in another directory, where a clean stop has left the same records. Producers and listeners stay,
+        and so do the references to the log, some of which are held across turns of the loop. Raises StorageError; the
+        log is closed then."""
+        on_ack, producers, epochs = self.flusher.on_ack, self.producers, self.epochs.entries()
+        options = LoadOptions(True, self.end_offset, self.start_offset, self.replicated_offset)
+        self.abandon()
+        loaded = self.load(self.topic, self.partition, directory, self.config, options, self._context)
+        producers.move(directory, loaded.producers.snapshots)
+        try:
+            loaded.epochs.assign_all(epochs, durable=True)  # the last one may have no batch yet, and be in none
+        except OSError as error:
+            raise storage_error(f"cannot open {self.topic}-{self.partition} again", directory, error) from error
+        self._adopt(directory, self.config, loaded._replace(producers=producers))
+        self.flusher.on_ack = on_ack
+        on_ack(None)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.start_offset}..{self.end_offset})"

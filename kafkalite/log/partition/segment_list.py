@@ -23,8 +23,7 @@ from kafkalite.common.clock import Timer
 from kafkalite.common.errors import Malformed
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher
-from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_context import LogContext, LogLocation
 from kafkalite.log.partition.retention_policy import Reason, SegmentFacts, deletable
 from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import NEVER, Segment
@@ -68,10 +67,11 @@ class SegmentList:
         flusher: Flusher,
         producers: ProducerState,
         counts: RecordCounts,
+        pinned_from: Callable[[], int] = lambda: NEVER,
     ) -> None:
         self.background = background
         self.counts = counts
-        self.pinned_from: Callable[[], int] = lambda: NEVER
+        self.pinned_from = pinned_from
         self.waits_for_disk = False
         self.location = location
         self.context = context

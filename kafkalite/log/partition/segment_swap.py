@@ -38,7 +38,6 @@ class SegmentSwap:
         self._handed_out: dict[int, Segment] = {}
         self._replacement: SegmentReplacement | None = None
         self._is_closed = False
-        segments.pinned_from = self._pinned_from
 
     @property
     def is_under_way(self) -> bool:
@@ -141,7 +140,7 @@ class SegmentSwap:
                 return ReplacementRefused(f"{segment.path} has changed, or is gone")
         return None
 
-    def _pinned_from(self) -> int:
+    def pinned_from(self) -> int:
         """The offset from which on retention must not remove segments. Raises OSError."""
         self._retry_if_stuck()
         replacement = self._replacement

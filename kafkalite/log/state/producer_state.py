@@ -3,7 +3,7 @@
 A duplicate is recognised by (epoch, first and last sequence) and answered with its first offset; a batch that does not
 follow the last is refused. A transactional batch opens a transaction, if its producer is verified
 (`transaction_verification`), and a marker ends it. The state is written to `<offset>.snapshot` when a segment is rolled
-and when the log closes (`producer_snapshot`); a start takes the newest snapshot and applies the batches behind it. A
+and when the log closes (`producer`); a start takes the newest snapshot and applies the batches behind it. A
 snapshot holds only the last batch of each producer. Those before it are looked up in the log when a batch comes that
 does not follow the last: it may be the first of several that were appended, and not answered, before a restart. Kafka
 refuses it, and librdkafka gives up for ever then.
@@ -20,8 +20,14 @@ from collections.abc import Callable, Iterable
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.state.producer import BATCHES_REMEMBERED, ActiveProducer, AppendedBatch, Producer
-from kafkalite.log.state.producer_snapshot import decode_snapshot, encode_snapshot
+from kafkalite.log.state.producer import (
+    BATCHES_REMEMBERED,
+    ActiveProducer,
+    AppendedBatch,
+    Producer,
+    decode_snapshot,
+    encode_snapshot,
+)
 from kafkalite.log.state.transaction_verification import VerificationGuard, Verifications
 from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Files

@@ -3,6 +3,8 @@
 A file that must be complete or absent is written beside its place and renamed (`write_atomically`). The calls of the
 hot path are the system's own, so `Files` costs nothing there. Tests replace it by one that tears writes, drops unsynced
 data or reports a full disk (tests/support/log/faulty_files.py).
+A broker has more segments than a process may have open files: a bounded clock cache of descriptors (`DescriptorCache`)
+has the least recently used release theirs. Apache Kafka keeps every segment open.
 Blocking work runs as a `Job`: it holds only paths and bytes, so any thread may run it.
 Source: org.apache.kafka.common.utils.Utils (atomicMoveWithFallback, flushDir).
 """
@@ -14,12 +16,64 @@ import errno
 import mmap
 import os
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalite.common.errors import StorageError
 from kafkalite.common.region import OpenFile
-from kafkalite.log.storage.descriptor_cache import DescriptorCache
+
+
+class DescriptorHolder(Protocol):
+    """Holds descriptors, and sets `used` whenever it uses them."""
+
+    used: bool
+
+    def release(self) -> None:
+        """Closes every descriptor and mapping; they are opened again when they are needed."""
+        ...
+
+
+class DescriptorCache:
+    """The holders with open descriptors, at most `capacity` of them.
+
+    A use only sets a flag on the holder, which costs a request nothing. When room is needed, the holder at the front
+    loses the flag on its first turn and its descriptors on its second (the clock algorithm).
+    """
+
+    __slots__ = ("_capacity", "_ring")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = max(1, capacity)
+        self._ring: OrderedDict[DescriptorHolder, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def add(self, holder: DescriptorHolder) -> None:
+        """`holder` has opened descriptors."""
+        holder.used = True
+        ring = self._ring
+        if holder in ring:
+            return
+        while len(ring) >= self._capacity:
+            oldest, _ = ring.popitem(last=False)
+            if oldest.used:
+                oldest.used = False
+                ring[oldest] = None
+            else:
+                oldest.release()
+        ring[holder] = None
+
+    def remove(self, holder: DescriptorHolder) -> None:
+        """`holder` has closed its descriptors."""
+        self._ring.pop(holder, None)
+
+
+def capacity_for_limit(descriptors: int) -> int:
+    """How many segments may be open in a process that may have `descriptors` files: each takes up to three."""
+    return max(16, descriptors // 2 // 3)
+
 
 Job = Callable[[], None]
 Done = Callable[[Exception | None], None]

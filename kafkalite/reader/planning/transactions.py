@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn, decode_index
 from kafkalite.log.segment.segment_file import CutOff, SegmentFile, iter_headers
-from kafkalite.log.state.producer_snapshot import decode_snapshot
+from kafkalite.log.state.producer import decode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, segment_stem
 from kafkalite.reader.planning.discovery import SegmentList
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, BatchHeader

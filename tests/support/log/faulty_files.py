@@ -31,8 +31,7 @@ from random import Random
 from typing import NamedTuple
 
 from kafkalite.common.region import OpenFile
-from kafkalite.log.storage.descriptor_cache import DescriptorCache
-from kafkalite.log.storage.files import Files
+from kafkalite.log.storage.files import DescriptorCache, Files
 
 _PAGE_BYTES = 4096
 _FILE_BYTES_MAX = 1 << 22  # every version of a file is kept whole: no place for large ones

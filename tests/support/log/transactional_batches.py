@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.log.partition.append_result import AppendResult
+from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.transaction_marker import build_marker
 from tests.unit.log.conftest import START_MS, Log

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.append_result import AppendResult
 from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.segment import NEVER
-from kafkalite.log.storage.descriptor_cache import DescriptorCache
-from kafkalite.log.storage.files import Files
+from kafkalite.log.storage.files import DescriptorCache, Files
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import Record, read_records
 from tests.support.manual_clock import ManualClock

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.clock import TimerGroup
-from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
+from kafkalite.log.directories.log_directories import CheckpointWriter
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.storage.files import Done, Files, Job
 from tests.support.manual_clock import ManualClock
@@ -24,7 +24,9 @@ class Scene:
 
     def _directory(self, path: Path) -> LogDirectory:
         path.mkdir()
-        return LogDirectory(str(path), self.files, lambda job, done: self.jobs.append((job, done)))
+        return LogDirectory(
+            str(path), self.files, lambda job, done: self.jobs.append((job, done)), TimerGroup(self.clock)
+        )
 
     def ask(self, caller: str, *directories: LogDirectory) -> None:
         self.writer.write_all(directories, lambda: self.told.append(caller))

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.directories.disk_failure import is_disk_failure
+from kafkalite.common.clock import TimerGroup
+from kafkalite.log.directories.log_directory import LogDirectory
+from kafkalite.log.storage.files import Files, run_inline
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.mark.parametrize(
@@ -22,8 +25,9 @@ from kafkalite.log.directories.disk_failure import is_disk_failure
 def test_a_missing_file_is_a_failure_only_where_the_directory_is_missing(
     number: int, there: bool, gone: bool, tmp_path: Path
 ) -> None:
+    directory = LogDirectory(str(tmp_path), Files(), run_inline, TimerGroup(ManualClock()))
     lock = tmp_path / ".lock"
     lock.touch()
-    assert is_disk_failure(OSError(number, ""), str(lock)) is there
+    assert directory.is_failed_by(OSError(number, "")) is there
     lock.unlink()
-    assert is_disk_failure(OSError(number, ""), str(lock)) is gone
+    assert directory.is_failed_by(OSError(number, "")) is gone

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.common.clock import TimerGroup
 from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directory import ENTERED_FROM, DirectoryState, LogDirectory
@@ -20,6 +21,7 @@ from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.storage.file_names import FAILED_SYNC
 from kafkalite.log.storage.files import Files, run_inline
 from tests.support.log.three_disks import CLUSTER, CONFIG, KAFKAS_MARK, TOPIC_ID, Machine, create, write
+from tests.support.manual_clock import ManualClock
 
 Deed = Callable[[PartitionLog], object]
 
@@ -219,7 +221,7 @@ class TestWhatApacheKafkaLeft:
 
 
 def test_an_offline_directory_stays_so_until_the_next_start(tmp_path: Path) -> None:
-    directory = LogDirectory(str(tmp_path), Files(), run_inline)
+    directory = LogDirectory(str(tmp_path), Files(), run_inline, TimerGroup(ManualClock()))
     directory.open()
     directory.fail_with(OSError(errno.EIO, "Input/output error"))
     directory.close()
@@ -230,7 +232,7 @@ def test_an_offline_directory_stays_so_until_the_next_start(tmp_path: Path) -> N
 
 
 def test_a_closed_directory_can_be_locked_by_the_next_broker(tmp_path: Path) -> None:
-    first, second = (LogDirectory(str(tmp_path), Files(), run_inline) for _ in range(2))
+    first, second = (LogDirectory(str(tmp_path), Files(), run_inline, TimerGroup(ManualClock())) for _ in range(2))
     first.open()
     first.close()
     second.open()

@@ -647,7 +647,7 @@ def test_a_roll_that_learns_of_a_broken_disk_appends_nothing(disk: Disk, monkeyp
 
 
 def test_few_descriptors_serve_many_segments(disk: Disk) -> None:
-    from kafkalite.log.storage.descriptor_cache import DescriptorCache
+    from kafkalite.log.storage.files import DescriptorCache
 
     disk.services = LogContext(disk.clock, files=Files(DescriptorCache(3)))
     log = disk.open(segment_bytes=100, index_interval_bytes=0)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
+from kafkalite.log.storage.files import DescriptorCache, capacity_for_limit
 
 
 class Held:

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from kafkalite.common.errors import ErrorCode, Malformed
-from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_context import LogLocation
 from kafkalite.log.storage.files import Files
 
 
