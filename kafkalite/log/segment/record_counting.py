@@ -46,8 +46,8 @@ def count(
 ) -> Tally:
     """The records of the batches in [position, end) that have offsets in [from_offset, limit_offset).
 
-    `counts` selects batches by their headers; None: all. `check` is called now and then, and may raise. Raises Malformed
-    at a position without a whole batch, OSError.
+    `counts` selects batches by their headers; None: all. `check` is called now and then, and may raise. Raises
+    Malformed at a position without a whole batch, OSError.
     """
     records = control_records = 0
     check_in = 1
