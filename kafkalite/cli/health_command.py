@@ -16,8 +16,7 @@ from kafkalite.cli.output import complain, say
 from kafkalite.cli.own_settings import own_config
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity

@@ -17,7 +17,7 @@ from kafkalite.common.errors import ConfigError, ErrorCode, Malformed
 from kafkalite.protocol.apis import API_OF_REQUEST
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.client_security import ClientSecurity

@@ -15,17 +15,17 @@ from kafkalite.client.cluster_client import GROUP_KEY, NO_LEADER, ClusterClient
 from kafkalite.client.retries import Retries
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.messages.group_admin import (
-    DeleteGroupsRequest,
-    DescribedGroup,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
+)
+from kafkalite.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
 )
 from kafkalite.protocol.records import assigned_partitions
 

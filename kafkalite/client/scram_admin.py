@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.protocol.messages.scram_credentials import (
+from kafkalite.protocol.messages.entity_configs import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,

@@ -20,15 +20,13 @@ from kafkalite.client.retries import Retries
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.messages.transaction_admin import (
+from kafkalite.protocol.messages.transactions import (
     DescribedProducer,
     DescribedTransaction,
     DescribeProducersRequest,
     DescribeProducersTopicRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
-)
-from kafkalite.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -20,7 +20,7 @@ from kafkalite.protocol.apis import API_OF_REQUEST, SERVED, Api
 from kafkalite.protocol.codec.codec import decode, encoder
 from kafkalite.protocol.codec.primitives import RECORDS, malformed, read_uvarint, skip_tags
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.messages.metadata import ApiVersionsResponse
 
 _new_tuple = tuple.__new__
 _read_request_header = Struct(">hhih").unpack_from

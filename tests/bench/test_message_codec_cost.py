@@ -22,7 +22,7 @@ from kafkalite.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kafkalite.protocol.messages.group_membership import HeartbeatRequest, HeartbeatResponse
+from kafkalite.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from kafkalite.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,

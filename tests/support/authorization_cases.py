@@ -13,20 +13,16 @@ from kafkalite.protocol.messages import (
     acls,
     broker_report,
     cleaner,
-    client_quotas,
     configs,
-    elections,
+    entity_configs,
     fetch,
-    group_admin,
-    group_membership,
     group_offsets,
+    groups,
     list_offsets,
     log_dirs,
     metadata,
-    reassignments,
-    scram_credentials,
+    partition_admin,
     topics,
-    transaction_admin,
     transactions,
 )
 from kafkalite.protocol.messages import produce as produce_messages
@@ -151,35 +147,35 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         8,
         {(O.DESCRIBE, GROUP): G30, (O.DESCRIBE, TOPIC): T29},
     ),
-    "coordinator": (lambda n: group_admin.FindCoordinatorRequest(key=n.group), 2, {(O.DESCRIBE, GROUP): G30}),
+    "coordinator": (lambda n: groups.FindCoordinatorRequest(key=n.group), 2, {(O.DESCRIBE, GROUP): G30}),
     "coordinators": (
-        lambda n: group_admin.FindCoordinatorRequest(key_type=1, coordinator_keys=[n.transactional_id]),
+        lambda n: groups.FindCoordinatorRequest(key_type=1, coordinator_keys=[n.transactional_id]),
         4,
         {(O.DESCRIBE, TRANSACTIONAL_ID): X53},
     ),
     "join": (
-        lambda n: group_membership.JoinGroupRequest(
+        lambda n: groups.JoinGroupRequest(
             group_id=n.group,
             session_timeout_ms=6000,
             protocol_type="consumer",
-            protocols=[group_membership.JoinGroupRequestProtocol(name="range")],
+            protocols=[groups.JoinGroupRequestProtocol(name="range")],
         ),
         4,
         {(O.READ, GROUP): G30},
     ),
     "sync": (
-        lambda n: group_membership.SyncGroupRequest(group_id=n.group, protocol_type="consumer", protocol_name="range"),
+        lambda n: groups.SyncGroupRequest(group_id=n.group, protocol_type="consumer", protocol_name="range"),
         5,
         {(O.READ, GROUP): G30},
     ),
-    "heartbeat": (lambda n: group_membership.HeartbeatRequest(group_id=n.group), 4, {(O.READ, GROUP): G30}),
+    "heartbeat": (lambda n: groups.HeartbeatRequest(group_id=n.group), 4, {(O.READ, GROUP): G30}),
     "leave": (
-        lambda n: group_membership.LeaveGroupRequest(group_id=n.group, members=[]),
+        lambda n: groups.LeaveGroupRequest(group_id=n.group, members=[]),
         4,
         {(O.READ, GROUP): G30},
     ),
-    "describe groups": (lambda n: group_admin.DescribeGroupsRequest(groups=[n.group]), 5, {(O.DESCRIBE, GROUP): G30}),
-    "delete groups": (lambda n: group_admin.DeleteGroupsRequest(groups_names=[n.group]), 2, {(O.DELETE, GROUP): G30}),
+    "describe groups": (lambda n: groups.DescribeGroupsRequest(groups=[n.group]), 5, {(O.DESCRIBE, GROUP): G30}),
+    "delete groups": (lambda n: groups.DeleteGroupsRequest(groups_names=[n.group]), 2, {(O.DELETE, GROUP): G30}),
     "create a topic": (
         lambda n: topics.CreateTopicsRequest(
             topics=[topics.CreatableTopic(name=n.topic, num_partitions=1, replication_factor=1)]
@@ -340,17 +336,17 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
     ),
     "log directories": (lambda n: log_dirs.DescribeLogDirsRequest(topics=None), 4, {(O.DESCRIBE, CLUSTER): C31}),
     "elections": (
-        lambda n: elections.ElectLeadersRequest(topic_partitions=None, timeout_ms=1000),
+        lambda n: partition_admin.ElectLeadersRequest(topic_partitions=None, timeout_ms=1000),
         2,
         {(O.ALTER, CLUSTER): C31},
     ),
     "reassignments": (
-        lambda n: reassignments.AlterPartitionReassignmentsRequest(timeout_ms=1000),
+        lambda n: partition_admin.AlterPartitionReassignmentsRequest(timeout_ms=1000),
         0,
         {(O.ALTER, CLUSTER): C31},
     ),
     "list reassignments": (
-        lambda n: reassignments.ListPartitionReassignmentsRequest(timeout_ms=1000),
+        lambda n: partition_admin.ListPartitionReassignmentsRequest(timeout_ms=1000),
         0,
         {(O.DESCRIBE, CLUSTER): C31},
     ),
@@ -367,30 +363,30 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         {(O.DELETE, GROUP): G30},  # the group is missing, which is told before topics are
     ),
     "producers": (
-        lambda n: transaction_admin.DescribeProducersRequest(
-            topics=[transaction_admin.DescribeProducersTopicRequest(name=n.topic, partition_indexes=[0])]
+        lambda n: transactions.DescribeProducersRequest(
+            topics=[transactions.DescribeProducersTopicRequest(name=n.topic, partition_indexes=[0])]
         ),
         0,
         {(O.READ, TOPIC): T29},
     ),
     "describe transactions": (
-        lambda n: transaction_admin.DescribeTransactionsRequest(transactional_ids=[n.transactional_id]),
+        lambda n: transactions.DescribeTransactionsRequest(transactional_ids=[n.transactional_id]),
         0,
         {(O.DESCRIBE, TRANSACTIONAL_ID): X53},
     ),
     "describe quotas": (
-        lambda n: client_quotas.DescribeClientQuotasRequest(
-            components=[client_quotas.QuotaFilterComponent(entity_type="user", match_type=0, match=n.group)]
+        lambda n: entity_configs.DescribeClientQuotasRequest(
+            components=[entity_configs.QuotaFilterComponent(entity_type="user", match_type=0, match=n.group)]
         ),
         1,
         {(O.DESCRIBE_CONFIGS, CLUSTER): C31},
     ),
     "alter quotas": (
-        lambda n: client_quotas.AlterClientQuotasRequest(
+        lambda n: entity_configs.AlterClientQuotasRequest(
             entries=[
-                client_quotas.AlteredEntity(
-                    entity=[client_quotas.QuotaEntity(entity_type="user", entity_name=n.group)],
-                    ops=[client_quotas.QuotaOperation(key="producer_byte_rate", value=1e6)],
+                entity_configs.AlteredEntity(
+                    entity=[entity_configs.QuotaEntity(entity_type="user", entity_name=n.group)],
+                    ops=[entity_configs.QuotaOperation(key="producer_byte_rate", value=1e6)],
                 )
             ],
             validate_only=True,
@@ -399,17 +395,15 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         {(O.ALTER_CONFIGS, CLUSTER): C31},
     ),
     "describe users": (
-        lambda n: scram_credentials.DescribeUserScramCredentialsRequest(
-            users=[scram_credentials.UserName(name=n.group)]
-        ),
+        lambda n: entity_configs.DescribeUserScramCredentialsRequest(users=[entity_configs.UserName(name=n.group)]),
         0,
         {(O.DESCRIBE, CLUSTER): C31},
     ),
     "alter users": (
-        lambda n: scram_credentials.AlterUserScramCredentialsRequest(
-            deletions=[scram_credentials.ScramCredentialDeletion(name=n.group, mechanism=1)],
+        lambda n: entity_configs.AlterUserScramCredentialsRequest(
+            deletions=[entity_configs.ScramCredentialDeletion(name=n.group, mechanism=1)],
             upsertions=[
-                scram_credentials.ScramCredentialUpsertion(
+                entity_configs.ScramCredentialUpsertion(
                     name=n.group, mechanism=2, iterations=4096, salt=b"salt", salted_password=bytes(64)
                 )
             ],

@@ -8,8 +8,8 @@ from typing import Any
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest, FindCoordinatorResponse
-from kafkalite.protocol.messages.transaction_admin import (
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalite.protocol.messages.transactions import (
     DescribedProducer,
     DescribedTransaction,
     DescribedTransactionTopic,
@@ -22,8 +22,6 @@ from kafkalite.protocol.messages.transaction_admin import (
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-)
-from kafkalite.protocol.messages.transactions import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

@@ -17,26 +17,24 @@ from kafkalite.api.request.request_context import CLUSTER, RequestContext, refus
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import desanitized, sanitized
-from kafkalite.protocol.messages.client_quotas import (
+from kafkalite.protocol.messages.entity_configs import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlterClientQuotasResult,
     AlteredEntity,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    DescribedQuotas,
-    QuotaEntity,
-    QuotaFilterComponent,
-    QuotaValue,
-)
-from kafkalite.protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     CredentialInfo,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribedQuotas,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    QuotaEntity,
+    QuotaFilterComponent,
+    QuotaValue,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )

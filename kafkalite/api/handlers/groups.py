@@ -19,7 +19,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.group.classic.group_state import DEAD, STABLE
 from kafkalite.coordinator.group.group import JoinRequest, JoinResult, SyncRequest, SyncResult
-from kafkalite.protocol.messages.group_admin import (
+from kafkalite.protocol.messages.groups import (
     Coordinator,
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -30,11 +30,6 @@ from kafkalite.protocol.messages.group_admin import (
     DescribeGroupsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from kafkalite.protocol.messages.group_membership import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -42,6 +37,9 @@ from kafkalite.protocol.messages.group_membership import (
     JoinGroupResponseMember,
     LeaveGroupRequest,
     LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
     MemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,

@@ -29,23 +29,21 @@ from kafkalite.common.names import (
 )
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
 from kafkalite.protocol.apis import APIS
-from kafkalite.protocol.messages.api_versions import (
+from kafkalite.protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
-)
-from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    FinalizedFeatureKey,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    SupportedFeatureKey,
 )
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import Topic

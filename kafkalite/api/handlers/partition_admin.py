@@ -15,22 +15,20 @@ from kafkalite.api.request.request_context import RequestContext, check_partitio
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.cluster_metadata import Election
-from kafkalite.protocol.messages.elections import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-    TopicPartitions,
-)
-from kafkalite.protocol.messages.reassignments import (
+from kafkalite.protocol.messages.partition_admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
+    PartitionResult,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
+    ReplicaElectionResult,
+    TopicPartitions,
 )
 
 

@@ -15,7 +15,7 @@ from kafkalite.console.brokers.topics import places_by_topic, places_of, require
 from kafkalite.console.calls.route import Call
 from kafkalite.console.request.listing import Row, paged
 from kafkalite.protocol.messages.cleaner import CleanerPass
-from kafkalite.protocol.messages.client_quotas import DescribeClientQuotasRequest
+from kafkalite.protocol.messages.entity_configs import DescribeClientQuotasRequest
 
 _LARGEST = 50
 _INVENTORY_WAIT_S = 3.0

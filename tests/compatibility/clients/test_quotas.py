@@ -17,7 +17,7 @@ import kafkalite
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.client_security import ClientSecurity
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.protocol.messages.client_quotas import (
+from kafkalite.protocol.messages.entity_configs import (
     AlterClientQuotasRequest,
     AlteredEntity,
     QuotaEntity,

@@ -14,7 +14,7 @@ from kafkalite.protocol.messages.configs import (
     IncrementalAlterConfigsResource,
 )
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from kafkalite.protocol.messages.group_membership import (
+from kafkalite.protocol.messages.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     SyncGroupRequest,

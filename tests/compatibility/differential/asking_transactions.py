@@ -13,19 +13,17 @@ from kafkalite.protocol.messages.group_offsets import (
     TxnOffsetCommitRequestTopic,
 )
 from kafkalite.protocol.messages.produce import ProduceRequest
-from kafkalite.protocol.messages.transaction_admin import (
-    DescribeProducersRequest,
-    DescribeProducersTopicRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-)
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    ListTransactionsRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

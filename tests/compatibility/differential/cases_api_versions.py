@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions, once
 
 OWN_TABLE = Explained(

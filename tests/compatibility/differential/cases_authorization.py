@@ -5,7 +5,6 @@ Users are loopback addresses, and the entries of the access control lists are fo
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -13,6 +12,7 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
+from kafkalite.protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
@@ -20,8 +20,11 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
-from kafkalite.protocol.messages.transactions import InitProducerIdRequest
+from kafkalite.protocol.messages.transactions import (
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+)
 from kafkalite.security.acl.acl import ANY_NAME, CLUSTER_NAME, Operation, Permission, Resource
 from tests.compatibility.differential.engine import Explained, Story, Teller, once
 from tests.support.authorization_cases import CASES, CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.elections import ElectLeadersRequest, TopicPartitions
+from kafkalite.protocol.messages.partition_admin import ElectLeadersRequest, TopicPartitions
 from tests.compatibility.differential.cases_topics import delete, gone_from
 from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions
 

@@ -6,7 +6,7 @@ import struct
 
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import request_frame
-from kafkalite.protocol.messages.group_membership import HeartbeatRequest
+from kafkalite.protocol.messages.groups import HeartbeatRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from tests.compatibility.differential.asking import metadata
 from tests.compatibility.differential.engine import Explained, Teller, in_versions, once

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.group_membership import JoinGroupRequestProtocol
+from kafkalite.protocol.messages.groups import JoinGroupRequestProtocol
 from tests.compatibility.differential.asking import join, sync
 from tests.compatibility.differential.cases_groups import joined, stable
 from tests.compatibility.differential.engine import Explained, Teller, in_versions, once

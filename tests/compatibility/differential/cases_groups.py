@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.protocol.messages.group_admin import DescribeGroupsRequest
-from kafkalite.protocol.messages.group_membership import HeartbeatRequest, LeaveGroupRequest, MemberIdentity
+from kafkalite.protocol.messages.groups import (
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    MemberIdentity,
+)
 from tests.compatibility.differential.asking import join, sync
 from tests.compatibility.differential.engine import Teller, every_version, in_versions, once
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kafkalite.protocol.messages.group_admin import DescribeGroupsRequest
-from kafkalite.protocol.messages.group_membership import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkalite.protocol.messages.group_offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from kafkalite.protocol.messages.groups import DescribeGroupsRequest, JoinGroupRequest, JoinGroupRequestProtocol
 from tests.compatibility.differential.asking import join, sync
 from tests.compatibility.differential.cases_groups import beat, leave
 from tests.compatibility.differential.cases_offsets import as_member, commit, fetch

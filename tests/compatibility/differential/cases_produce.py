@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.compression import CODECS
 from tests.compatibility.differential.asking import BEGINNING_MS, batch, fetch, is_verified, message_set, produce

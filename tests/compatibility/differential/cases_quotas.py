@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.client_quotas import (
+from kafkalite.protocol.messages.entity_configs import (
     AlterClientQuotasRequest,
     AlteredEntity,
     DescribeClientQuotasRequest,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.protocol.messages.group_admin import DescribeGroupsRequest
-from kafkalite.protocol.messages.group_membership import LeaveGroupRequest, MemberIdentity
+from kafkalite.protocol.messages.groups import DescribeGroupsRequest, LeaveGroupRequest, MemberIdentity
 from tests.compatibility.differential.asking import join, sync
 from tests.compatibility.differential.cases_groups import beat
 from tests.compatibility.differential.engine import Teller, in_versions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersTopicRequest
+from kafkalite.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopicRequest
 from tests.compatibility.differential.asking import produce
 from tests.compatibility.differential.asking_transactions import (
     NO_START,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafkalite.protocol.messages.group_offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from kafkalite.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from tests.compatibility.differential.asking import join, sync
 from tests.compatibility.differential.asking_transactions import (
     ADD,

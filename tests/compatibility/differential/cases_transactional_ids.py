@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from tests.compatibility.differential.asking import fetch
 from tests.compatibility.differential.asking_transactions import (

@@ -28,11 +28,10 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.acls import AclCreation, CreateAclsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
-from kafkalite.protocol.messages.group_membership import HeartbeatRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest, HeartbeatRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest
+from kafkalite.protocol.messages.transactions import DescribeTransactionsRequest
 from kafkalite.security.acl.acl import Operation, Permission, Resource
 from tests.compatibility.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
 from tests.support.wait import DEADLINE_S

@@ -20,7 +20,7 @@ import pytest
 from bench.reference import ReferenceUnavailable
 from kafkalite.network.client_connection import ANONYMOUS
 from kafkalite.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
-from kafkalite.protocol.messages.group_admin import DescribeGroupsRequest
+from kafkalite.protocol.messages.groups import DescribeGroupsRequest
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.security.acl.acl import ANY_NAME, CLUSTER_NAME, OPERATIONS_OF, Operation, PatternType, Permission

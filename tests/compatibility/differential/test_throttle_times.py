@@ -14,7 +14,7 @@ import pytest
 from bench.reference import ReferenceUnavailable
 from kafkalite.protocol.apis import API_OF_REQUEST
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.client_quotas import AlterClientQuotasRequest
+from kafkalite.protocol.messages.entity_configs import AlterClientQuotasRequest
 from tests.compatibility.differential import brokers
 from tests.compatibility.differential.cases_quotas import alter, altered
 from tests.compatibility.differential.engine import Story, Teller

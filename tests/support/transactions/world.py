@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.transactions.driver import Driver

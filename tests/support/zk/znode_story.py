@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkalite.protocol.messages.reassignments import (
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
+from kafkalite.protocol.messages.partition_admin import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,

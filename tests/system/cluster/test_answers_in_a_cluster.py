@@ -21,13 +21,17 @@ from kafkalite.protocol.messages.configs import (
     IncrementalAlterConfigsResource,
 )
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
-from kafkalite.protocol.messages.group_membership import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
+)
+from kafkalite.protocol.messages.groups import (
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
 )
 from kafkalite.protocol.messages.list_offsets import (
     ListOffsetsPartition,

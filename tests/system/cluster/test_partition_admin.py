@@ -8,12 +8,13 @@ from typing import Any
 import uvloop
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.protocol.messages.elections import ElectLeadersRequest, TopicPartitions
-from kafkalite.protocol.messages.reassignments import (
+from kafkalite.protocol.messages.partition_admin import (
     AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+    TopicPartitions,
 )
 from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.support.zookeeper import ZooKeeper

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvloop
 
-from kafkalite.protocol.messages.client_quotas import (
+from kafkalite.protocol.messages.entity_configs import (
     AlterClientQuotasRequest,
     AlteredEntity,
     DescribeClientQuotasRequest,

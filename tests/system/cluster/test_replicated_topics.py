@@ -11,11 +11,11 @@ import uvloop
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from kafkalite.protocol.messages.elections import ElectLeadersRequest
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkalite.protocol.messages.reassignments import (
+from kafkalite.protocol.messages.partition_admin import (
     AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
     ReassignablePartition,
     ReassignableTopic,
 )

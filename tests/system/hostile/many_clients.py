@@ -18,8 +18,8 @@ from bench import wire
 from bench.records import record_batch
 from bench.usage import ProcessTree
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
 from tests.support.wait import DEADLINE_S
 

@@ -11,7 +11,6 @@ from typing import Any
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -23,20 +22,6 @@ from kafkalite.protocol.messages.configs import (
     IncrementalAlterConfigsResource,
 )
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.protocol.messages.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    FindCoordinatorRequest,
-    ListGroupsRequest,
-)
-from kafkalite.protocol.messages.group_membership import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-)
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -44,6 +29,18 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
+)
+from kafkalite.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberIdentity,
+    SyncGroupRequest,
 )
 from kafkalite.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -53,7 +50,12 @@ from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
+from kafkalite.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,

@@ -36,8 +36,13 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
-from kafkalite.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersTopicRequest
-from kafkalite.protocol.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from kafkalite.protocol.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
 from tests.support.wait import DEADLINE_S

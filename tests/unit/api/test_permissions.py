@@ -15,11 +15,10 @@ from kafkalite.protocol.apis import API_OF_REQUEST, APIS, SERVED
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     configs,
-    group_admin,
+    groups,
     log_dirs,
     metadata,
     topics,
-    transaction_admin,
     transactions,
 )
 from kafkalite.security.acl.acl import Entry, Operation, Permission, Resource, ResourceType
@@ -147,7 +146,7 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
     broker_settings = resources(configs.IncrementalAlterConfigsResource, 4, "0")
     requests = [(make(Names()), version) for make, version, _ in CASES.values()]
     requests += [
-        (transaction_admin.ListTransactionsRequest(), 0),
+        (transactions.ListTransactionsRequest(), 0),
         (log_dirs.AlterReplicaLogDirsRequest(), 2),
         (metadata.DescribeClusterRequest(include_cluster_authorized_operations=True), 0),
         (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="missing")]), 9),
@@ -178,9 +177,9 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
                 )
             if types:
                 await ask(asker, *in_a_transaction(await asker.ask(*PRODUCER)))
-                await ask(asker, transaction_admin.DescribeTransactionsRequest(transactional_ids=["x"]), 0)
+                await ask(asker, transactions.DescribeTransactionsRequest(transactional_ids=["x"]), 0)
                 await ask(asker, CASES["commit"][0](Names()), 8)
-                await ask(asker, group_admin.ListGroupsRequest(), 4)
+                await ask(asker, groups.ListGroupsRequest(), 4)
             for request, version in requests:
                 await ask(asker, request, version)
             await ask(asker, by_id, 6)

@@ -13,8 +13,7 @@ from kafkalite.network.client_connection import ClientConnection, DeferredRespon
 from kafkalite.network.last_answer import LastAnswer
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kafkalite.security.sasl.exchange import Exchange, PlainExchange, Step
 from tests.support.manual_clock import ManualClock

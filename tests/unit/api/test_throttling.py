@@ -12,7 +12,7 @@ from kafkalite.api.dispatch import Dispatcher
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import request_frame
-from kafkalite.protocol.messages.client_quotas import (
+from kafkalite.protocol.messages.entity_configs import (
     AlterClientQuotasRequest,
     AlteredEntity,
     DescribeClientQuotasRequest,
@@ -21,7 +21,7 @@ from kafkalite.protocol.messages.client_quotas import (
     QuotaOperation,
 )
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (

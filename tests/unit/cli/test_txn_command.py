@@ -14,7 +14,7 @@ from kafkalite.cli import txn_command
 from kafkalite.cli.main import main
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ErrorCode
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.protocol.messages.transactions import (

@@ -21,7 +21,7 @@ from kafkalite.client.broker_channel import (
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.header import decode_request_header, response_frame
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.security.sasl.client_exchange import ClientExchange, Login
 from tests.support.manual_clock import ManualClock

@@ -21,9 +21,9 @@ from kafkalite.protocol.header import (
     request_frame,
     response_frame,
 )
-from kafkalite.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from kafkalite.protocol.messages.group_membership import HeartbeatRequest, HeartbeatResponse
+from kafkalite.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from kafkalite.protocol.messages.metadata import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 

@@ -15,7 +15,7 @@ import pytest
 from kafkalite import Broker
 from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.header import request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from tests.support.descriptors import open_files
 from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S

@@ -17,7 +17,6 @@ from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.header import request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.broker_report import BROKER_REPORT_KEY
 from kafkalite.protocol.messages.cleaner import RUN_CLEANER_KEY, CleanerPass, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import (
@@ -27,6 +26,7 @@ from kafkalite.protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
     LogCleaning,
 )
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -14,6 +13,7 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from tests.support.zk.znode_tree import read_tree, zookeeper_client
 from tests.support.zookeeper import ZooKeeper

@@ -23,7 +23,7 @@ from kafkalite.protocol.messages.list_offsets import (
 )
 from kafkalite.protocol.messages.log_dirs import DescribeLogDirsRequest
 from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkalite.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersTopicRequest
+from kafkalite.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopicRequest
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 from kafkalite.server.broker import Broker

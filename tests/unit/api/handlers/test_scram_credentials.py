@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkalite.api.handlers.entity_configs import describe_user_scram_credentials
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.protocol.messages.scram_credentials import DescribeUserScramCredentialsRequest
+from kafkalite.protocol.messages.entity_configs import DescribeUserScramCredentialsRequest
 from kafkalite.security.sasl.scram import new_credential
 
 

@@ -14,7 +14,7 @@ from kafkalite.api.request.request_watch import FETCH, PRODUCE, WATCHED_MS, Requ
 from kafkalite.common.errors import Disconnect
 from kafkalite.network.client_connection import Answer, ClientConnection, DeferredResponse, Handler
 from kafkalite.protocol.header import request_frame
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from tests.support.manual_clock import ManualClock
 
 API_VERSIONS = 18

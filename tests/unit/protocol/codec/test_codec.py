@@ -30,7 +30,6 @@ from kafkalite.protocol.apis import APIS, Api
 from kafkalite.protocol.codec.codec import decode, encoder
 from kafkalite.protocol.codec.decoder_source import ELEMENTS_MAX
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.messages.cleaner import (
     CleanerPass,
     RunCleanerPartition,
@@ -38,8 +37,8 @@ from kafkalite.protocol.messages.cleaner import (
     RunCleanerResponse,
 )
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from kafkalite.protocol.messages.group_membership import HeartbeatRequest, JoinGroupResponse
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest
+from kafkalite.protocol.messages.groups import HeartbeatRequest, JoinGroupResponse
 from kafkalite.protocol.messages.log_dirs import (
     CLEANING_TAG,
     CLEANING_TOLD,
@@ -54,7 +53,12 @@ from kafkalite.protocol.messages.log_dirs import (
     PartitionRecordCounts,
     SegmentRecordCounts,
 )
-from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED, MetadataRequest, MetadataRequestTopic
+from kafkalite.protocol.messages.metadata import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.sasl import SaslAuthenticateResponse
 

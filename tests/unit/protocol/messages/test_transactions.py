@@ -9,21 +9,6 @@ import pytest
 
 from kafkalite.protocol.codec.codec import decode, encoder
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.transaction_admin import (
-    DescribedProducer,
-    DescribedTransaction,
-    DescribedTransactionTopic,
-    DescribeProducersPartition,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeProducersTopic,
-    DescribeProducersTopicRequest,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -34,8 +19,21 @@ from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
+    DescribedProducer,
+    DescribedTransaction,
+    DescribedTransactionTopic,
+    DescribeProducersPartition,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+    DescribeProducersTopicRequest,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
