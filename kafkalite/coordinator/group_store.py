@@ -1,7 +1,7 @@
 """The groups of the partitions of `__consumer_offsets` that this broker leads, in memory and on disk.
 
 Changes are appended first and become visible when the append is done. The classic groups' modules are imported with the
-first group, when the broker is ready. Loading reads 100,000 batches/s of one commit each, 160,000 records/s in large
+first group, when the broker is ready. Loading reads 270,000 batches/s of one commit each, 160,000 records/s in large
 batches; offsets committed in a transaction that is open at the end of the log stay open in the `OffsetStore`.
 Source: kafka.coordinator.group.GroupMetadataManager (3.9).
 """
@@ -26,8 +26,7 @@ from kafkalite.coordinator.group.record_codec import (
     stored_key,
 )
 from kafkalite.coordinator.runtime.effects import AppendRecords, EffectPerformer, Records
-from kafkalite.coordinator.runtime.partition_loader import PartitionLoader
-from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore
+from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Moment

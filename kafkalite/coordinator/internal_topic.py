@@ -32,8 +32,7 @@ from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.runtime.partition_loader import PartitionLoader
-    from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore
+    from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.log.state.transaction_verification import VerificationGuard
 

@@ -27,7 +27,6 @@ from kafkalite.coordinator.runtime.effects import (
     SetTimer,
     Waiter,
 )
-from kafkalite.coordinator.transaction.record_codec import transaction_key
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import (
     NO_PRODUCER_ID,
@@ -39,6 +38,7 @@ from kafkalite.coordinator.transaction.transaction_state import (
     TransactionEffect,
     TransactionState,
     TransactionTimer,
+    transaction_key,
 )
 from kafkalite.coordinator.transaction_store import TransactionStore
 

@@ -11,11 +11,15 @@ from collections.abc import Callable
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TRANSACTION_STATE_TOPIC, fits_string
-from kafkalite.coordinator.runtime.partition_loader import PartitionLoader
-from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore
-from kafkalite.coordinator.transaction.record_codec import read_key, read_value
+from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ONGOING, TransactionMetadata
+from kafkalite.coordinator.transaction.transaction_state import (
+    COMPLETED_AS,
+    ONGOING,
+    TransactionMetadata,
+    read_key,
+    read_value,
+)
 
 logger = logging.getLogger(__name__)
 

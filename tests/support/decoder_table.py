@@ -435,7 +435,7 @@ DECODERS = (
         "topic of offsets and groups", ("coordinator/group_store.py",), _load_groups, (*_LOG, _MARKER), ()
     ),
     Decoder(
-        "topic of transactions", ("coordinator/runtime/partition_loader.py",), _load_transactions, (*_LOG, _MARKER), ()
+        "topic of transactions", ("coordinator/runtime/partitioned_store.py",), _load_transactions, (*_LOG, _MARKER), ()
     ),
     Decoder(
         "records of internal topics in a dump",

@@ -8,7 +8,7 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer
-from kafkalite.coordinator.transaction import record_codec
+from kafkalite.coordinator.transaction import transaction_state
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import AllocateProducerId, SendMarkers
 
@@ -31,8 +31,8 @@ class Call:
 def stored_metadata(effect):
     """The metadata in the record of an `Append`."""
     [(key, value)] = effect.records
-    assert record_codec.read_key(key) == "t"
-    return record_codec.read_value(value)
+    assert transaction_state.read_key(key) == "t"
+    return transaction_state.read_value(value)
 
 
 class TransactionWorld:
@@ -103,7 +103,7 @@ class TransactionWorld:
         """Another coordinator, which knows what is in the log."""
         self.held, self.later, self.markers = [], [], []
         self.dawdles, self.refuses, self.writes_markers = False, ErrorCode.NONE, True
-        stored = record_codec.read_value(record_codec.transaction_value(self.log[-1]))
+        stored = transaction_state.read_value(transaction_state.transaction_value(self.log[-1]))
         self.transaction = Transaction("t", 0, stored)
         self.perform(self.transaction.on_loaded(self.now_ms))
 

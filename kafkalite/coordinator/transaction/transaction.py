@@ -20,7 +20,6 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
 from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer, Waiter
-from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
 from kafkalite.coordinator.transaction.transaction_state import (
     COMPLETED_AS,
     DEAD,
@@ -49,6 +48,8 @@ from kafkalite.coordinator.transaction.transaction_state import (
     TransactionMetadata,
     TransactionState,
     TransactionTimer,
+    transaction_key,
+    transaction_value,
 )
 
 COMPLETION_RETRY_MS = 1_000

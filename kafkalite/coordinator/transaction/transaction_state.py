@@ -1,4 +1,4 @@
-r"""The states of a transactional id as tables, its metadata, and the effects of its decisions.
+r"""The states of a transactional id as tables, its metadata and their records, and the effects of its decisions.
 
 A producer's first request for partitions makes it ONGOING. EndTxn makes it PREPARE_*; from then on the outcome is
 decided. It is COMPLETE_* when every partition has its marker, and the next transaction may begin:
@@ -7,10 +7,15 @@ decided. It is COMPLETE_* when every partition has its marker, and the next tran
       ^         ^  \--> PREPARE_ABORT --> COMPLETE_ABORT --+      from EMPTY and COMPLETE_* (it bumps the epoch)
       +---------+------------------------------------------+      DEAD: the id has expired
 
+Records of `__transaction_state` have a version (i16) before key and value. The key is the transactional id; a record
+without a value is a tombstone. Version 0 of the value is all that Kafka knew before 3.9, and all that most transactions
+need. Version 1 adds the fields of transaction.version=2 (KIP-890), and is written only where they say something, so
+that a directory may go back to any Kafka.
+
 PREPARE_EPOCH_FENCE is in Kafka a step between ONGOING and PREPARE_ABORT that is never stored; here fencing is one
 decision, and the state exists for its id alone. Absence from a table means "not allowed".
-Source: kafka.coordinator.transaction.{TransactionState, TxnTransitMetadata} (3.9, 4.0), TransactionLogValue.json (4.0);
-KIP-98, KIP-890.
+Source: kafka.coordinator.transaction.{TransactionState, TxnTransitMetadata, TransactionLog} (3.9, 4.0),
+TransactionLogKey.json, TransactionLogValue.json; KIP-98, KIP-890.
 """
 
 from __future__ import annotations
@@ -19,10 +24,11 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer, Waiter
-from kafkalite.protocol.records import TRANSACTION_STATES
+from kafkalite.protocol.codec.codec import known_version_of, read_versioned, version_of, versioned
+from kafkalite.protocol.records import TRANSACTION_STATES, TransactionLogKey, TransactionLogValue, TransactionPartitions
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -170,3 +176,63 @@ class SendMarkers(NamedTuple):
 
 
 TransactionEffect = Answer[Any] | Append | SetTimer | AllocateProducerId | SendMarkers
+
+
+KEY_VERSION = 0
+VALUE_VERSION = 0
+VALUE_VERSION_WITH_CLIENT_VERSION = 1
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    return versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+
+
+def transaction_value(metadata: TransactionMetadata) -> bytes:
+    """Partitions are sorted: equal metadata have equal bytes."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(metadata.partitions):
+        by_topic.setdefault(topic, []).append(index)
+    partitions = [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+    is_new = metadata.client_version >= 2 or metadata.next_producer_id != NO_PRODUCER_ID
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=ID_OF_STATE[metadata.state],
+        transaction_partitions=None if metadata.state is EMPTY else partitions,
+        transaction_last_update_timestamp_ms=metadata.last_update_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+        client_transaction_version=metadata.client_version,
+    )
+    return versioned(value, VALUE_VERSION_WITH_CLIENT_VERSION if is_new else VALUE_VERSION)
+
+
+def read_key(data: bytes) -> str | None:
+    """The transactional id; None for a key of an unknown version. Raises Malformed."""
+    if version_of(data) != KEY_VERSION:
+        return None
+    return read_versioned(TransactionLogKey, KEY_VERSION, data).transactional_id
+
+
+def read_value(data: bytes) -> TransactionMetadata:
+    """Raises Malformed, also for an unknown version or state."""
+    version = known_version_of(data, VALUE_VERSION_WITH_CLIENT_VERSION)
+    value = read_versioned(TransactionLogValue, version, data)
+    if not 0 <= value.transaction_status < len(STATE_OF_ID):
+        raise Malformed(f"the state {value.transaction_status} is not known")
+    state = STATE_OF_ID[value.transaction_status]
+    topics = () if state is EMPTY else value.transaction_partitions or ()
+    return TransactionMetadata(
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        value.transaction_last_update_timestamp_ms,
+        state,
+        frozenset((each.topic, index) for each in topics for index in each.partition_ids),
+        value.transaction_start_timestamp_ms,
+        value.previous_producer_id,
+        value.next_producer_id,
+        client_version=value.client_transaction_version,
+    )

@@ -23,8 +23,7 @@ from kafkalite.protocol.codec.primitives import RECORDS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import request_frame
 from kafkalite.record.batch import CRC_FROM, compute_crc
-from kafkalite.testing.requests import sequence_diagram
-from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, read_trace
+from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, diagram_text, read_trace
 
 TIMEOUT_S = 30.0
 _SIZE_BYTES = 4
@@ -78,7 +77,7 @@ class Trace:
 
     def diagram(self) -> str:
         """A sequence diagram, as text."""
-        return sequence_diagram.text(list(self))
+        return diagram_text(list(self))
 
     def replay(self, bootstrap_servers: str, *, timeout: float = TIMEOUT_S) -> list[Replayed]:
         """Ask another broker the same. Each answer that there was is waited for, at most `timeout` seconds. Raises

@@ -18,9 +18,15 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.region import FileRegion
-from kafkalite.testing.requests import sequence_diagram
 from kafkalite.testing.requests.interception import Interception, changed_answer
-from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, api_name, write_trace
+from kafkalite.testing.requests.recorded_request import (
+    Frames,
+    RecordedRequest,
+    api_name,
+    diagram_html,
+    diagram_text,
+    write_trace,
+)
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -86,14 +92,14 @@ class RequestLog:
 
     def diagram(self) -> str:
         """A sequence diagram, as text."""
-        return sequence_diagram.text(list(self))
+        return diagram_text(list(self))
 
     def save(self, path: str | Path) -> None:
         """Write them to a file: a trace, which `Trace.load` reads; as an HTML page if its name ends so. Raises
         OSError."""
         requests = list(self)
         if str(path).endswith((".html", ".htm")):
-            Path(path).write_text(sequence_diagram.html(requests), encoding="utf-8")
+            Path(path).write_text(diagram_html(requests), encoding="utf-8")
         else:
             write_trace(Path(path), [each.frames for each in requests])
 

@@ -19,7 +19,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import parse_properties
 from kafkalite.coordinator.marker_writer import MarkerWriter
-from kafkalite.coordinator.transaction.record_codec import read_key, transaction_key
+from kafkalite.coordinator.transaction.transaction_state import read_key, transaction_key
 from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN
 from kafkalite.protocol.records import TRANSACTION_STATES
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import confluent_kafka
 import pytest
 
-from kafkalite.coordinator.transaction.record_codec import read_key, read_value
+from kafkalite.coordinator.transaction.transaction_state import read_key, read_value
 from kafkalite.record.batch import iter_batches
 from kafkalite.record.record import read_records
 from tests.compatibility.interop import golang, node

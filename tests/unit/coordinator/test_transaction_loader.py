@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.coordinator.runtime.partition_loader import single_record
-from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
-from kafkalite.coordinator.transaction.transaction_state import TransactionMetadata
+from kafkalite.coordinator.runtime.partitioned_store import single_record
+from kafkalite.coordinator.transaction.transaction_state import TransactionMetadata, transaction_key, transaction_value
 from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.compression import GZIP

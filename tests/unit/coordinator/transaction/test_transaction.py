@@ -6,7 +6,6 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.runtime.effects import Answer, Append
-from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import (
     COMPLETE_COMMIT,
@@ -28,6 +27,8 @@ from kafkalite.coordinator.transaction.transaction_state import (
     SendMarkers,
     TransactionMetadata,
     TransactionState,
+    transaction_key,
+    transaction_value,
 )
 from tests.support.transaction_world import CLICKS, ORDERS, START_MS, TIMEOUT_MS, stored_metadata
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.coordinator.transaction import record_codec
+from kafkalite.coordinator.transaction import transaction_state
 from kafkalite.coordinator.transaction.transaction_state import (
     COMPLETE_COMMIT,
     EMPTY,
@@ -53,30 +53,30 @@ VERSION_1_WITHOUT_TAGS = {
 
 
 def test_a_key_is_the_transactional_id():
-    assert record_codec.transaction_key("copy-1") == KEY
-    assert record_codec.read_key(KEY) == "copy-1"
-    assert record_codec.read_key(b"\0\1" + KEY[2:]) is None
+    assert transaction_state.transaction_key("copy-1") == KEY
+    assert transaction_state.read_key(KEY) == "copy-1"
+    assert transaction_state.read_key(b"\0\1" + KEY[2:]) is None
 
 
 @pytest.mark.parametrize(("metadata", "golden"), [*VERSION_0.items(), *VERSION_1.items()])
 def test_values_are_those_of_kafka(metadata, golden):
-    assert record_codec.transaction_value(metadata) == bytes.fromhex(golden)
-    assert record_codec.read_value(bytes.fromhex(golden)) == metadata
+    assert transaction_state.transaction_value(metadata) == bytes.fromhex(golden)
+    assert transaction_state.read_value(bytes.fromhex(golden)) == metadata
 
 
 @pytest.mark.parametrize(("metadata", "golden"), VERSION_1_WITHOUT_TAGS.items())
 def test_version_1_is_read_also_where_version_0_would_do(metadata, golden):
-    assert record_codec.read_value(bytes.fromhex(golden)) == metadata
+    assert transaction_state.read_value(bytes.fromhex(golden)) == metadata
 
 
 def test_the_values_of_a_log_of_kafka_are_written_as_they_were():
     states = set()
     for _, batch in iter_batches(Path(KAFKA_LOG).read_bytes()):
         for record in read_records(batch):
-            assert record_codec.transaction_key(record_codec.read_key(bytes(record.key))) == record.key
+            assert transaction_state.transaction_key(transaction_state.read_key(bytes(record.key))) == record.key
             if record.value is not None:
-                metadata = record_codec.read_value(bytes(record.value))
-                assert record_codec.transaction_value(metadata) == record.value
+                metadata = transaction_state.read_value(bytes(record.value))
+                assert transaction_state.transaction_value(metadata) == record.value
                 states.add(metadata.state.value)
     assert states == {"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
 
@@ -93,7 +93,7 @@ def test_the_values_of_a_log_of_kafka_are_written_as_they_were():
 )
 def test_other_bytes_are_malformed(damaged):
     with pytest.raises(Malformed):
-        record_codec.read_value(damaged)
+        transaction_state.read_value(damaged)
 
 
 @given(
@@ -113,4 +113,4 @@ def test_other_bytes_are_malformed(damaged):
     )
 )
 def test_everything_comes_back(metadata):
-    assert record_codec.read_value(record_codec.transaction_value(metadata)) == metadata
+    assert transaction_state.read_value(transaction_state.transaction_value(metadata)) == metadata
