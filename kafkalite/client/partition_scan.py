@@ -17,10 +17,9 @@ from kafkalite.client.blocking_client import Refused, Unanswered, name_of_error
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.record.batch import MAGIC, MAGIC_AT, PREFIX_BYTES, BatchHeader, parse_header, sequence_at
+from kafkalite.record.batch import MAGIC, BatchHeader, sequence_at
+from kafkalite.record.batches import read_batch, whole_batches
 from kafkalite.record.json_lines import Shown
-from kafkalite.record.message_set import entry_header, read_inner, resolve
-from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records
 from kafkalite.record.transaction_marker import read_marker
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ COMMITTED, UNCOMMITTED = 1, 0
 OPEN, ENDED_COMMITTED, ENDED_ABORTED = "open", "committed", "aborted"
 _FETCH_VERSION = 11
 _CONSUMER = -1
-_LENGTH_AT, _LENGTH_END = 8, 12
 _AHEAD_BYTES_MAX = 64 << 20
 _ASK_S = 10.0
 
@@ -91,19 +89,6 @@ def fetch(
         aborted,
         len(records),
     )
-
-
-def whole_batches(data: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches in the records of a response, whose last one may be cut off."""
-    position = 0
-    while position + MAGIC_AT < len(data):
-        length = int.from_bytes(data[position + _LENGTH_AT : position + _LENGTH_END], "big", signed=True)
-        end = position + PREFIX_BYTES + length
-        if length <= MAGIC_AT - PREFIX_BYTES or end > len(data):
-            return
-        batch = data[position:end]
-        yield (parse_header(batch) if batch[MAGIC_AT] >= MAGIC else entry_header(batch)), batch
-        position = end
 
 
 class ScannedRecord(NamedTuple):
@@ -235,7 +220,7 @@ class PartitionScan:
 
     def _records(self, header: BatchHeader, batch: memoryview, state: str | None) -> Iterator[ScannedRecord]:
         try:
-            records = _records_of(header, batch)
+            records = read_batch(batch)
         except Malformed as fault:
             text = str(fault)
             yield ScannedRecord(
@@ -268,12 +253,6 @@ class _Aborted:
     def passed(self, header: BatchHeader, batch: memoryview) -> None:
         if header.is_control and _state_of_marker(batch) == ENDED_ABORTED:
             self._producers.discard(header.producer_id)
-
-
-def _records_of(header: BatchHeader, batch: memoryview) -> list[Record]:
-    if header.magic >= MAGIC:
-        return read_records(batch, RECORDS_BYTES_MAX, RECORDS_MAX)
-    return resolve(entry_header(batch), read_inner(batch, RECORDS_BYTES_MAX, RECORDS_MAX))
 
 
 def _state_of_marker(batch: memoryview) -> str | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode
@@ -29,6 +30,8 @@ from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafkalite.record.batch import PREFIX_BYTES
+from kafkalite.record.batches import find_bounds
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset
 from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffset, Fetch, FetchAnswer
 
@@ -125,7 +128,6 @@ EPOCH_VERSION = 4
 OFFSETS_VERSION = 7
 
 PIECE_BYTES_MAX = 1 << 20
-_BATCH_HEAD_BYTES = 12  # base offset and length
 _NO_RECORDS = memoryview(b"")
 _FETCH_KEY = 1
 _READ_UNCOMMITTED = 0
@@ -271,7 +273,7 @@ def _add(
     diverging: EpochEndOffset | None,
     records: memoryview,
 ) -> None:
-    if len(records) < _BATCH_HEAD_BYTES:
+    if len(records) < PREFIX_BYTES:
         found.append(FetchedData(key, FetchAnswer(error, high_watermark, log_start_offset, diverging), None, False))
         return
     is_more = False
@@ -285,18 +287,14 @@ def _add(
 def pieces(records: memoryview) -> Iterator[memoryview]:
     """The whole batches in parts of about PIECE_BYTES_MAX; a single batch may be larger. Without a whole batch: all,
     which the log refuses."""
-    start = position = 0
-    size = len(records)
-    while size - position >= _BATCH_HEAD_BYTES:
-        stop = position + _BATCH_HEAD_BYTES + int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
-        if not position + _BATCH_HEAD_BYTES < stop <= size:
-            break
+    start = 0
+    bounds, _ = find_bounds(records)
+    for position, stop in pairwise(bounds):
         if stop - start > PIECE_BYTES_MAX and position > start:
             yield records[start:position]
             start = position
-        position = stop
-    if position > start or not start:
-        yield records[start : position or size]
+    if bounds[-1] > start or not start:
+        yield records[start : bounds[-1] or len(records)]
 
 
 # OffsetForLeaderEpoch and ListOffsets

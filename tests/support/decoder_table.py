@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
-from kafkalite.client.partition_scan import whole_batches
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.topic_config import TopicConfig
@@ -26,7 +25,7 @@ from kafkalite.console.decoders.registry_prefix import without_indexes
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.transaction_store import TransactionLoader
-from kafkalite.inspection.files.log_file import find_bounds, rows_of_batch
+from kafkalite.inspection.files.log_file import rows_of_batch, window_bounds
 from kafkalite.inspection.files.record_text import (
     FIELD_DECODERS,
     control_text,
@@ -55,6 +54,7 @@ from kafkalite.protocol.records import (
 )
 from kafkalite.reader.chunks.rows import has_right_crc, scan_entries
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
+from kafkalite.record.batches import whole_batches
 from kafkalite.record.columns.batch_columns import scan
 from kafkalite.record.columns.common_records import find_unknown
 from kafkalite.record.columns.record_columns import decode as decode_columns
@@ -392,14 +392,14 @@ DECODERS = (
         "window of a segment",
         ("inspection/files/log_file.py",),
         _all_of(
-            lambda data: find_bounds(memoryview(data)),
+            lambda data: window_bounds(memoryview(data)),
             lambda data: rows_of_batch(memoryview(data)) if len(data) > 26 else None,
         ),
         _LOG,
     ),
     Decoder(
-        "batches that a scan fetches",
-        ("client/partition_scan.py",),
+        "batches of every format",
+        ("record/batches.py",),
         lambda data: list(whole_batches(memoryview(data))),
         _LOG,
     ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from struct import Struct
 
 import numpy as np
@@ -22,6 +23,7 @@ from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.log.storage.file_names import LOG, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import MAGIC, MAGIC_AT, PREFIX_BYTES
+from kafkalite.record.batches import find_bounds
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan
 
@@ -120,27 +122,16 @@ def _split(path: str, position: int, data: memoryview) -> Iterator[BatchPiece | 
         if len(batches):
             yield BatchPiece(path, position, data[: batches.consumed_bytes], batches)
         return
-    at = end = 0
-    while at + _BYTES_MIN <= len(data):
-        is_legacy = data[at + MAGIC_AT] < MAGIC
-        entries: list[tuple[int, int]] = []
-        end = at
-        while end + _BYTES_MIN <= len(data) and (data[end + MAGIC_AT] < MAGIC) == is_legacy:
-            size = _LENGTH.unpack_from(data, end)[0] + PREFIX_BYTES
-            if size < _BYTES_MIN:
-                raise CleaningFailed(f"{path}: no batch at position {position + end}: its length says {size - 12}")
-            if end + size > len(data):
-                break
-            entries.append((end - at, end - at + size))
-            end += size
-        if end == at:
-            return
-        run = data[at:end]
+    bounds, length = find_bounds(data)
+    for is_legacy, run in groupby(pairwise(bounds), lambda bound: data[bound[0] + MAGIC_AT] < MAGIC):
+        entries = list(run)
+        at, end = entries[0][0], entries[-1][1]
         if is_legacy:
-            yield LegacyPiece(path, position + at, run, entries)
+            yield LegacyPiece(path, position + at, data[at:end], [(start - at, stop - at) for start, stop in entries])
         else:
-            yield BatchPiece(path, position + at, run, _scan(path, position + at, run))
-        at = end
+            yield BatchPiece(path, position + at, data[at:end], _scan(path, position + at, data[at:end]))
+    if length is not None:
+        raise CleaningFailed(f"{path}: no batch at position {position + bounds[-1]}: its length says {length}")
 
 
 def _scan(path: str, position: int, data: memoryview) -> Batches:

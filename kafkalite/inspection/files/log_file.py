@@ -34,6 +34,7 @@ from kafkalite.record.batch import (
     parse_header,
     sequence_at,
 )
+from kafkalite.record.batches import find_bounds
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.header_columns import HeaderColumns
 from kafkalite.record.columns.record_columns import Columns, decode
@@ -99,8 +100,8 @@ class LogFile:
     def windows(self, position: int = 0, end: int | None = None, bounds_of: BoundsOf | None = None) -> Iterator[Window]:
         """The batches in [position, end), a window at a time; each window's memory is only good until the next.
 
-        `bounds_of` takes the place of `find_bounds`. Ends quietly at a batch that is cut off. Raises Malformed where a
-        length is too small to be one, OSError.
+        `bounds_of` takes the place of `window_bounds`. Ends quietly at a batch that is cut off. Raises Malformed where
+        a length is too small to be one, OSError.
         """
         end = self.size_bytes if end is None else min(end, self.size_bytes)
         buffer = bytearray(min(WINDOW_BYTES, max(0, end - position)))
@@ -108,7 +109,7 @@ class LogFile:
             wanted = min(len(buffer), end - position)
             count = os.preadv(self._fd, [memoryview(buffer)[:wanted]], position)
             data = memoryview(buffer)[:count]
-            bounds, fault = (bounds_of or find_bounds)(data)
+            bounds, fault = (bounds_of or window_bounds)(data)
             if len(bounds) > 1:
                 yield Window(data[: bounds[-1]], position, bounds)
                 position += bounds[-1]
@@ -124,23 +125,9 @@ class LogFile:
                 buffer = bytearray(max(size, WINDOW_BYTES))
 
 
-def find_bounds(data: memoryview) -> tuple[list[int], int | None]:
-    """Begins of the whole batches in `data` and the end of the last; the length that stopped the search, if any."""
-    bounds = [0]
-    append = bounds.append
-    unpack = _PREFIX.unpack_from
-    position = 0
-    size = len(data)
-    last = size - HEAD_BYTES
-    while position <= last:
-        length = unpack(data, position)[1]
-        if length < SIZE_MIN:
-            return bounds, length
-        position += length + PREFIX_BYTES
-        if position > size:
-            break
-        append(position)
-    return bounds, None
+def window_bounds(data: memoryview) -> tuple[list[int], int | None]:
+    """As `find_bounds`, up to the last bytes that have a magic: Kafka's tool names a wrong length there, too."""
+    return find_bounds(data, HEAD_BYTES)
 
 
 def is_valid(batch: memoryview) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.findings import Fault
-from kafkalite.inspection.files.log_file import LogFile, Window, find_bounds, is_valid
+from kafkalite.inspection.files.log_file import LogFile, Window, is_valid, window_bounds
 from kafkalite.inspection.verify.log_history import History, Rows
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX
 from kafkalite.record.batch import (
@@ -197,12 +197,12 @@ class _Scanner:
     # one window
 
     def bounds_of(self, data: memoryview) -> tuple[list[int], int | None]:
-        """Finds bounds as `find_bounds` does, and scans batches of v2 into columns in the same pass."""
+        """Finds bounds as `window_bounds` does, and scans batches of v2 into columns in the same pass."""
         try:
             batches = self.batches = scan(data)
         except Malformed:
             self.batches = None
-            return find_bounds(data)
+            return window_bounds(data)
         return [*batches.position.tolist(), batches.consumed_bytes], None
 
     def scan_window(self, window: Window) -> None:

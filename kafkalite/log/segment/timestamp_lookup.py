@@ -16,9 +16,8 @@ from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.region import OpenFile
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.segment.segment_file import iter_batches
-from kafkalite.record.batch import MAGIC, BatchHeader
-from kafkalite.record.message_set import message_times
-from kafkalite.record.record import record_times
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batches import batch_times
 
 # limits on decompressing one batch: a quarter of a second at worst, far above the batches of producers
 _LOOKUP_BYTES_MAX = 16 << 20
@@ -151,8 +150,7 @@ def _times(header: BatchHeader, batch: memoryview, start_offset: int) -> Iterato
     """
     if header.record_count <= _LOOKUP_RECORDS_MAX:
         try:
-            times = record_times if header.magic == MAGIC else message_times
-            yield from times(batch, _LOOKUP_BYTES_MAX)
+            yield from batch_times(batch, _LOOKUP_BYTES_MAX)
             return
         except Malformed:
             pass

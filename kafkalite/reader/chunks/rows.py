@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
-from struct import Struct
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
-from kafkalite.record.batch import MAGIC, PREFIX_BYTES, BatchHeader
+from kafkalite.record.batch import MAGIC, MAGIC_AT, BatchHeader
+from kafkalite.record.batches import find_bounds
 from kafkalite.record.columns.batch_columns import Array, Flags
 from kafkalite.record.columns.header_columns import HeaderColumns, first_headers
 from kafkalite.record.columns.record_columns import Columns, CorruptBatch
 from kafkalite.record.columns.varint_columns import Bytes
 from kafkalite.record.compression import NONE, UNPACKED_BYTES_MAX
-from kafkalite.record.message_set import HEAD_BYTES, V0, compute_crc, entry_header, read_messages
+from kafkalite.record.message_set import V0, compute_crc, entry_header, read_messages
 from kafkalite.record.record import Record
 
 
@@ -129,7 +129,6 @@ def rows_of(columns: Columns, topic: str, partition: int, names: frozenset[str])
     )
 
 
-_HEAD = Struct(">8xi4xb")
 _RECORDS_MAX = 1 << 21  # of one wrapper: each is some hundred bytes of objects
 _NO_TIMESTAMP_TYPE = -1
 
@@ -150,21 +149,15 @@ def scan_entries(data: memoryview) -> tuple[list[Entry], Malformed | None]:
     """The whole messages and wrappers at the beginning of `data`, up to a batch of v2, one that is cut off, or a place
     where none can begin, and why."""
     entries: list[Entry] = []
-    at = 0
-    while at + HEAD_BYTES <= len(data):
-        length, magic = _HEAD.unpack_from(data, at)
-        if magic == MAGIC:
-            break
+    bounds, length = find_bounds(data)
+    for at, end in pairwise(bounds):
+        if data[at + MAGIC_AT] == MAGIC:
+            return entries, None
         try:
-            header = entry_header(data, at)
+            entries.append(Entry(entry_header(data, at), at, end))
         except Malformed as error:
             return entries, error
-        end = at + length + PREFIX_BYTES
-        if end > len(data):
-            break
-        entries.append(Entry(header, at, end))
-        at = end
-    return entries, None
+    return entries, None if length is None else Malformed(f"a message of {length} bytes")
 
 
 def has_right_crc(data: memoryview, entry: Entry) -> bool:

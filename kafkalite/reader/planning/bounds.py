@@ -47,9 +47,8 @@ from kafkalite.log.storage.files import Files
 from kafkalite.reader.planning.discovery import Replica, SegmentList, list_segments
 from kafkalite.reader.planning.read_options import At, Position, ReadOptions
 from kafkalite.reader.planning.transactions import read_transactions
-from kafkalite.record.batch import MAGIC, BatchHeader
-from kafkalite.record.message_set import message_times
-from kafkalite.record.record import record_times
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batches import batch_times
 
 
 class SegmentRange(NamedTuple):
@@ -104,8 +103,7 @@ def _first_in(
 ) -> int | None:
     batch = memoryview(os.pread(file.fd, header.size_bytes, position))
     try:
-        times = record_times if header.magic == MAGIC else message_times
-        for offset, record_ms in times(batch):
+        for offset, record_ms in batch_times(batch):
             if record_ms >= timestamp_ms and offset >= start_offset:
                 return offset
     except Malformed as error:

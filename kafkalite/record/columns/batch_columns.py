@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +25,11 @@ from kafkalite.record.batch import (
     PREFIX_BYTES,
     Buffer,
 )
+from kafkalite.record.batches import find_bounds
 
 Array = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_LENGTH = Struct(">8xi")
-_LEGACY_BYTES_MIN = 26  # of formats v0 and v1, whose entries also begin with an offset and a length
 HEAD = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -151,23 +149,9 @@ def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
 def scan_until_fault(data: Buffer) -> tuple[Batches, Malformed | None]:
     """The whole batches in `data` up to one that is cut off, or to a place where none can begin, and why."""
     view = memoryview(data)
-    positions: list[int] = []
-    append = positions.append
-    length_at = _LENGTH.unpack_from
-    position = 0
-    size = len(view)
-    last = size - _LEGACY_BYTES_MIN
-    fault: Malformed | None = None
-    while position <= last:
-        end = position + length_at(view, position)[0] + PREFIX_BYTES
-        if end > size:
-            break
-        if end - position < _LEGACY_BYTES_MIN:
-            length = end - position - PREFIX_BYTES
-            fault = Malformed(f"no record batch at position {position}: its length says {length}")
-            break
-        append(position)
-        position = end
+    positions, length = find_bounds(view)
+    position = positions.pop()
+    fault = None if length is None else Malformed(f"no record batch at position {position}: its length says {length}")
     rows = np.array(array("q", positions), dtype=np.int64)
     if not len(rows):
         return Batches(rows, np.empty(0, HEAD), 0), fault

@@ -28,6 +28,7 @@ from kafkalite.record.batch import (
     build_batch,
     compute_crc,
 )
+from kafkalite.record.batches import read_batch
 from kafkalite.record.compression import GZIP, NONE, ZSTD
 from kafkalite.record.message_set import (
     CRC_FROM,
@@ -38,11 +39,10 @@ from kafkalite.record.message_set import (
     build_set,
     entry_header,
     read_inner,
-    read_messages,
     read_set,
     resolve,
 )
-from kafkalite.record.record import RECORDS_MAX, Record, read_records
+from kafkalite.record.record import RECORDS_MAX, Record
 from kafkalite.record.validation.batch_validation import KEEP_CODEC, Rules
 
 _UP_TO_MAGIC = 17
@@ -177,7 +177,7 @@ def to_old_format(header: BatchHeader, batch: memoryview, magic: int, from_offse
     if header.magic <= magic:
         return batch
     try:
-        records = read_records(batch) if header.magic == MAGIC else read_messages(batch)
+        records = read_batch(batch)
         found = [record[:4] for record in records if header.codec != NONE or record.offset >= from_offset]
         if not found:
             return b""

@@ -14,6 +14,7 @@ from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalite.record.batches import find_bounds
 from kafkalite.testing.faults.fault import Call, Spoil, await_answer, frame_of
 from kafkalite.testing.requests.interception import changed_answer
 
@@ -170,7 +171,7 @@ def corrupt(topic: str | None) -> Spoil:
             is_any = False
             for partition in _fetched_partitions(answer, topic, found):
                 records = bytearray(partition.records or b"")
-                for end in _batch_ends(records):
+                for end in find_bounds(records)[0][1:]:
                     records[end - 1] ^= 1
                     is_any = True
                 partition.records = bytes(records)
@@ -187,15 +188,6 @@ def _fetched_partitions(answer: Message, topic: str | None, found: UUID | None) 
     for each in getattr(answer, "responses", ()):
         if topic is None or topic == each.topic or each.topic_id == found:
             yield from each.partitions
-
-
-def _batch_ends(records: bytearray) -> Iterator[int]:
-    """The end of each whole batch."""
-    end = 0
-    while end + 12 <= len(records):
-        end += 12 + int.from_bytes(records[end + 8 : end + 12])
-        if end <= len(records):
-            yield end
 
 
 def topic_id(call: Call, topic: str) -> UUID | None:

@@ -167,7 +167,7 @@ def batches(*sizes: int) -> bytes:
         ((100, 3_000_000, 100), 0, [100, 3_000_000, 100]),
         ((600_000, 600_000, 600_000), 5, [600_000, 600_000]),
         ((3_000_000,), 1, [2_999_999]),  # no whole batch
-        ((1 << 20, 13), 0, [1 << 20, 13]),
+        ((1 << 20, 26), 0, [1 << 20, 26]),
     ],
 )
 def test_many_batches_come_in_pieces(sizes: tuple[int, ...], cut: int, expected: list[int]) -> None:
