@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import Retries, WriteFailed
 from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.storage.files import Files
 from kafkalite.reader.options import parse_options

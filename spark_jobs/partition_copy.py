@@ -24,8 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.bulk_load import BulkLoad
 from kafkalite.producer.options import ProducerOptions, WriteOptions

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafkalite.client.retries import Retries
+from kafkalite.client.cluster_client import Retries
 from kafkalite.common.errors import ConfigError
 from spark_jobs.copy_options import add_target, copy_options, print_copied
 from spark_jobs.job import new_parser, run_job, say

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.retries import Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest

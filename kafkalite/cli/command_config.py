@@ -1,16 +1,47 @@
 """Options of the commands that ask brokers: their addresses, how long to wait, and --command-config, client properties
-for TLS and SASL as Kafka's tools take them."""
+for TLS and SASL as Kafka's tools take them. Numbers fit what they are for, so that no request fails on one."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.argument_types import seconds
-
 if TYPE_CHECKING:
-    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.client.logins import ClientSecurity
 
+
+INT16_MAX, INT32_MAX, INT64_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
+_DIGITS_MAX = 20
+_SECONDS_MAX = 86_400.0
+
+
+def whole(low: int = 0, high: int = INT32_MAX) -> Callable[[str], int]:
+    """The type of a whole number from `low` to `high`."""
+
+    def parse(text: str) -> int:
+        digits = text.removeprefix("-")
+        is_number = digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX
+        if not is_number or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def seconds(text: str) -> float:
+    """A time to wait, a day at most."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= _SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds from 0 to {_SECONDS_MAX:.0f}")
+    return number
+
+
+LOOPBACK_OF = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""The address of this machine for each host of a listener that stands for every address."""
 _DEFAULT_ADDRESS = "localhost:9092"
 
 
@@ -44,6 +75,6 @@ def security_of(options: argparse.Namespace) -> ClientSecurity | None:
     """The security that was asked for. Raises ConfigError."""
     if options.command_config is None:
         return None
-    from kafkalite.client.client_security import ClientSecurity  # brings ssl, which most commands do not need
+    from kafkalite.client.logins import ClientSecurity  # brings ssl, which most commands do not need
 
     return ClientSecurity.of_file(options.command_config)

@@ -1,11 +1,19 @@
-"""`kafkalite config`: server.properties with every setting."""
+"""`kafkalite config`: server.properties with every setting; and the settings that `kafkalite serve` would have."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.properties import annotated
+from kafkalite.config.properties import annotated, read_environment, read_properties
+
+
+def own_config(config: str | None, environment: Mapping[str, str]) -> BrokerConfig:
+    """Of this file, if there is one, and of the environment. Raises ConfigError."""
+    properties = read_properties(config) if config else {}
+    properties.update(read_environment(environment))
+    return BrokerConfig.load(properties)
 
 
 def add_arguments(_: argparse.ArgumentParser) -> None:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
+from kafkalite.cli.config_command import own_config
 from kafkalite.cli.output import complain, say
-from kafkalite.cli.own_settings import own_config
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError

@@ -13,9 +13,22 @@ from kafkalite.cli.command_config import add_bootstrap_server, add_command_confi
 from kafkalite.cli.output import aligned, complain, json_line, print_all, say
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
-from kafkalite.client.group_admin import CLASSIC, Group, GroupAdmin, Member, lag_of
+from kafkalite.client.group_admin import (
+    CLASSIC,
+    EARLIEST,
+    LATEST,
+    OFFSET,
+    SHIFT,
+    TIME,
+    Group,
+    GroupAdmin,
+    Member,
+    Target,
+    lag_of,
+    new_offsets,
+    reset,
+)
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.offset_reset import EARLIEST, LATEST, OFFSET, SHIFT, TIME, Target, new_offsets, reset
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.timestamps import parse_timestamp

@@ -11,19 +11,18 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
+from kafkalite.cli.command_config import LOOPBACK_OF, add_command_config, add_timeout, security_of
+from kafkalite.cli.config_command import own_config
 from kafkalite.cli.output import complain, say
-from kafkalite.cli.own_settings import own_config
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 
 if TYPE_CHECKING:
-    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.client.logins import ClientSecurity
     from kafkalite.config.listeners import ListenerConfig
     from kafkalite.security.sasl.client_exchange import Login
 
-_EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 _VERSION = 9
 
 
@@ -74,8 +73,7 @@ def _to_ask(config: BrokerConfig) -> ListenerConfig:
 
 
 def _address_of(listener: ListenerConfig) -> str:
-    host = _EVERY_ADDRESS.get(listener.host, listener.host)
-    return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+    return listener._replace(host=LOOPBACK_OF.get(listener.host, listener.host)).address
 
 
 def _is_let_in_by_nobody(address: str, timeout_s: float, security: ClientSecurity) -> int:
@@ -91,7 +89,7 @@ def _is_let_in_by_nobody(address: str, timeout_s: float, security: ClientSecurit
 
 def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecurity:
     """The broker's own certificate and login. The other end is this machine, and the question is not who it is."""
-    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.client.logins import ClientSecurity
 
     login = _own_login(config, listener) if listener.protocol.startswith("SASL_") else None
     if not listener.protocol.endswith("SSL"):

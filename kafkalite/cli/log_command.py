@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.argument_types import whole
+from kafkalite.cli.command_config import whole
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.text import printable, size_text

@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from kafkalite.cli.argument_types import whole
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of, whole
 from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import line_parser
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.errors import ConfigError
 from kafkalite.producer.record_writer import RecordWriter
 from kafkalite.record.batch import NewRecord

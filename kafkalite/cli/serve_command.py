@@ -1,20 +1,25 @@
 """`kafkalite serve`: a broker, or several that are one cluster, until a signal.
 
 Modules that only some starts need are imported there: the broker is to be ready a quarter of a second after the process
-began.
+began. The program that has started it may ask for a file that says how to reach the broker, and is there, whole, while
+clients may connect; and that the broker ends with it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalite.cli.console_command import CONSOLE_LISTENER
 from kafkalite.cli.output import complain, say
-from kafkalite.cli.ready_file import ReadyFile
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment, read_properties
@@ -22,12 +27,82 @@ from kafkalite.config.properties import read_environment, read_properties
 if TYPE_CHECKING:
     import asyncio
 
-    from kafkalite.cli.console_process import ConsoleProcess
+    from kafkalite.cli.console_command import ConsoleProcess
     from kafkalite.server.broker import Broker
+
+
+LOOK_AGAIN_S = 0.5
+
+
+def watch_parent(on_end: Callable[[], None], look_again_s: float = LOOK_AGAIN_S) -> None:
+    """Call `on_end` once, on the running loop, when the parent has ended. A process that has lost it before this is
+    called has another by now, and the end of that one counts."""
+    loop, parent = asyncio.get_running_loop(), os.getppid()
+    descriptor = _pidfd(parent)
+    if descriptor is None:
+        _look(loop, parent, on_end, look_again_s)
+        return
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        on_end()
+
+    loop.add_reader(descriptor, ended)
+
+
+def _pidfd(parent: int) -> int | None:
+    """None where there are none, and if the parent has just ended."""
+    try:
+        descriptor = os.pidfd_open(parent)
+    except (AttributeError, OSError):
+        return None
+    if os.getppid() == parent:  # otherwise its id may be another's by now
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _look(loop: asyncio.AbstractEventLoop, parent: int, on_end: Callable[[], None], look_again_s: float) -> None:
+    if os.getppid() != parent:
+        on_end()
+    else:
+        loop.call_later(look_again_s, _look, loop, parent, on_end, look_again_s)
+
+
+class ReadyFile:
+    """A file that an earlier broker has left is removed first. Raises ConfigError."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            self._path.unlink(missing_ok=True)
+            self._unfinished.touch()
+        except OSError as error:
+            raise ConfigError(f"--ready-file {path}: {error.strerror}") from None
+
+    def write(self, broker: Broker) -> None:
+        """Clients may connect. Raises OSError."""
+        ready = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "port": broker.port,
+            "pid": os.getpid(),
+            "data_dir": str(broker.data_dir.absolute()),
+            "metrics": broker.metrics_address,
+        }
+        self._unfinished.write_text(json.dumps(ready) + "\n", encoding="utf-8")
+        self._unfinished.replace(self._path)  # a reader never sees half of it
+
+    def remove(self) -> None:
+        """Clients may connect no more."""
+        for path in (self._path, self._unfinished):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 _FOR_ONE = ("faults", "fault", "control_token_file", "in_memory", "ready_file", "exit_with_parent")
-CONSOLE_LISTENER = "127.0.0.1:9080"
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -193,7 +268,7 @@ def run(options: argparse.Namespace) -> int:
 
             serve_cluster(properties, options.brokers, options.log_level, adopts=options.adopt is not None)
             return 0
-        from kafkalite.local_cluster.broker_plan import check_is_not_of_several
+        from kafkalite.local_cluster.broker_process import check_is_not_of_several
 
         check_is_not_of_several(config.data_dirs[0])
         import gc
@@ -249,7 +324,7 @@ async def _serve(
     gc.enable()
     stop_wanted = _stop_event(options.lifeline)
     if options.exit_with_parent:
-        from kafkalite.cli.parent_watch import watch_parent
+        from kafkalite.cli.serve_command import watch_parent
 
         watch_parent(stop_wanted.set)
     broker = make_broker()
@@ -287,7 +362,7 @@ async def _serve(
 
 def _start_console(broker: Broker, config: BrokerConfig) -> ConsoleProcess:
     """Raises ConfigError."""
-    from kafkalite.cli.console_process import ConsoleProcess
+    from kafkalite.cli.console_command import ConsoleProcess
 
     def told(line: str) -> None:
         say(line)

@@ -6,8 +6,7 @@ import argparse
 import sys
 import time
 
-from kafkalite.cli.argument_types import seconds
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, seconds, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.cli.top_samples import COLUMNS, TOPICS, VIEWS, Sample, Sampler, cell, in_order, title
 from kafkalite.client.blocking_client import Unanswered

@@ -12,8 +12,15 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from kafkalite.cli.argument_types import INT16_MAX, INT64_MAX, whole
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
+from kafkalite.cli.command_config import (
+    INT16_MAX,
+    INT64_MAX,
+    add_bootstrap_server,
+    add_command_config,
+    add_timeout,
+    security_of,
+    whole,
+)
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient

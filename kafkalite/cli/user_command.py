@@ -2,7 +2,9 @@
 
 With --bootstrap-server a broker is asked, with Kafka's APIs. Otherwise the users are written where the broker with
 these settings will look: into its journal, while it does not run, or into ZooKeeper, at any time. Passwords are asked
-for, or read from a file; never given on the command line, where others can see them.
+for, or read from a file; never given on the command line, where others can see them. To a broker no password travels,
+only the salted one.
+Source: org.apache.kafka.clients.admin.KafkaAdminClient (alterUserScramCredentials), KIP-554.
 """
 
 from __future__ import annotations
@@ -10,19 +12,77 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
+import hashlib
 import os
+import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
+from kafkalite.cli.config_command import own_config
 from kafkalite.cli.output import aligned, complain, json_line, print_all
-from kafkalite.cli.own_settings import own_config
-from kafkalite.client import scram_admin
-from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, new_credential, weakness
+from kafkalite.protocol.messages.entity_configs import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kafkalite.security.sasl.scram import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    MECHANISMS,
+    SALT_BYTES,
+    new_credential,
+    weakness,
+)
+
+_NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+_VERSION = 0
+
+
+def list_users(cluster: ClusterClient) -> dict[str, dict[str, int]]:
+    """The iterations of each user's credentials, by mechanism. Raises Unanswered."""
+    answer = cluster.first.ask(DescribeUserScramCredentialsRequest(users=None), _VERSION)
+    if answer.error_code:
+        raise Unanswered(f"the users cannot be listed: {answer.error_message or name_of_error(answer.error_code)}")
+    names = {number: name for name, number in _NUMBERS.items()}
+    return {
+        each.user: {names.get(info.mechanism, "unknown"): info.iterations for info in each.credential_infos}
+        for each in sorted(answer.results, key=lambda each: each.user)
+    }
+
+
+def add_user(cluster: ClusterClient, name: str, password: str, iterations: Mapping[str, int]) -> None:
+    """Sets the password for these mechanisms, with so many iterations. Raises Unanswered."""
+    upsertions = []
+    for mechanism, count in iterations.items():
+        salt = secrets.token_bytes(SALT_BYTES)
+        salted = hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password.encode(), salt, count)
+        upsertions.append(
+            ScramCredentialUpsertion(
+                name=name, mechanism=_NUMBERS[mechanism], iterations=count, salt=salt, salted_password=salted
+            )
+        )
+    _alter(cluster, AlterUserScramCredentialsRequest(upsertions=upsertions))
+
+
+def remove_user(cluster: ClusterClient, name: str, mechanisms: Collection[str]) -> None:
+    """Removes the credentials of these mechanisms. Raises Unanswered."""
+    deletions = [ScramCredentialDeletion(name=name, mechanism=_NUMBERS[each]) for each in mechanisms]
+    _alter(cluster, AlterUserScramCredentialsRequest(deletions=deletions))
+
+
+def _alter(cluster: ClusterClient, request: AlterUserScramCredentialsRequest) -> None:
+    """Apache Kafka has this answered by the controller alone."""
+    for each in cluster.controller().ask(request, _VERSION).results:
+        if each.error_code:
+            why = each.error_message or name_of_error(each.error_code)
+            raise Unanswered(f"{each.user} stays as it was: {why}")
+
 
 _DEFAULT = "SCRAM-SHA-512"
 _NAME_CHARS_MAX = 1_000
@@ -77,13 +137,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _ask(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if options.user_command == "list":
-        return _show(scram_admin.list_users(cluster), options)
+        return _show(list_users(cluster), options)
     if options.user_command == "add":
         name, mechanisms, iterations = _wanted(options)
-        scram_admin.add_user(cluster, name, read_password(options), dict.fromkeys(mechanisms, iterations))
+        add_user(cluster, name, read_password(options), dict.fromkeys(mechanisms, iterations))
         return 0
-    there = scram_admin.list_users(cluster).get(options.name, {})
-    scram_admin.remove_user(cluster, options.name, _to_remove(options, list(there)))
+    there = list_users(cluster).get(options.name, {})
+    remove_user(cluster, options.name, _to_remove(options, list(there)))
     return 0
 
 

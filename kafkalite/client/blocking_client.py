@@ -20,7 +20,7 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 
 if TYPE_CHECKING:
-    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.client.logins import ClientSecurity
     from kafkalite.security.sasl.client_exchange import Login
 
 _RESPONSE_BYTES_MAX = 256 << 20

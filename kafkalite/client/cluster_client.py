@@ -4,18 +4,22 @@ The first broker that can be reached names all others (Metadata). From each lead
 taken, so that nothing is counted twice when responses are put together. A single broker is asked over the first
 connection, regardless of the address that it advertises. A connection that was lost is made anew when it is needed
 again. Produces have connections of their own: other requests do not wait behind them.
-Source: org.apache.kafka.clients.{Metadata, NetworkClient, producer.internals.ProducerMetadata}.
+Requests are repeated while their fault may pass: a leader that moves, a coordinator that loads.
+Source: org.apache.kafka.clients.{Metadata, NetworkClient, producer.internals.ProducerMetadata},
+org.apache.kafka.clients.admin.internals.CoordinatorStrategy.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, format_address, parse_address
-from kafkalite.common.errors import ConfigError
+from kafkalite.client.blocking_client import BlockingClient, Unanswered, format_address, name_of_error, parse_address
+from kafkalite.common.clock import monotonic_s
+from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -24,7 +28,56 @@ from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataReques
 from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 
 if TYPE_CHECKING:
-    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.client.logins import ClientSecurity
+
+
+class WriteFailed(Exception):
+    """Rows could not be written; the text is for the user."""
+
+
+class Retries:
+    """Repeats an attempt every `backoff_s`, for `timeout_s` at most."""
+
+    def __init__(
+        self,
+        timeout_s: float,
+        backoff_s: float = 0.1,
+        monotonic_s: Callable[[], float] = monotonic_s,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.backoff_s = backoff_s
+        self.monotonic_s = monotonic_s
+        self.sleep = sleep
+
+    def persist(self, what: str, attempt: Callable[[], Any]) -> Any:
+        """The first result of `attempt` that is no error code. Raises WriteFailed, which begins with `what`, for a code
+        that is not retriable and when the time is over."""
+        deadline_s = self.monotonic_s() + self.timeout_s
+        while True:
+            try:
+                result = attempt()
+                if not isinstance(result, int) or not result:
+                    return result
+                why = name_of_error(result)
+                if not ErrorCode.of(result).is_retriable:
+                    raise WriteFailed(f"{what}: {why}")
+            except Unanswered as error:
+                why = str(error)
+            if self.monotonic_s() >= deadline_s:
+                raise WriteFailed(f"{what} within {self.timeout_s:g} s: {why}")
+            self.sleep(self.backoff_s)
+
+    def ask_coordinator(self, ask: Callable[[], Any]) -> Any:
+        """The response; asks again while its `error_code` is one of a coordinator that loads or moves, and the time is
+        not over."""
+        deadline_s = self.monotonic_s() + self.timeout_s
+        while True:
+            response = ask()
+            if response.error_code not in COORDINATOR_MOVES or self.monotonic_s() >= deadline_s:
+                return response
+            self.sleep(self.backoff_s)
+
 
 NO_LEADER = -1
 GROUP_KEY, TRANSACTION_KEY = 0, 1  # types of keys in FindCoordinator

@@ -1,4 +1,5 @@
-"""Topics as an administrator changes them: requests to the controller of a cluster, refusals as text.
+"""Topics as an administrator changes them: requests to the controller of a cluster, refusals as text; and RunCleaner,
+which begins a compaction.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (createTopics, deleteTopics, createPartitions,
 incrementalAlterConfigs). The versions are those that brokers have from 2.4 to 4.x.
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.client.cluster_client import TOPIC_RESOURCE, ClusterClient
 from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -25,6 +27,21 @@ from kafkalite.protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
+
+_VERSION = 0
+
+
+def compact(client: BlockingClient, topic: str, partitions: Sequence[int], rolls: bool) -> dict[int, str | None]:
+    """The broker's sentence about each partition, None for one that is queued. Raises Unanswered for a refusal."""
+    request = RunCleanerRequest(topic=topic, partitions=list(partitions), rolls=rolls, waits=False, timeout_ms=0)
+    answer = client.ask(request, _VERSION)
+    if answer.error_code:
+        raise Unanswered(answer.error_message or name_of_error(answer.error_code))
+    return {
+        one.partition_index: one.message or (name_of_error(one.error_code) if one.error_code else None)
+        for one in answer.partitions
+    }
+
 
 BROKERS_DEFAULT = -1
 _CREATE_VERSION = 4

@@ -15,8 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, TRANSACTION_KEY, ClusterClient
-from kafkalite.client.retries import Retries
+from kafkalite.client.cluster_client import NO_LEADER, TRANSACTION_KEY, ClusterClient, Retries
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition

@@ -2,15 +2,23 @@
 
 A handler waits for brokers, so it runs in a thread; only the pages, the sessions and the checks of a request are done
 on the loop.
+
+A guard stands in front of all: it knows the names of this console, bounds what is sent, and adds headers to every
+answer. A page of another site cannot read anything here: browsers send our cookie only to us (SameSite=Strict), a name
+that is not ours is refused (DNS rebinding), and pages may load nothing from elsewhere (the content security policy).
+Pages are files of the package, with entity tags; every other address that is no file gets index.html.
 """
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,18 +34,225 @@ from kafkalite.console.brokers.history import History
 from kafkalite.console.calls.route import Call, Download, Event, Route
 from kafkalite.console.calls.sessions import COOKIE, SEARCHES_MAX, SEARCHES_PER_SESSION_MAX, Session, Sessions
 from kafkalite.console.decoders.schema_decoder import DecoderPool
-from kafkalite.console.guard import Guard
 from kafkalite.console.login import Login
-from kafkalite.console.openapi import document
-from kafkalite.console.pages import Pages
-from kafkalite.console.request.errors import ApiError, invalid, of_client, read_only, too_many
-from kafkalite.console.request.parameters import read_body, read_query
-from kafkalite.console.routes import ROUTES
+from kafkalite.console.request.parameters import (
+    ApiError,
+    invalid,
+    of_client,
+    read_body,
+    read_only,
+    read_query,
+    too_many,
+)
+from kafkalite.console.routes import ROUTES, document
 from kafkalite.console.streams import content, events, first_of
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 logger = logging.getLogger("kafkalite.console")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _path(route: Route) -> str:
+    path = route.path
+    for one in route.parameters:
+        if one.where == "path" and one.kind == "integer":
+            path = path.replace("{" + one.name + "}", "{" + one.name + ":int}")
+    return path
+
+
+def _path_values(route: Route, request: Request) -> dict[str, Any]:
+    given = request.path_params
+    return {one.name: one.of_json(given[one.name]) for one in route.parameters if one.where == "path"}
+
+
+def _query(request: Request) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in found:
+            raise invalid(f"the parameter {name[:40]!r} is given twice")
+        found[name] = value
+    return found
+
+
+async def _json_body(request: Request) -> Any:
+    body = await request.body()
+    if not body:
+        return {}
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise invalid("a change is JSON, with Content-Type: application/json")
+    try:
+        return read_json(body, strict=True)
+    except ValueError:
+        raise invalid("the body is no JSON") from None
+
+
+async def _encoded(portions: AsyncIterator[list[Event]], done: Callable[[], None]) -> AsyncIterator[bytes]:
+    try:
+        async for some in portions:
+            text = "".join(f"event: {one.name}\ndata: {json.dumps(one.data)}\n\n" for one in some)
+            yield text.encode()
+    finally:
+        done()
+
+
+def _download(found: Download, pieces: AsyncIterator[bytes]) -> Response:
+    name = "".join(char if char.isalnum() or char in "._-" else "_" for char in found.name)
+    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+    return StreamingResponse(pieces, media_type=found.media_type, headers=headers)
+
+
+async def _nothing(request: Request) -> Response:
+    return JSONResponse({"error": "NOT_FOUND", "message": "there is no such address; see /api/openapi.json"}, 404)
+
+
+async def _http_error(request: Request, fault: Exception) -> Response:
+    status = fault.status_code if isinstance(fault, HTTPException) else 500
+    name = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "INVALID_REQUEST")
+    headers = fault.headers if isinstance(fault, HTTPException) else None
+    return JSONResponse({"error": name, "message": str(getattr(fault, "detail", ""))}, status, headers)
+
+
+async def _own_fault(request: Request, fault: Exception) -> Response:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=fault)
+    return JSONResponse({"error": "INTERNAL", "message": "the console has a fault; see its log"}, 500)
+
+
+BODY_BYTES_MAX = 24 << 20
+_TARGET_BYTES_MAX = 80 << 10
+_HEADERS = (
+    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Guard:
+    """`names`: hosts under which this console is known besides addresses and localhost."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        self._app = app
+        self._names = {name.lower() for name in (*_LOCAL_NAMES, *names) if name}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        if not self._is_our_name(headers.get(b"host", b"").decode("latin-1")):
+            await _refuse(send, 421, "WRONG_HOST", "this console is not known by that name; see console.listener")
+            return
+        size = headers.get(b"content-length", b"0")
+        is_too_large = not size.isdigit() or int(size[:12]) > BODY_BYTES_MAX
+        if is_too_large or len(scope["query_string"]) + len(scope["path"]) > _TARGET_BYTES_MAX:
+            await _refuse(send, 413, "TOO_LARGE", f"a request may have {BODY_BYTES_MAX >> 20} MiB")
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await self._app(scope, _bounded(receive), with_headers)
+
+    def _is_our_name(self, host: str) -> bool:
+        """An address is nobody's name, so it cannot be bound anew: only names have to be known."""
+        name, colon, port = host.rpartition(":")
+        if not colon or not port.isdigit():
+            name = host
+        if name.lower() in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
+
+
+def _bounded(receive: Receive) -> Receive:
+    """The body of a request whose length was not told ends the connection when it is too long."""
+    received = 0
+
+    async def bounded() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if received > BODY_BYTES_MAX else message
+
+    return bounded
+
+
+async def _refuse(send: Send, status: int, name: str, text: str) -> None:
+    body = json.dumps({"error": name, "message": text}).encode()
+    length = str(len(body)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", length), *_HEADERS]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+}
+_KEPT = "no-cache"  # kept, and asked for by its entity tag: a new release is seen at once
+_DEPTH_MAX = 5
+INDEX = "index.html"
+
+
+class Page(NamedTuple):
+    content: bytes
+    media_type: str
+    tag: str
+
+
+class Pages:
+    """All files below console/static, read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Page] = {}
+        self._read(resources.files("kafkalite.console") / "static", "", 0)
+
+    def _read(self, folder: Traversable, prefix: str, depth: int) -> None:
+        if depth > _DEPTH_MAX or not folder.is_dir():
+            return
+        for one in folder.iterdir():
+            if one.is_dir():
+                self._read(one, f"{prefix}{one.name}/", depth + 1)
+            elif (media_type := _TYPES.get("." + one.name.rpartition(".")[2])) is not None:
+                content = one.read_bytes()
+                self._files[prefix + one.name] = Page(
+                    content, media_type, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+                )
+
+    async def file(self, request: Request) -> Response:
+        """/static/PATH."""
+        return self._answer(request, self._files.get(request.path_params["path"]))
+
+    async def index(self, request: Request) -> Response:
+        """Every address of a page."""
+        return self._answer(request, self._files.get(INDEX))
+
+    def _answer(self, request: Request, page: Page | None) -> Response:
+        if page is None:
+            return PlainTextResponse("there is no such page", 404)
+        headers = {"etag": page.tag, "cache-control": _KEPT}
+        if request.headers.get("if-none-match") == page.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(page.content, media_type=page.media_type, headers=headers)
 
 
 @dataclass(slots=True)
@@ -143,68 +358,3 @@ class Console:
         if not self.may_write:
             raise read_only()
         self.login.check_token(request, session)
-
-
-def _path(route: Route) -> str:
-    path = route.path
-    for one in route.parameters:
-        if one.where == "path" and one.kind == "integer":
-            path = path.replace("{" + one.name + "}", "{" + one.name + ":int}")
-    return path
-
-
-def _path_values(route: Route, request: Request) -> dict[str, Any]:
-    given = request.path_params
-    return {one.name: one.of_json(given[one.name]) for one in route.parameters if one.where == "path"}
-
-
-def _query(request: Request) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name in found:
-            raise invalid(f"the parameter {name[:40]!r} is given twice")
-        found[name] = value
-    return found
-
-
-async def _json_body(request: Request) -> Any:
-    body = await request.body()
-    if not body:
-        return {}
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise invalid("a change is JSON, with Content-Type: application/json")
-    try:
-        return read_json(body, strict=True)
-    except ValueError:
-        raise invalid("the body is no JSON") from None
-
-
-async def _encoded(portions: AsyncIterator[list[Event]], done: Callable[[], None]) -> AsyncIterator[bytes]:
-    try:
-        async for some in portions:
-            text = "".join(f"event: {one.name}\ndata: {json.dumps(one.data)}\n\n" for one in some)
-            yield text.encode()
-    finally:
-        done()
-
-
-def _download(found: Download, pieces: AsyncIterator[bytes]) -> Response:
-    name = "".join(char if char.isalnum() or char in "._-" else "_" for char in found.name)
-    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
-    return StreamingResponse(pieces, media_type=found.media_type, headers=headers)
-
-
-async def _nothing(request: Request) -> Response:
-    return JSONResponse({"error": "NOT_FOUND", "message": "there is no such address; see /api/openapi.json"}, 404)
-
-
-async def _http_error(request: Request, fault: Exception) -> Response:
-    status = fault.status_code if isinstance(fault, HTTPException) else 500
-    name = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "INVALID_REQUEST")
-    headers = fault.headers if isinstance(fault, HTTPException) else None
-    return JSONResponse({"error": name, "message": str(getattr(fault, "detail", ""))}, status, headers)
-
-
-async def _own_fault(request: Request, fault: Exception) -> Response:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=fault)
-    return JSONResponse({"error": "INTERNAL", "message": "the console has a fault; see its log"}, 500)

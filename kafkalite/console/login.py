@@ -15,17 +15,23 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.client_security import ClientSecurity
+from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
-from kafkalite.console.calls.failed_logins import FailedLogins
-from kafkalite.console.calls.sessions import COOKIE, Session, Sessions
-from kafkalite.console.messages.schemas import available
-from kafkalite.console.openapi import CSRF_HEADER
-from kafkalite.console.request.errors import WRITE_SETTING, ApiError, invalid, of_client, too_many
-from kafkalite.console.request.listing import Row
-from kafkalite.console.request.parameters import Parameter, read_body
+from kafkalite.console.calls.sessions import COOKIE, FailedLogins, Session, Sessions
+from kafkalite.console.messages.payload import available
+from kafkalite.console.request.parameters import (
+    WRITE_SETTING,
+    ApiError,
+    Parameter,
+    Row,
+    invalid,
+    of_client,
+    read_body,
+    too_many,
+)
+from kafkalite.console.routes import CSRF_HEADER
 from kafkalite.security.sasl.client_exchange import MECHANISMS, login_of
 from kafkalite.security.sasl.jaas import LoginModule
 

@@ -6,11 +6,12 @@ described to programs at /api/openapi.json."""
 
 from __future__ import annotations
 
-from kafkalite.client.offset_reset import TARGETS
+from typing import Any
+
+from kafkalite.client.group_admin import TARGETS
 from kafkalite.console.calls.route import Route
-from kafkalite.console.handlers import cluster, groups, messages, overview, restart, topics
-from kafkalite.console.request.listing import LIST_PARAMETERS
-from kafkalite.console.request.parameters import Parameter
+from kafkalite.console.handlers import cluster, groups, messages, overview, topics
+from kafkalite.console.request.parameters import LIST_PARAMETERS, Parameter
 from kafkalite.record.compression import CODEC_NAMES
 
 _TOPIC = Parameter("topic", required=True, where="path", text_max=249)
@@ -89,7 +90,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/group/reset", groups.reset_group, "Set where a group goes on", _RESET),
     Route("GET", "/api/compaction", cluster.compaction, "Compacted partitions", (_ONE_TOPIC, *LIST_PARAMETERS)),
     Route("GET", "/api/storage", cluster.storage, "Log directories, and the largest partitions"),
-    Route("GET", "/api/restart", restart.restart, "What a restart of each broker would do"),
+    Route("GET", "/api/restart", overview.restart, "What a restart of each broker would do"),
     Route("GET", "/api/cluster", cluster.cluster_map, "Who leads what", (_INTERNAL, *LIST_PARAMETERS)),
     Route("GET", "/api/clients", cluster.clients, "Connections", (_ONE_BROKER, *LIST_PARAMETERS)),
     Route("GET", "/api/requests", cluster.slow_requests, "Slow requests of late"),
@@ -97,3 +98,81 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/quotas", cluster.quotas, "Quotas"),
 )
 # fmt: on
+
+
+_ERROR = {
+    "type": "object",
+    "required": ["error", "message"],
+    "properties": {"error": {"type": "string"}, "message": {"type": "string"}},
+}
+_STATUSES = ("400", "401", "403", "404", "409", "413", "429", "502", "504")
+CSRF_HEADER = "X-CSRF-Token"
+
+
+def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "kafkalite console", "version": version, "description": "Sizes in bytes, times in ms."},
+        "paths": paths,
+        "components": {"schemas": {"Error": _ERROR}},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    fields = [one for one in route.parameters if one.where == "body"]
+    parameters = [_parameter(one) for one in route.parameters if one.where != "body"]
+    operation: dict[str, Any] = {"summary": route.summary, "operationId": route.handler.__name__}
+    if route.is_change:
+        parameters.append({"name": CSRF_HEADER, "in": "header", "required": True, "schema": {"type": "string"}})
+    if parameters:
+        operation["parameters"] = parameters
+    if route.is_change:
+        operation["requestBody"] = {
+            "required": bool(fields),
+            "content": {"application/json": {"schema": _body(fields)}},
+        }
+    error = {
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+        "description": "error",
+    }
+    operation["responses"] = {"200": _answer(route), **dict.fromkeys(_STATUSES, error)}
+    return operation
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": one.name,
+        "in": one.where,
+        "required": one.required,
+        "schema": one.schema(),
+    }
+    if one.kind == "array":
+        found.update(style="form", explode=False)
+    if one.doc:
+        found["description"] = one.doc
+    return found
+
+
+def _body(fields: list[Parameter]) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {one.name: {**one.schema(), **({"description": one.doc} if one.doc else {})} for one in fields},
+        "additionalProperties": False,
+    }
+    if required := [one.name for one in fields if one.required]:
+        schema["required"] = required
+    return schema
+
+
+def _answer(route: Route) -> dict[str, Any]:
+    if route.streams:
+        return {"description": "events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if route.downloads:
+        names = ("application/octet-stream", "application/jsonl", "application/vnd.apache.parquet")
+        content.update({key: {"schema": {"type": "string", "format": "binary"}} for key in names})
+    return {"description": "the answer", "content": content}

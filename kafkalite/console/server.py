@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.client_security import ClientSecurity
+from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.console.app import Console
 from kafkalite.console.brokers.broker_pool import BrokerPool
@@ -20,7 +20,7 @@ from kafkalite.console.brokers.history import INTERVAL_MS, LAG_EVERY, History
 from kafkalite.console.brokers.reports import reports
 from kafkalite.console.calls.sessions import Sessions
 from kafkalite.console.login import Login
-from kafkalite.console.request.errors import ApiError
+from kafkalite.console.request.parameters import ApiError
 
 logger = logging.getLogger("kafkalite.console")
 

@@ -18,7 +18,7 @@ from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.route import Download, Event
-from kafkalite.console.request.errors import ApiError, of_client
+from kafkalite.console.request.parameters import ApiError, of_client
 
 _TOGETHER_S = 0.02
 _TOGETHER_MAX = 200

@@ -26,9 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.local_cluster.broker_plan import ClusterPlan, check_directory, plan, with_zookeeper
-from kafkalite.local_cluster.broker_process import BrokerProcess
-from kafkalite.local_cluster.child_process import ChildProcess
+from kafkalite.local_cluster.broker_process import (
+    BrokerProcess,
+    ChildProcess,
+    ClusterPlan,
+    check_directory,
+    plan,
+    with_zookeeper,
+)
 from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, missing_requirement
 from kafkalite.log.storage.file_names import LOCK
 

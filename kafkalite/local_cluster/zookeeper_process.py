@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.local_cluster.child_process import ChildProcess, describe_exit
+from kafkalite.local_cluster.broker_process import ChildProcess, describe_exit
 
 logger = logging.getLogger(__name__)
 

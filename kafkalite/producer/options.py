@@ -31,8 +31,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkalite.client.blocking_client import parse_address
-from kafkalite.client.client_security import ClientSecurity
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.record.compression import CODECS
 

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.options import ProducerOptions
-from kafkalite.producer.record_encoder import RecordRun
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader, assemble_header
@@ -29,6 +27,15 @@ from kafkalite.record.compression import NONE, compress
 _PRODUCE_VERSION = 9
 _BACKOFF_MAX_S = 1.0
 _ACKNOWLEDGED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+
+
+class RecordRun(NamedTuple):
+    """The records of one batch, uncompressed, and what the batch's header says of them."""
+
+    records: memoryview
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
 
 
 @dataclass(slots=True, eq=False)

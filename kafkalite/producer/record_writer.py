@@ -11,8 +11,7 @@ import random
 from collections.abc import Mapping
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.checksum import partition_for_key
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

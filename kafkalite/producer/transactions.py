@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.cluster_client import GROUP_KEY, TRANSACTION_KEY, ClusterClient
-from kafkalite.client.retries import Retries
+from kafkalite.client.cluster_client import GROUP_KEY, TRANSACTION_KEY, ClusterClient, Retries
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
+from kafkalite.client.bearer_login import NoToken, retried
 from kafkalite.client.logins import tls_of_module
-from kafkalite.client.token_endpoint import NoToken, retried
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError
 from kafkalite.security.sasl.jwt import BearerToken, Keys, TokenRefused, TokenRules, key_id, verify_signed

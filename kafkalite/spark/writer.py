@@ -27,8 +27,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.errors import ConfigError
 from kafkalite.producer.bulk_load import BulkLoad
 from kafkalite.producer.options import ProducerOptions, WriteOptions

@@ -21,7 +21,7 @@ from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.console.decoders import wire
-from kafkalite.console.decoders.registry_prefix import without_indexes
+from kafkalite.console.decoders.wire import without_indexes
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.transaction_store import TransactionLoader
@@ -405,7 +405,7 @@ DECODERS = (
     ),
     Decoder(
         "answers of a decoder process",
-        ("console/decoders/wire.py", "console/decoders/registry_prefix.py"),
+        ("console/decoders/wire.py",),
         _all_of(lambda data: wire.Frames().feed(data), without_indexes),
         (wire.encode_frame(wire.DONE, "{}") + wire.encode_frame(wire.FAULT, "x"), b"\0\0\0\0\1\4\2\2x"),
         attacks=(b"\0\0\0\0\0" * 800, b"\0\0\0\0\1" + b"\xfe\xff\xff\xff\x0f" * 700),
@@ -581,8 +581,7 @@ NO_DECODERS = {
     "log/index/transaction_index.py": _INDEX,
     "network/framing.py": _FRAME,
     "network/tls_handshake.py": _ONE,
-    "producer/partitioner.py": _COLUMNS,
-    "producer/record_encoder.py": _COLUMNS,
+    "producer/bulk_load.py": _COLUMNS,
     "reader/chunks/chunk_file.py": _BATCHES,
     "replication/replica_fetcher.py": _ONE,
     "security/password_encoder.py": _OWN,

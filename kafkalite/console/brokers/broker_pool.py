@@ -17,10 +17,10 @@ from kafkalite.client.broker_reports import is_kafkalite
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.console.brokers.groups import GroupsCache
 from kafkalite.console.brokers.inventory import InventoryCache
-from kafkalite.console.request.errors import too_many
+from kafkalite.console.request.parameters import too_many
 
 if TYPE_CHECKING:
-    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.client.logins import ClientSecurity
 
 CLIENTS_MAX = 24
 _IDLE_MAX = 6

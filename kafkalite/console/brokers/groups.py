@@ -17,7 +17,7 @@ from kafkalite.client.group_admin import CLASSIC, Group, GroupAdmin, ListedGroup
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.reports import KnowsBrokers, record_counts
-from kafkalite.console.request.listing import Row
+from kafkalite.console.request.parameters import Row
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from kafkalite.console.request.listing import Row
+from kafkalite.console.request.parameters import Row
 
 INTERVAL_MS = 5_000
 KEPT_MS = 3_600_000

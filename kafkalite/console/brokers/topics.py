@@ -10,8 +10,7 @@ from kafkalite.client.cluster_client import NO_LEADER, TOPIC_RESOURCE, ClusterCl
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.groups import sum_known
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
-from kafkalite.console.request.errors import ApiError, not_found
-from kafkalite.console.request.listing import Row
+from kafkalite.console.request.parameters import ApiError, Row, not_found
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 

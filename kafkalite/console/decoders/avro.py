@@ -14,8 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from kafkalite.common.text import read_json
-from kafkalite.console.decoders.json_values import faulty, to_text
-from kafkalite.console.decoders.registry_prefix import without_prefix
+from kafkalite.console.decoders.wire import faulty, to_text, without_prefix
 
 _DECIMAL_BYTES_MAX = 1_500  # about 3,600 digits
 _SCALE_MAX = 10_000

@@ -14,17 +14,18 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from kafkalite.console.decoders import avro, protobuf
-from kafkalite.console.decoders.limits import MEMORY_BYTES_MAX, exchange_cpu_s
 from kafkalite.console.decoders.wire import (
     AVRO,
     DONE,
     FAULT,
     LAST_FAULT,
+    MEMORY_BYTES_MAX,
     PROTOBUF,
     REQUEST,
     Schema,
     decode_request,
     encode_frame,
+    exchange_cpu_s,
 )
 
 _STDIN, _STDOUT = 0, 1

@@ -13,8 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafkalite.console.decoders.json_values import faulty, to_text
-from kafkalite.console.decoders.registry_prefix import without_indexes
+from kafkalite.console.decoders.wire import faulty, to_text, without_indexes
 
 _OWN_FORM = "google.protobuf."  # the types that have a form of their own in JSON
 _WELL_KNOWN = frozenset(

@@ -4,14 +4,18 @@ A request is two sizes (u32 each), a head in JSON, and the data of its records o
 a frame for the schema and one for each record: a status (u8), a size (u32) and text in UTF-8. They are sent together:
 one by one, each would wake the console, and a search would take twice as long.
 The console trusts neither the data nor, for them, the process: what it sends is compared with limits and never run.
+
+Decoded values are valid JSON. What JSON lacks has a form of its own: bytes are {"hex": ...}, NaN and infinities text as
+in Protobuf's JSON, and a field whose value is unknown {"fault": reason, "raw": value}, so that it costs no other field.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.text import read_json
@@ -24,6 +28,19 @@ TEXT_BYTES_MAX = 32 << 20
 
 REQUEST = struct.Struct(">II")
 _FRAME = struct.Struct(">BI")
+MEMORY_BYTES_MAX = 512 << 20
+EXCHANGE_CPU_S, CPU_S_A_BYTE = 1.0, 0.25e-6
+"""For the records of one exchange, or the compilation of a schema. A megabyte of honest ones takes 0.1 to 0.3 s."""
+ANSWER_S_MAX = 60.0
+"""For one frame; a process that was stopped, or starves, may not hold a search for ever."""
+PROCESSES_MAX = 4
+ENDS_MAX = 5
+"""Ends of a process that one search may cause, each of which costs 0.2 s; behind them its records are not decoded."""
+WAIT_S, WAIT_S_A_RECORD, WAIT_S_A_BYTE = 30.0, 0.01, 1e-6
+"""How long one search may wait for decoders; records that take a second each would hold it, and others, for hours."""
+_REGISTRY_MAGIC = 0
+_REGISTRY_BYTES = 5
+_INDEXES_MAX = 100
 
 
 class Schema(NamedTuple):
@@ -85,3 +102,61 @@ class Frames:
             at = end
         del buffer[:at]
         return found
+
+
+def faulty(reason: str, raw: Any) -> dict[str, Any]:
+    """Stands for the value of a field that cannot be told."""
+    return {"fault": reason, "raw": raw}
+
+
+def to_text(value: Any) -> str:
+    """Raises RecursionError, MemoryError."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_other, allow_nan=False)
+    except ValueError:
+        return json.dumps(_without_nan(value), ensure_ascii=False, default=_other)
+
+
+def _other(value: Any) -> Any:
+    return {"hex": bytes(value).hex()} if isinstance(value, bytes | bytearray | memoryview) else str(value)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    return [_without_nan(each) for each in value] if isinstance(value, list) else value
+
+
+def exchange_cpu_s(size_bytes: int) -> float:
+    return EXCHANGE_CPU_S + CPU_S_A_BYTE * size_bytes
+
+
+def without_prefix(data: bytes) -> bytes:
+    """Without the bytes of Confluent's Schema Registry in front: 0, then the id of a schema."""
+    is_of_registry = len(data) >= _REGISTRY_BYTES and data[0] == _REGISTRY_MAGIC
+    return data[_REGISTRY_BYTES:] if is_of_registry else data
+
+
+def without_indexes(data: bytes) -> bytes:
+    """Without the five bytes and the zig-zag varints behind them: how many indexes, then each."""
+    rest = without_prefix(data)
+    if len(rest) == len(data) or not rest:
+        return data
+    count, position = _varint(rest, 0)
+    for _ in range(min(count, _INDEXES_MAX)):
+        _, position = _varint(rest, position)
+    return rest[position:]
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data) and shift < 35:
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position += 1
+        shift += 7
+        if not byte & 0x80:
+            break
+    return (value >> 1) ^ -(value & 1), position

@@ -13,7 +13,7 @@ from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.brokers.reports import report, reports
 from kafkalite.console.brokers.topics import places_by_topic, places_of, require_partition, settings_of
 from kafkalite.console.calls.route import Call
-from kafkalite.console.request.listing import Row, paged
+from kafkalite.console.request.parameters import Row, paged
 from kafkalite.protocol.messages.cleaner import CleanerPass
 from kafkalite.protocol.messages.entity_configs import DescribeClientQuotasRequest
 

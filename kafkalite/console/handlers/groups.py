@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.client.group_admin import GroupAdmin
+from kafkalite.client.group_admin import OFFSET, SHIFT, TIME, GroupAdmin, Target, new_offsets, reset
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.offset_reset import OFFSET, SHIFT, TIME, Target, new_offsets, reset
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.groups import group_detail
 from kafkalite.console.brokers.reports import record_counts, reports
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call
-from kafkalite.console.request.errors import invalid, not_found
-from kafkalite.console.request.listing import Row, paged
+from kafkalite.console.request.parameters import Row, invalid, not_found, paged
 
 _SORTABLE = ("group_id", "state", "members", "lag", "lag_records")
 

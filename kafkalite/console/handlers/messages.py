@@ -13,13 +13,9 @@ from kafkalite.console.calls.route import Call, Download, Event
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.messages import export, producing
 from kafkalite.console.messages.filters import MATCHES, filters_of
-from kafkalite.console.messages.payload import FORMATS
-from kafkalite.console.messages.record_view import View
-from kafkalite.console.messages.schemas import format_of
+from kafkalite.console.messages.payload import FORMATS, View, format_of
 from kafkalite.console.messages.search import Search, Wanted
-from kafkalite.console.request.errors import ApiError, invalid, not_found
-from kafkalite.console.request.listing import Row
-from kafkalite.console.request.parameters import OFFSET_MAX, Parameter
+from kafkalite.console.request.parameters import OFFSET_MAX, ApiError, Parameter, Row, invalid, not_found
 from kafkalite.record.batch import NewRecord
 
 LIMIT_MAX = 1000

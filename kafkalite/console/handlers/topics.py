@@ -6,9 +6,8 @@ from typing import Any
 
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import Unanswered, name_of_error
-from kafkalite.client.compaction import compact
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals
+from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals, compact
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.reports import record_counts
 from kafkalite.console.brokers.topics import (
@@ -23,8 +22,7 @@ from kafkalite.console.brokers.topics import (
     topic_row,
 )
 from kafkalite.console.calls.route import Call
-from kafkalite.console.request.errors import invalid, refused
-from kafkalite.console.request.listing import Row, paged
+from kafkalite.console.request.parameters import Row, invalid, paged, refused
 from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 _SHOWN_SETTINGS = ["cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas"]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkalite.client.partition_scan import ScannedRecord
-from kafkalite.console.messages.schemas import available
-from kafkalite.console.request.errors import ApiError
+from kafkalite.console.messages.payload import available
+from kafkalite.console.request.parameters import ApiError
 from kafkalite.record.json_lines import json_of
 
 EXPORTED_MAX = 1_000_000

@@ -11,7 +11,7 @@ from typing import Any
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.common.text import read_json
 from kafkalite.console.messages.payload import Format, parse_json
-from kafkalite.console.request.errors import ApiError, invalid
+from kafkalite.console.request.parameters import ApiError, invalid
 
 CONTAINS, EQUALS, REGEX, JSON_PATH = MATCHES = ("contains", "equals", "regex", "json")
 REGEX_S_MAX = 0.25

@@ -1,15 +1,22 @@
 """Keys, values and headers as text for people: JSON, text or hexadecimal by content, Avro and Protobuf by schema.
 
-Nothing is trusted: any bytes become printable data, and what cannot be decoded is shown as hexadecimal with the reason.
+Nothing is trusted: any bytes become printable data; bytes that cannot be decoded are rendered as hexadecimal with the
+reason. The schemas of Avro and Protobuf come from the user.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib.util
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.common.text import read_json
 from kafkalite.console.decoders import wire
+from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder, SchemaRefused
+from kafkalite.console.decoders.wire import Schema
+from kafkalite.console.request.parameters import ApiError, invalid
+from kafkalite.record.compression import CODEC_NAMES
 
 SHOWN_BYTES = 10 << 10
 JSON_BYTES_MAX = 4 << 20
@@ -101,3 +108,90 @@ def _cut(name: str, text: str, size_bytes: int, limit: int | None, note: str | N
     cut = text if limit is None else text[:limit]
     is_cut = len(cut) < len(text) or (limit is not None and size_bytes > limit + 4 and name in (TEXT, JSON))
     return {"format": name, "text": cut, "size_bytes": size_bytes, "is_cut": is_cut, "note": note}
+
+
+HEADERS_SHOWN_MAX = 100
+
+
+class View(NamedTuple):
+    """How records are shown: the formats of keys and values, and where they are cut (None: nowhere)."""
+
+    key: Format = Format()
+    value: Format = Format()
+    limit: int | None = SHOWN_BYTES
+
+    def expect(self, records: Sequence[ScannedRecord]) -> None:
+        """These are to be shown or filtered next, or some of them, so that they are decoded together."""
+        if self.key.decode is not None:
+            self.key.decode.expect(one.key for one in records if one.marker is None)
+        if self.value.decode is not None:
+            self.value.decode.expect(one.value for one in records)
+
+    def of(self, one: ScannedRecord) -> dict[str, Any]:
+        batch = one.batch
+        value = shown(one.value, self.value, self.limit)
+        if one.fault is not None:
+            value = {"format": "text", "text": "", "size_bytes": batch.size_bytes, "is_cut": False, "note": one.fault}
+        size = len(one.key or b"") + len(one.value or b"")
+        size += sum(len(name.encode()) + len(content or b"") for name, content in one.headers)
+        has_producer = batch.producer_id >= 0
+        return {
+            "partition": one.partition,
+            "offset": one.offset,
+            "timestamp_ms": one.timestamp,
+            "timestamp_type": "append" if batch.timestamp_type else "create",
+            "key": shown(one.key, self.key if one.marker is None else Format(), self.limit),
+            "value": value,
+            "headers": [
+                {"name": name, "value": shown(content, Format(), self.limit)}
+                for name, content in one.headers[:HEADERS_SHOWN_MAX]
+            ],
+            "headers_total": len(one.headers),
+            "producer_id": batch.producer_id if has_producer else None,
+            "producer_epoch": batch.producer_epoch if has_producer else None,
+            "sequence": one.sequence if one.sequence >= 0 else None,
+            "is_transactional": batch.is_transactional,
+            "transaction_state": one.state,
+            "control": one.marker,
+            "compression": CODEC_NAMES[batch.codec] if batch.codec < len(CODEC_NAMES) else str(batch.codec),
+            "size_bytes": size,
+            "batch": {
+                "base_offset": batch.base_offset,
+                "records": batch.record_count,
+                "size_bytes": batch.size_bytes,
+                "leader_epoch": batch.leader_epoch,
+            },
+        }
+
+
+def available() -> dict[str, bool]:
+    """The formats that are installed here."""
+    modules = {AVRO: "fastavro", PROTOBUF: "google.protobuf", "parquet": "pyarrow"}
+    return {name: _is_installed(module) for name, module in modules.items()}
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it
+        return False
+
+
+def format_of(name: str, schema: str | None, message: str | None, side: str, decoders: DecoderPool) -> Format:
+    """How a key or value (`side`) is to be shown. Raises ApiError for a schema that is none, or is missing."""
+    if name not in (AVRO, PROTOBUF):
+        return Format(name or AUTO)
+    if not schema:
+        raise invalid(f"{side}_format={name} needs {side}_schema")
+    if name == PROTOBUF and not message:
+        raise invalid(f"{side}_format=protobuf needs {side}_message, the full name of a message")
+    if not available()[name]:
+        package = {AVRO: "fastavro", PROTOBUF: "protobuf"}[name]
+        raise ApiError(409, "REFUSED", f"{name} needs the package {package}: pip install kafkalite[console]")
+    try:
+        return Format(name, SchemaDecoder(decoders, Schema(name, schema, message or "")))
+    except SchemaRefused as fault:
+        wanted = "Avro schema" if name == AVRO else f"base64 of a FileDescriptorSet with {message}"
+        raise invalid(f"{side}_schema is no {wanted}: {fault}") from None
+    except OSError as fault:
+        raise ApiError(503, "NO_DECODER", f"the process that decodes {name} cannot be started: {fault}") from None

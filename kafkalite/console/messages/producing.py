@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.common.checksum import partition_for_key
-from kafkalite.console.request.errors import ApiError, invalid, refused
+from kafkalite.console.request.parameters import ApiError, invalid, refused
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.compression import CODECS

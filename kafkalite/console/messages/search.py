@@ -14,7 +14,7 @@ from kafkalite.client.scan import END, TAIL, Limits, Round, Scan, Start
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.calls.route import Event
 from kafkalite.console.messages.filters import Filter
-from kafkalite.console.messages.record_view import View
+from kafkalite.console.messages.payload import View
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient

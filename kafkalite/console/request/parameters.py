@@ -1,12 +1,68 @@
-"""Parameters of queries and fields of bodies: declared once, checked by it, described by it in the OpenAPI document."""
+"""Parameters of queries and fields of bodies: declared once, checked by it, described by it in the OpenAPI document.
+
+Beside them the errors that refuse a request (a status, a name for programs, a sentence for people), and lists:
+filtered, sorted and cut into pages here, so that a browser never holds more than a page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkalite.console.request.errors import invalid
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.group_admin import NotReset
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.text import printable
+
+WRITE_SETTING = "console.write=true (--write)"
+
+
+class ApiError(Exception):
+    """Becomes {"error": name, "message": message}."""
+
+    def __init__(self, status: int, name: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.name = name
+        self.message = message
+
+    def body(self) -> dict[str, str]:
+        return {"error": self.name, "message": printable(self.message)}
+
+
+def invalid(message: str) -> ApiError:
+    return ApiError(400, "INVALID_REQUEST", message)
+
+
+def not_found(message: str) -> ApiError:
+    return ApiError(404, "NOT_FOUND", message)
+
+
+def refused(message: str) -> ApiError:
+    """The broker's own sentence."""
+    return ApiError(409, "REFUSED", message)
+
+
+def too_many(message: str) -> ApiError:
+    return ApiError(429, "TOO_MANY", message)
+
+
+def read_only() -> ApiError:
+    return ApiError(403, "READ_ONLY", f"this console changes nothing; start it with {WRITE_SETTING}")
+
+
+def of_client(fault: Unanswered | ConfigError) -> ApiError:
+    """The fault of a client of brokers: something that is not there, a permission, or a broker out of reach."""
+    text = str(fault)
+    if isinstance(fault, ConfigError):
+        return not_found(text)
+    if isinstance(fault, NotReset):
+        return refused(text)
+    if "AUTHORIZATION_FAILED" in text:
+        return ApiError(403, "NOT_PERMITTED", f"the access control lists do not allow it: {text}")
+    return ApiError(502, "UNREACHABLE", text)
+
 
 OFFSET_MAX = (1 << 63) - 1
 _TEXT_MAX = 32 << 10
@@ -156,3 +212,40 @@ def read_body(declared: Sequence[Parameter], given: Any) -> dict[str, Any]:
             raise invalid(f"the field {one.name} is missing")
         found[one.name] = one.of_json(given.get(one.name))
     return found
+
+
+PAGE_SIZE_MAX = 500
+
+Row = dict[str, Any]
+
+LIST_PARAMETERS = (
+    Parameter("q", text_max=500, doc="only rows whose names contain this, ignoring case"),
+    Parameter("sort", text_max=50, doc="a field; with - before it the largest come first"),
+    Parameter("page", "integer", 1, at_least=1, at_most=1_000_000),
+    Parameter("page_size", "integer", 50, at_least=1, at_most=PAGE_SIZE_MAX),
+)
+
+
+def paged(rows: Iterable[Row], query: Mapping[str, Any], *, sortable: Sequence[str], searched: Sequence[str]) -> Row:
+    """A page. Rows without a value of the field come last, whatever the direction."""
+    found = list(rows)
+    if word := (query["q"] or "").casefold():
+        found = [row for row in found if any(word in str(row.get(name) or "").casefold() for name in searched)]
+    sort = query["sort"] or sortable[0]
+    name = sort.removeprefix("-")
+    if name not in sortable:
+        raise invalid(f"sort={sort!r}: must be one of {', '.join(sortable)}, perhaps with - before it")
+    known = [row for row in found if row.get(name) is not None]
+    known.sort(key=lambda row: _key(row[name]), reverse=sort.startswith("-"))
+    found = known + [row for row in found if row.get(name) is None]
+    page, size = query["page"], query["page_size"]
+    return {
+        "items": found[(page - 1) * size : page * size],
+        "total": len(found),
+        "page": page,
+        "page_size": size,
+    }
+
+
+def _key(value: Any) -> Any:
+    return value.casefold() if isinstance(value, str) else value

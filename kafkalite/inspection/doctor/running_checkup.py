@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
-from kafkalite.client.client_security import ClientSecurity
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.inspection.doctor.endpoint import Endpoint, Finding, host_of

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafkalite
 from kafkalite.client.blocking_client import BlockingClient
-from kafkalite.client.client_security import ClientSecurity
+from kafkalite.client.logins import ClientSecurity
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.entity_configs import (
     AlterClientQuotasRequest,

@@ -10,8 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.reference.jars import ReferenceUnavailable
 from bench.reference.kafka import reference_kafka
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries
+from kafkalite.client.cluster_client import ClusterClient, Retries
 from kafkalite.producer.bulk_load import BulkLoad
 from kafkalite.producer.options import parse_write_options
 from kafkalite.producer.producer import Producer as BulkProducer

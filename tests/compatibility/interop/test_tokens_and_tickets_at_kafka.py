@@ -19,7 +19,7 @@ import pytest
 from bench.reference import ReferenceUnavailable
 from kafkalite.cli.main import main
 from kafkalite.client.broker_channel import BrokerChannels
-from kafkalite.client.client_security import ClientSecurity
+from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.clock import SystemClock
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkalite
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries
+from kafkalite.client.cluster_client import ClusterClient, Retries
 from kafkalite.producer.bulk_load import BulkLoad
 from kafkalite.producer.options import parse_write_options
 from kafkalite.producer.producer import Producer

@@ -11,7 +11,7 @@ import pytest
 
 import kafkalite
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
-from kafkalite.client.client_security import ClientSecurity
+from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.delegation_tokens import (

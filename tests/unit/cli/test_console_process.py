@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cli.console_process import STARTS_MAX, ConsoleProcess, client_of
+from kafkalite.cli.console_command import STARTS_MAX, ConsoleProcess, client_of
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kafkalite.cli import parent_watch
+from kafkalite.cli.serve_command import watch_parent
 from tests.support.wait import DEADLINE_S
 
 
@@ -18,7 +18,7 @@ def test_without_pidfds_the_id_of_the_parent_is_looked_at(monkeypatch: pytest.Mo
 
     async def story() -> None:
         ended = asyncio.Event()
-        parent_watch.watch_parent(ended.set, look_again_s=0.001)
+        watch_parent(ended.set, look_again_s=0.001)
         assert not ended.is_set()
         await asyncio.wait_for(ended.wait(), DEADLINE_S)
 

@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from kafkalite.client import bearer_login
-from kafkalite.client.bearer_login import BearerToken
-from kafkalite.client.token_endpoint import NoToken
+from kafkalite.client.bearer_login import BearerToken, NoToken
 from kafkalite.security.sasl.oauthbearer import OwnToken, RefreshRules
 
 RULES = RefreshRules(min_period_seconds=0, buffer_seconds=0)

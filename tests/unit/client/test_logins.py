@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from kafkalite.client.client_security import ClientSecurity
-from kafkalite.client.logins import MECHANISMS, SETTINGS
+from kafkalite.client.logins import MECHANISMS, SETTINGS, ClientSecurity
 from kafkalite.client.sasl_login import NoCredential, conversation
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.security_settings import SecuritySettings

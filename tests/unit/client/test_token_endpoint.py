@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.client.token_endpoint import NoToken, TokenEndpoint, retried
+from kafkalite.client.bearer_login import NoToken, TokenEndpoint, retried
 from kafkalite.security.sasl.oauthbearer import read_token
 from tests.support.certificates import Authority
 from tests.support.token_server import TokenServer, token_server

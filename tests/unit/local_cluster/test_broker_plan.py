@@ -9,15 +9,15 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import parse_properties
-from kafkalite.local_cluster.broker_plan import (
+from kafkalite.local_cluster.broker_process import (
     BROKERS_MAX,
     BrokerPlan,
+    _properties_text,
     check_directory,
     check_is_not_of_several,
     plan,
     with_zookeeper,
 )
-from kafkalite.local_cluster.broker_process import _properties_text
 
 
 def configs(properties: dict[str, str], count: int = 3) -> list[BrokerConfig]:

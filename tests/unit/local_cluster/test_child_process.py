@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkalite.local_cluster.child_process import ChildProcess, describe_exit
+from kafkalite.local_cluster.broker_process import ChildProcess, describe_exit
 
 
 class Shell(ChildProcess):

@@ -11,8 +11,7 @@ import pytest
 
 import kafkalite
 from kafkalite.client import sasl_login
-from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.producer.bulk_load import BulkLoad
 from kafkalite.producer.options import parse_write_options

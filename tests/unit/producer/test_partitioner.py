@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.checksum import murmur2 as plain_murmur2
-from kafkalite.producer.partitioner import Partitioner, murmur2
+from kafkalite.producer.bulk_load import Partitioner, murmur2
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.retries import Retries, WriteFailed
+from kafkalite.client.cluster_client import Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode
 from kafkalite.producer.options import ProducerOptions
-from kafkalite.producer.producer import Producer
-from kafkalite.producer.record_encoder import RecordRun
+from kafkalite.producer.producer import Producer, RecordRun
 from kafkalite.record.batch import NewRecord, encode_records, parse_header
 from kafkalite.record.record import read_records
 

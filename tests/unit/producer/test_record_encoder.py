@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.producer.record_encoder import Rows, cut, encode, sizes_alone
+from kafkalite.producer.bulk_load import Rows, cut, encode, sizes_alone
 from kafkalite.record.batch import HEADER_BYTES, NewRecord, encode_records
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalite
-from kafkalite.client.retries import WriteFailed
+from kafkalite.client.cluster_client import WriteFailed
 from kafkalite.common.errors import ConfigError
 from kafkalite.record.batch import NewRecord
 

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.console.decoders import schema_decoder
-from kafkalite.console.decoders.decoder_process import SchemaRefused
-from kafkalite.console.decoders.limits import ENDS_MAX
-from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder
-from kafkalite.console.decoders.wire import AVRO, DATA_BYTES_MAX, PROTOBUF, Schema
+from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder, SchemaRefused
+from kafkalite.console.decoders.wire import AVRO, DATA_BYTES_MAX, ENDS_MAX, PROTOBUF, Schema
 from tests.support.wait import until
 
 LIST = Schema(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.client.cluster_client import PartitionPlace
 from kafkalite.common.names import TopicPartition
-from kafkalite.console.handlers.restart import consequences
+from kafkalite.console.handlers.overview import consequences
 
 
 def place(leader: int, replicas: list[int], isr: list[int]) -> PartitionPlace:

@@ -11,7 +11,7 @@ from kafkalite.console.messages import filters
 from kafkalite.console.messages.filters import CONTAINS, EQUALS, JSON_PATH, REGEX, filters_of
 from kafkalite.console.messages.filters import test_of as filter_of
 from kafkalite.console.messages.payload import Format
-from kafkalite.console.request.errors import ApiError
+from kafkalite.console.request.parameters import ApiError
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
 _BATCH = parse_header(build_batch([NewRecord(None, b"v")]))

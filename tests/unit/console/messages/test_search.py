@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kafkalite.client.scan import BEGINNING, END, OFFSET, TAIL, Limits, Start
-from kafkalite.console.messages.record_view import View
+from kafkalite.console.messages.payload import View
 from kafkalite.console.messages.search import Search, Wanted
 from kafkalite.record.batch import NewRecord
 from tests.support.scanned_logs import TOPIC, ScannedLogs
