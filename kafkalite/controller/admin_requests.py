@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.names import TopicPartition
-from kafkalite.controller import admin_checks, pending_changes, reassignment_steps
+from kafkalite.controller import admin_checks, pending_changes, reassignment
 from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerStore, Step, removals
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
@@ -98,7 +98,7 @@ class AdminRequests:
                 new.setdefault(key[0], {})[key[1]] = target
         steps = []
         for name, targets in new.items():
-            moves, refused = reassignment_steps.beginnings(self._view, name, targets, context)
+            moves, refused = reassignment.beginnings(self._view, name, targets, context)
             steps += [move.step for move in moves]
             for number, refusal in refused.items():
                 logger.warning("reassignment refused: %s", refusal)

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.controller import admin_checks, pending_changes, reassignment_steps
+from kafkalite.controller import admin_checks, pending_changes, reassignment
 from kafkalite.controller.admin_checks import CHECKED_PER_TURN
 from kafkalite.controller.admin_requests import without_entries
 from kafkalite.controller.controller_store import ControllerStore, Step
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
-from kafkalite.controller.reassignment_steps import Move, Target
+from kafkalite.controller.reassignment import Move, Target
 from kafkalite.metadata.cluster_metadata import Election, PartitionAdmin, PartitionRecord, Reassignment
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_paths
@@ -68,7 +68,7 @@ class ClientRequests(PartitionAdmin):
         return await self._performed(lambda store, catch_up: self._reassign(targets, store, catch_up))
 
     def reassignments(self) -> Mapping[TopicPartition, Reassignment]:
-        return reassignment_steps.under_way(self._view)
+        return reassignment.under_way(self._view)
 
     async def _performed(self, perform: Callable[[ControllerStore, CatchUp], Awaitable[Refusals]]) -> Refusals:
         if not self._is_controller():
@@ -194,7 +194,7 @@ class ClientRequests(PartitionAdmin):
             else:
                 by_topic.setdefault(name, {})[number] = target
         for name, of_topic in by_topic.items():
-            some, faults = reassignment_steps.beginnings(self._view, name, of_topic, context)
+            some, faults = reassignment.beginnings(self._view, name, of_topic, context)
             moves += some
             refused |= {(name, number): fault for number, fault in faults.items()}
         return moves, refused
@@ -202,7 +202,7 @@ class ClientRequests(PartitionAdmin):
     def _reassignment_refusal(self, key: TopicPartition, target: Target, context: ElectionContext) -> KafkaError | None:
         partition = self._partition(key) if key[0] not in self._view.deletions else None
         replicas = partition.replicas if partition is not None else None
-        is_moving = reassignment_steps.is_moving(self._view, key)
+        is_moving = reassignment.is_moving(self._view, key)
         return admin_checks.reassignment_refusal(replicas, target, context.brokers.live, is_reassigned=is_moving)
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.controller import pending_changes, reassignment_steps
+from kafkalite.controller import pending_changes, reassignment
 from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.client_requests import ClientRequests
 from kafkalite.controller.controller_stats import ControllerStats
@@ -323,7 +323,7 @@ class Controller:
             return []
         await self._metadata.catch_up()
         context = self._context(store)
-        moves = [move for name in moving for move in reassignment_steps.endings(self._view, name, context)]
+        moves = [move for name in moving for move in reassignment.endings(self._view, name, context)]
         refused = await store.write([move.step for move in moves])
         not_ended = set(refused)
         ended = sum(len(move.assignments) for move in moves if move.step not in not_ended)

@@ -75,9 +75,16 @@ from kafkalite.security.sasl.jwt import TokenRefused, TokenRules, verify_unsecur
 from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange, read_token
 from kafkalite.security.sasl.scram import Decoys, ScramExchange, parse_credential
 from kafkalite.testing.records.payload import matches
-from kafkalite.zk.client.multi_read import results
 from kafkalite.zk.client.operations import Check, Create, Delete, OperationFailed, SetData
-from kafkalite.zk.client.wire_requests import GET_CHILDREN, GET_DATA, MULTI_END, MULTI_HEADER, Write, watch_event
+from kafkalite.zk.client.wire_requests import (
+    GET_CHILDREN,
+    GET_DATA,
+    MULTI_END,
+    MULTI_HEADER,
+    Write,
+    read_results,
+    watch_event,
+)
 from kafkalite.zk.znodes import znode_data
 
 
@@ -243,7 +250,7 @@ def _zookeeper_answers(data: bytes) -> None:
     for write in _WRITES:
         _ignoring(lambda write=write: write.created((data, 0)))
     _ignoring(lambda: watch_event(data, 0))
-    results(_PATHS, (data, 0))
+    read_results(_PATHS, (data, 0))
 
 
 def _ignoring(call: Callable[[], Any]) -> None:
@@ -507,7 +514,7 @@ DECODERS = (
     ),
     Decoder(
         "answers of ZooKeeper",
-        ("zk/client/multi_read.py", "zk/client/wire_requests.py"),
+        ("zk/client/wire_requests.py",),
         _zookeeper_answers,
         (
             MULTI_HEADER.pack(GET_DATA, 0, 0) + b"\0\0\0\1d" + bytes(68)

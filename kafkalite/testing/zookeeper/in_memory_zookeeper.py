@@ -37,7 +37,7 @@ from kafkalite.zk.client.operations import ConnectionState
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
-    from kafkalite.zk.client.connection import Reply
+    from kafkalite.zk.client.request_queue import Reply
     from kafkalite.zk.client.wire_requests import Request
     from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 

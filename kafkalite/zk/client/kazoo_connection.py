@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.client.connection import Reply
 from kafkalite.zk.client.operations import ConnectionState
+from kafkalite.zk.client.request_queue import Reply
 from kafkalite.zk.client.wire_requests import Request, watch_event
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 

@@ -24,8 +24,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.client import multi_read
-from kafkalite.zk.client.connection import Connection
+from kafkalite.zk.client import wire_requests
 from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.operations import (
     UNIMPLEMENTED,
@@ -38,7 +37,7 @@ from kafkalite.zk.client.operations import (
     Unavailable,
     failure,
 )
-from kafkalite.zk.client.request_queue import ConnectionLost, RequestQueue, RequestRefused, drop
+from kafkalite.zk.client.request_queue import Connection, ConnectionLost, RequestQueue, RequestRefused, drop
 from kafkalite.zk.client.wire_requests import GET_CHILDREN, GET_DATA, Answer, Request, Write, add_watch, sync
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.znodes.znode_paths import with_parents
@@ -197,15 +196,15 @@ class ZooKeeperSession:
 
         async def take() -> None:
             batch, future = under_way[0]
-            result.extend(multi_read.results(batch, await self._answer(future, batch[0])))
+            result.extend(wire_requests.read_results(batch, await self._answer(future, batch[0])))
             under_way.popleft()
             await asyncio.sleep(0)  # the next answer may be there already; others get a turn
 
         try:
-            for batch in multi_read.batches(paths):
+            for batch in wire_requests.read_batches(paths):
                 if len(under_way) == self.settings.in_flight_max:  # later requests are not encoded yet
                     await take()
-                under_way.append((batch, self._requests.submit(multi_read.read_request(batch, self._chroot, kind))))
+                under_way.append((batch, self._requests.submit(wire_requests.read_request(batch, self._chroot, kind))))
             while under_way:
                 await take()
         finally:
@@ -318,7 +317,8 @@ class ZooKeeperSession:
             if is_first:
                 await self._make_chroot()
             elif not self._watched:
-                await self._ask(multi_read.read_request(["/"], self._chroot), "/")  # answered when kazoo has logged in
+                logged_in = wire_requests.read_request(["/"], self._chroot)  # answered when kazoo has logged in
+                await self._ask(logged_in, "/")
             for path in self._watched:
                 await self._ask(add_watch(path, self._chroot), path)
         except (ConfigError, OperationFailed) as fault:
@@ -342,12 +342,12 @@ class ZooKeeperSession:
         """Creates the chroot, as Kafka does, and checks that the servers have MultiRead."""
         paths = with_parents([self._chroot]) if self._chroot else ["/"]
         try:
-            answer = await self._ask(multi_read.read_request(paths, ""), paths[0])
+            answer = await self._ask(wire_requests.read_request(paths, ""), paths[0])
         except OperationFailed as fault:
             if fault.code != UNIMPLEMENTED:
                 raise
             raise ConfigError("it is too old: kafkalite needs ZooKeeper 3.6 or newer") from None
-        for path, node in zip(paths, multi_read.results(paths, answer), strict=True):
+        for path, node in zip(paths, wire_requests.read_results(paths, answer), strict=True):
             if node is None:
                 write = Write([Create(path)], "", self.settings.set_acl)
                 with suppress(NodeExists):  # another broker starts too

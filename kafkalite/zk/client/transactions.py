@@ -1,7 +1,8 @@
 """Many conditional writes in few transactions: some hundred of them cost ZooKeeper one round and one sync of its log.
 
 A write is done whole or not at all. A transaction that fails names the operation that failed, and nothing of it is
-done; the caller takes that write out and sends the others again.
+done; the caller takes that write out and sends the others again. `perform` does so for independent writes: it takes
+out all others, too, that can be seen to fail by the versions of their nodes.
 Source: kafka.zk.KafkaZkClient (retryRequestsUntilConnected, wrapRequestWithControllerEpochCheck), which sends a
 transaction for each write.
 """
@@ -9,9 +10,21 @@ transaction for each write.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.zk.client.operations import Check, Create, Operation, OperationFailed, SetData
+from kafkalite.zk.client.operations import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    Node,
+    NoNode,
+    Operation,
+    OperationFailed,
+    SetData,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -65,3 +78,53 @@ async def transact(
 
 def _data(operation: Operation) -> bytes:
     return operation.data if isinstance(operation, Create | SetData) else b""
+
+
+_BATCH_OPERATIONS_MAX = 500  # some 10 ms of ZooKeeper's time
+_BATCH_BYTES_MAX = 256 * 1024  # a quarter of what ZooKeeper takes
+
+
+Result = Refused | Unavailable | None
+"""None: done. Unavailable: it is unknown whether it was done."""
+
+
+async def perform(session: ZooKeeperSession, writes: Sequence[Write], fence: Sequence[Check] = ()) -> list[Result]:
+    """Performs each write, in order. Raises OperationFailed only for `fence`, which every transaction checks."""
+    results: list[Result] = [None] * len(writes)
+    for waiting in batches(writes, _BATCH_OPERATIONS_MAX, _BATCH_BYTES_MAX):
+        while waiting:
+            try:
+                failed = await transact(session, [writes[index] for index in waiting], fence)
+            except Unavailable as lost:
+                for index in waiting:
+                    results[index] = lost
+                break
+            if failed is None:
+                break
+            place, refused = failed
+            results[waiting.pop(place)] = refused
+            seen = await _find_outdated(session, [writes[index] for index in waiting])
+            for index, result in zip(waiting, seen, strict=True):
+                results[index] = result
+            waiting = [index for index in waiting if results[index] is None]
+    return results
+
+
+async def _find_outdated(session: ZooKeeperSession, writes: Sequence[Write]) -> list[Refused | None]:
+    """The writes that cannot succeed, since versions only grow; None for the others."""
+    paths = list(dict.fromkeys(operation.path for write in writes for operation in write))
+    nodes: dict[str, Node | None] = {}
+    with suppress(Unavailable, OperationFailed):
+        nodes = dict(zip(paths, await session.read(paths), strict=True))
+    return [next((seen for operation in write if (seen := _refused(operation, nodes))), None) for write in writes]
+
+
+def _refused(operation: Operation, nodes: dict[str, Node | None]) -> Refused | None:
+    if not isinstance(operation, Check | SetData) or operation.path not in nodes:
+        return None
+    node = nodes[operation.path]
+    if node is None:
+        return Refused(operation, NoNode(operation.path))
+    if operation.version != ANY_VERSION and node.version > operation.version:
+        return Refused(operation, BadVersion(operation.path))
+    return None

@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.tls import TlsSettings, client_context
-from kafkalite.zk.client.connection import Connection
 from kafkalite.zk.client.operations import ConnectionState
+from kafkalite.zk.client.request_queue import Connection
 
 _KINDS = {".p12": "PKCS12", ".pfx": "PKCS12", ".jks": "JKS"}
 

@@ -15,8 +15,9 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from kafkalite.common.clock import Clock, ConditionWaiters
+from kafkalite.common.clock import Clock, ConditionWaiters, Timer
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
@@ -25,16 +26,18 @@ from kafkalite.metadata.cluster_metadata import RegistrationState as State
 from kafkalite.zk.client.operations import Check, ConnectionState, Node, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
-from kafkalite.zk.cluster import topic_ids
+from kafkalite.zk.cluster import identities
 from kafkalite.zk.cluster.broker_registration import BrokerRegistration
-from kafkalite.zk.cluster.cluster_id import read_cluster_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.cluster.identities import read_cluster_id
 from kafkalite.zk.cluster.lost_tail import leave_lists
 from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
-from kafkalite.zk.cluster.session_lease import SessionLease
 from kafkalite.zk.cluster.view_reader import ViewReader
 from kafkalite.zk.znodes import znode_paths
+
+if TYPE_CHECKING:
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +253,7 @@ class BrokerLifecycle:
                 if self._failed and self.registration_state is MEMBER:
                     await self._leave_isrs()
                 if self._view.without_id:
-                    await self.give_back_ids(lambda: topic_ids.remembered(self._view))
+                    await self.give_back_ids(lambda: identities.remembered_topic_ids(self._view))
                 self._last_fault = ""
             except ConfigError as fault:
                 self._retry_later(str(fault))
@@ -308,7 +311,7 @@ class BrokerLifecycle:
             if not ids:
                 return
             logger.info("giving their ids back to %s", ", ".join(sorted(ids)))
-            are_written = await topic_ids.give_back(self.session, self._view, ids)
+            are_written = await identities.restore_topic_ids(self.session, self._view, ids)
             await self.reader.refresh([znode_paths.TOPIC_DELETIONS, *map(znode_paths.topic, ids)])
             if are_written:
                 return
@@ -361,3 +364,48 @@ class BrokerLifecycle:
             return
         if not await self.until(lambda: self._cluster_is_verified, _VERIFIED_WITHIN_MS):
             raise Unavailable(f"it has yet to be seen whether it is still that of cluster {self.cluster_id}")
+
+
+_RENEWALS = 3  # in a session timeout
+
+
+class SessionLease:
+    """The time until which ZooKeeper cannot have ended this broker's session. Use: `begin` once the session is
+    connected, `end`.
+
+    The server ends a session when it has heard nothing for the session timeout. So the session lives at least as long
+    as that after the last request was sent which has been answered. A broker that stood still for longer, because it
+    was stopped or its machine was moved, finds the lease over before any notice has reached it.
+    Source: Gray and Cheriton, Leases (SOSP 1989).
+    """
+
+    def __init__(self, session: ZooKeeperSession, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._until_ms = 0
+        self._timer: Timer | None = None
+        self._renewal: asyncio.Task[None] | None = None
+
+    @property
+    def is_held(self) -> bool:
+        return self._clock.monotonic_ms() < self._until_ms
+
+    def begin(self) -> None:
+        self._renewal = asyncio.get_running_loop().create_task(self._renew(), name="kafkalite-zookeeper-lease")
+
+    def end(self) -> None:
+        self._until_ms = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._renewal is not None:
+            self._renewal.cancel()
+
+    async def _renew(self) -> None:
+        sent_ms = self._clock.monotonic_ms()
+        try:
+            await self._session.sync()
+        except (Unavailable, OperationFailed):
+            pass  # the present lease stays
+        else:
+            self._until_ms = sent_ms + self._session.session_timeout_ms
+        self._timer = self._clock.call_later(self._session.session_timeout_ms // _RENEWALS, self.begin)

@@ -10,7 +10,7 @@ Source: kafka.controller.ControllerContext, kafka.zk.ZkData.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -25,6 +25,7 @@ from kafkalite.metadata.cluster_metadata import (
     PartitionRecord,
     TopicRecord,
 )
+from kafkalite.metadata.partition_state import IsrState, in_order
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
 from kafkalite.zk.client.operations import Check, Node
@@ -401,3 +402,20 @@ def _check_assignment(topic: znode_data.TopicNode, before: znode_data.TopicNode 
             raise ValueError(f"partition {number} has the replicas {list(replicas)}")
     if before is not None and before.topic_id == topic.topic_id and count < len(before.partitions):
         raise ValueError(f"{count} partitions, where there were {len(before.partitions)}; they are never taken away")
+
+
+def isr_state(known: Known[znode_data.StateNode]) -> IsrState:
+    value = known.value
+    leader = max(value.leader, NO_LEADER)
+    return IsrState(leader, value.leader_epoch, frozenset(value.isr), frozenset(value.elr), known.node.version)
+
+
+def state_node(before: znode_data.StateNode, after: IsrState, replicas: Sequence[int]) -> znode_data.StateNode:
+    """The next content of a node. Members keep their places, and those that join follow, in order of assignment."""
+    order = (*before.isr, *before.elr, *replicas)
+    return before._replace(
+        leader=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=in_order(after.isr, order),
+        elr=in_order(after.elr, order),
+    )

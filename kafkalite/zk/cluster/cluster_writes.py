@@ -45,9 +45,8 @@ from kafkalite.zk.client.operations import (
     SetData,
     Unavailable,
 )
+from kafkalite.zk.client.transactions import perform
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
-from kafkalite.zk.cluster.conditional_writes import perform
-from kafkalite.zk.cluster.entity_writes import entity_writes
 from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
@@ -392,3 +391,44 @@ def _fitting(data: bytes, name: str) -> bytes:
 
 def _contended(what: str) -> KafkaError:
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Others keep changing {what} in ZooKeeper at the same time.")
+
+
+def entity_writes(view: ClusterView, path: str, config: Mapping[str, str]) -> list[Operation]:
+    """The operations that give the entity at `path`, below /config, these settings. Each is checked against `view`.
+
+    A node below another, /config/users/alice/clients/app, needs its parents. One without settings goes, and with it
+    the parents that have neither settings nor other children: so Kafka's tools list no user without settings.
+    Source: kafka.zk.AdminZkClient (changeEntityConfig, tryCleanQuotaNodes)."""
+    node_path = f"{znode_paths.CONFIG}/{path}"
+    if not config and not _children(view, node_path):
+        return _removal(view, node_path)
+    node = view.node(node_path)
+    data = znode_data.config_json(config)
+    if node is not None:
+        return [SetData(node_path, data, node.version)]
+    parents = [each for each in znode_paths.with_parents([node_path])[:-1] if each not in view.paths]
+    return [*(Create(each) for each in parents if _is_below_entities(each)), Create(node_path, data)]
+
+
+def _removal(view: ClusterView, node_path: str) -> list[Operation]:
+    removed: list[Operation] = []
+    child = ""
+    while _is_below_entities(node_path):
+        node = view.node(node_path)
+        others = [each for each in _children(view, node_path) if each != child]
+        if others or (child and (node is None or znode_data.parse_config(node.data))):
+            break
+        if node is not None:
+            removed.append(Delete(node_path, node.version))
+        child, node_path = node_path, node_path.rpartition("/")[0]
+    return removed
+
+
+def _children(view: ClusterView, node_path: str) -> list[str]:
+    start = node_path + "/"
+    return [each for each in view.paths if each.startswith(start) and "/" not in each[len(start) :]]
+
+
+def _is_below_entities(node_path: str) -> bool:
+    """Whether it is not one of the nodes that are always there, such as /config/users."""
+    return node_path.count("/") > 2

@@ -3,8 +3,13 @@
 One task performs them: writes that come while others are under way go together in the next transaction, each bound to
 the version of its state node, to the registrations of the brokers that join, and to their being registered now. The
 node of a registration has another version when its broker begins to stop. The view has a write before its leader hears
-of it, so that listeners are told once, and the next write finds the state that it is based on.
-Source: kafka.server.ZkAlterPartitionManager, kafka.utils.ReplicationUtils (updateLeaderAndIsr); KIP-841, KIP-903.
+of it, so that listeners are notified once, and the next write finds the state that it is based on.
+
+The controller of an Apache Kafka, and tools, learn from /isr_change_notification which ISRs were written; brokers of
+ours watch the state nodes themselves. The partitions of some seconds go into one node, as with Kafka: when no ISR has
+changed for 5 s, or 60 s after the last such node. The controller deletes it.
+Source: kafka.server.ZkAlterPartitionManager, kafka.utils.ReplicationUtils (updateLeaderAndIsr),
+kafka.server.IsrChangePropagationConfig; KIP-841, KIP-903.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.partition_state import IsrState, IsrStates, WriteIsr, WriteOutcome
@@ -22,18 +28,19 @@ from kafkalite.zk.client.operations import (
     ANY_VERSION,
     BadVersion,
     Check,
+    Create,
     NoNode,
     Operation,
     OperationFailed,
     SetData,
     Unavailable,
 )
-from kafkalite.zk.cluster.cluster_view import ClusterView, Known
-from kafkalite.zk.cluster.conditional_writes import Result, perform
-from kafkalite.zk.cluster.state_nodes import isr_state, state_node
+from kafkalite.zk.client.transactions import Result, perform
+from kafkalite.zk.cluster.cluster_view import ClusterView, Known, isr_state, state_node
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
+    from kafkalite.zk.client.session import ZooKeeperSession
     from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 
 logger = logging.getLogger(__name__)
@@ -200,3 +207,63 @@ class IsrWrites(IsrStates):
                 continue
             known = self._known(key)
             state.set_result(None if known is None else isr_state(known))
+
+
+_CHECK_INTERVAL_MS = 2_500
+_QUIET_MS = 5_000
+_DELAY_MAX_MS = 60_000
+_NODE_PARTITIONS_MAX = 2_000  # with the longest names that is half of what ZooKeeper takes
+
+
+class IsrChangeNotification:
+    """The partitions that are yet to be announced."""
+
+    def __init__(self, session: ZooKeeperSession, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._changed: dict[TopicPartition, None] = {}
+        self._changed_at_ms = self._announced_at_ms = clock.monotonic_ms()
+        self._timer: Timer | None = None
+        self._announcing: asyncio.Task[None] | None = None
+
+    def add(self, key: TopicPartition) -> None:
+        """Record a partition whose ISR was written."""
+        self._changed[key] = None
+        self._changed_at_ms = self._clock.monotonic_ms()
+        self._check_later()
+
+    def stop(self) -> None:
+        self._changed = {}
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._announcing is not None:
+            self._announcing.cancel()
+
+    def _check_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._clock.call_later(_CHECK_INTERVAL_MS, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        if self._announcing is None and (
+            now_ms > self._changed_at_ms + _QUIET_MS or now_ms > self._announced_at_ms + _DELAY_MAX_MS
+        ):
+            keys, self._changed = list(self._changed), {}
+            self._announced_at_ms = now_ms
+            self._announcing = asyncio.get_running_loop().create_task(self._announce(keys))
+        elif self._changed:
+            self._check_later()
+
+    async def _announce(self, keys: Sequence[TopicPartition]) -> None:
+        try:
+            for first in range(0, len(keys), _NODE_PARTITIONS_MAX):
+                data = znode_data.partitions_json(keys[first : first + _NODE_PARTITIONS_MAX])
+                await self._session.write([Create(znode_paths.ISR_CHANGE, data, sequential=True)])
+        except (Unavailable, OperationFailed) as fault:
+            logger.info("%d changed ISRs are announced later: %s", len(keys), fault)
+            self._changed = dict.fromkeys([*keys, *self._changed])
+        finally:
+            self._announcing = None
+            if self._changed:
+                self._check_later()

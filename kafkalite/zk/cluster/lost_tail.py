@@ -14,9 +14,8 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
 from kafkalite.metadata.partition_state import effective_min_isr, leave_with_lost_tail
 from kafkalite.zk.client.operations import BadVersion, Check, NoNode, SetData, Unavailable
-from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.cluster.conditional_writes import perform
-from kafkalite.zk.cluster.state_nodes import isr_state, state_node
+from kafkalite.zk.client.transactions import perform
+from kafkalite.zk.cluster.cluster_view import ClusterView, isr_state, state_node
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,13 +28,12 @@ from kafkalite.metadata.cluster_metadata import (
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
-from kafkalite.zk.cluster import topic_ids
+from kafkalite.zk.cluster import identities
 from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
-from kafkalite.zk.cluster.cluster_id import agree_on_cluster_id, generate_broker_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.cluster_writes import ClusterWrites, reaching
-from kafkalite.zk.cluster.isr_change_notification import IsrChangeNotification
-from kafkalite.zk.cluster.isr_writes import IsrWrites
+from kafkalite.zk.cluster.identities import agree_on_cluster_id, generate_broker_id
+from kafkalite.zk.cluster.isr_writes import IsrChangeNotification, IsrWrites
 from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.standalone_migration import JournalMigration, adopt_topics
@@ -186,11 +186,13 @@ class ZooKeeperMetadata(ClusterMetadata):
         self._own_sessions.load()
         self._registration_files.load()
 
-    async def return_ids(self, held: topic_ids.Held) -> None:
+    async def return_ids(self, held: identities.HeldTopicIds) -> None:
         try:
-            await self.session.retry_until_connected(
-                lambda: self.lifecycle.give_back_ids(lambda: topic_ids.held_by(self.view, self.broker_id, held))
-            )
+
+            def find() -> Mapping[str, uuid.UUID]:
+                return identities.topic_ids_of_logs(self.view, self.broker_id, held)
+
+            await self.session.retry_until_connected(lambda: self.lifecycle.give_back_ids(find))
         except (Unavailable, OperationFailed) as fault:
             raise ConfigError(f"topics have no ids at zookeeper.connect={self._settings.connect}: {fault}") from None
 

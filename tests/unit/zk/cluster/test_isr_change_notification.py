@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from kafkalite.zk.client.operations import Create, Unavailable
-from kafkalite.zk.cluster.isr_change_notification import IsrChangeNotification
+from kafkalite.zk.cluster.isr_writes import IsrChangeNotification
 from tests.support.manual_clock import ManualClock
 
 

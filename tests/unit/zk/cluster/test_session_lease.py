@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.zk.client.operations import Unavailable
-from kafkalite.zk.cluster.session_lease import SessionLease
+from kafkalite.zk.cluster.broker_lifecycle import SessionLease
 from tests.support.manual_clock import ManualClock
 
 TIMEOUT_MS = 900

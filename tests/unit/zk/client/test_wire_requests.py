@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.zk.client import multi_read
+from kafkalite.zk.client import wire_requests
 from kafkalite.zk.client.operations import Check, Create, Delete, Node, NoNode, NotAllowed, OperationFailed, SetData
 from kafkalite.zk.client.wire_requests import GET_CHILDREN, Write, access_list, add_watch, watch_event
 from tests.support.zk.visits import visit
@@ -23,13 +23,13 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 
 
 def test_requests_are_zookeepers_bytes():
-    request = multi_read.read_request(["/a", "/"], "/c")
+    request = wire_requests.read_request(["/a", "/"], "/c")
     assert (request.type, request.serialize()) == (
         22,
         bytes.fromhex("0000000400ffffffff 00000004") + b"/c/a\0"
         + bytes.fromhex("0000000400ffffffff 00000002") + b"/c\0" + END,
     )  # fmt: skip
-    assert multi_read.read_request(["/"], "", GET_CHILDREN).serialize() == (
+    assert wire_requests.read_request(["/"], "", GET_CHILDREN).serialize() == (
         bytes.fromhex("0000000800ffffffff 00000001") + b"/\0" + END
     )
     watch = add_watch("/é", "")
@@ -76,7 +76,7 @@ def test_nodes_come_out_as_they_went_in(nodes, before):
         )) if n is not None else (-1, struct.pack("!i", -101))
         for n in nodes
     ]  # fmt: skip
-    assert multi_read.results(["/p"] * len(nodes), answer(results, before)) == nodes
+    assert wire_requests.read_results(["/p"] * len(nodes), answer(results, before)) == nodes
 
 
 @given(st.lists(st.none() | st.lists(NAMES)))
@@ -86,13 +86,13 @@ def test_children_come_out_as_they_went_in(children):
         if names is not None else (-1, struct.pack("!i", -101))
         for names in children
     ]  # fmt: skip
-    assert multi_read.results(["/p"] * len(children), answer(results)) == children
+    assert wire_requests.read_results(["/p"] * len(children), answer(results)) == children
 
 
 def test_what_may_not_be_read_is_named():
     missing, forbidden = (-1, struct.pack("!i", -101)), (-1, struct.pack("!i", -102))
     with pytest.raises(NotAllowed) as refused:
-        multi_read.results(["/a", "/b"], answer([missing, forbidden]))
+        wire_requests.read_results(["/a", "/b"], answer([missing, forbidden]))
     assert (refused.value.path, refused.value.index) == ("/b", 1)
 
 
@@ -110,11 +110,11 @@ def test_the_operation_that_failed_stands_between_those_rolled_back_and_those_no
 
 @given(st.lists(st.text(max_size=300), max_size=600))
 def test_batches_are_the_paths_in_order_and_none_is_too_large(paths):
-    found = list(multi_read.batches(paths))
+    found = list(wire_requests.read_batches(paths))
     assert [path for batch in found for path in batch] == paths
-    assert all(1 <= len(batch) <= multi_read.BATCH_COUNT for batch in found)
-    sizes = [len(multi_read.read_request(batch, "").serialize()) for batch in found]
-    assert all(size < multi_read.BATCH_BYTES + 20_000 for size in sizes)
+    assert all(1 <= len(batch) <= wire_requests.BATCH_COUNT for batch in found)
+    sizes = [len(wire_requests.read_request(batch, "").serialize()) for batch in found]
+    assert all(size < wire_requests.BATCH_BYTES + 20_000 for size in sizes)
 
 
 def test_others_have_the_loop_while_ten_thousand_nodes_are_read(zookeeper, chroot):
@@ -141,7 +141,7 @@ def test_others_have_the_loop_while_ten_thousand_nodes_are_read(zookeeper, chroo
             took, used = time.perf_counter() - began, time.process_time() - cpu
             handle[0].cancel()
             longest = max(b - a for a, b in pairwise(turns))
-            assert len(turns) > len(list(multi_read.batches(every))) > 10
+            assert len(turns) > len(list(wire_requests.read_batches(every))) > 10
             (names,) = await session.children(["/n"])
             assert [node.data for node in nodes] == data
             assert sorted(names) == sorted(path[3:] for path in every)
