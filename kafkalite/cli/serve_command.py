@@ -207,7 +207,7 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.adopt if options.data_dir is None else options.data_dir
     if options.adopt is not None and options.brokers is None:
-        from kafkalite.server.membership.adoption import identity
+        from kafkalite.server.membership.single_broker import identity
 
         found = identity(BrokerConfig.load(properties).data_dirs)
         # with ZooKeeper the id comes from there, and the one in the directory may be generated

@@ -22,9 +22,8 @@ from collections.abc import Collection, Iterator, Mapping
 from kafkalite.common.clock import Clock
 from kafkalite.common.names import TopicPartition
 from kafkalite.controller import admin_checks, pending_changes, reassignment
-from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerStore, Step, removals
-from kafkalite.controller.pending_changes import ElectionContext, StateChange
+from kafkalite.controller.pending_changes import ControllerStats, ElectionContext, StateChange
 from kafkalite.controller.reassignment import assignment_of
 from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.zk.client.operations import Create, Delete, Node, SetData

@@ -33,9 +33,15 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import pending_changes, reassignment
 from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.client_requests import ClientRequests
-from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
-from kafkalite.controller.pending_changes import ElectionContext, NewState, PendingDeletions, StateChange, state_json
+from kafkalite.controller.pending_changes import (
+    ControllerStats,
+    ElectionContext,
+    NewState,
+    PendingDeletions,
+    StateChange,
+    state_json,
+)
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionAdmin, RegistrationState
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.znodes import znode_data, znode_paths

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.workers.worker_process import StartWorker
     from kafkalite.common.clock import Clock
     from kafkalite.server.loop_thread import LoopThread
-    from kafkalite.server.membership.adoption import Adopted
+    from kafkalite.server.membership.single_broker import Adopted
     from kafkalite.zk.client.zookeeper_config import Dial
 
 

@@ -24,7 +24,7 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
-    from kafkalite.controller.controller_stats import ControllerStats, Durations
+    from kafkalite.controller.pending_changes import ControllerStats, Durations
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager

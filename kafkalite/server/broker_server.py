@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
-from kafkalite.api.request.fetch_sessions import FetchSessions
+from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
 from kafkalite.api.request.request_context import Access
 from kafkalite.api.request.request_watch import ReportSources
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
-from kafkalite.common.clock import Clock, SystemClock
+from kafkalite.common.clock import Clock, PeriodicTasks, SystemClock
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
@@ -33,18 +33,15 @@ from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.network.socket_server import NetworkLimits, SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
+from kafkalite.replication.replica.replication_quota import ReplicationQuota
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
-from kafkalite.server.client_quotas import follow_quotas
 from kafkalite.server.coordinators import Coordinators
-from kafkalite.server.delegation_tokens import TokenExpiry
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
-from kafkalite.server.follower_quota import follower_fetches
 from kafkalite.server.listener_changes import ListenerChanges
 from kafkalite.server.listener_security import ListenerSecurity
-from kafkalite.server.membership.adoption import FIRST_PRODUCER_ID, Adopted
-from kafkalite.server.membership.single_broker import SingleBroker
-from kafkalite.server.periodic_tasks import PeriodicTasks
+from kafkalite.server.membership.single_broker import FIRST_PRODUCER_ID, Adopted, SingleBroker
+from kafkalite.server.metadata_followers import follow_acls, follow_quotas, token_expiry
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
@@ -290,7 +287,7 @@ class BrokerServer:
             admission_epoch=admission_epoch,
             produce_admission=ProduceAdmission(self.replica_manager),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
-            follower_fetches=follower_fetches(self.broker_id, lambda: self.config, self.replica_manager),
+            follower_fetches=self._follower_fetches(),
             groups=self.groups,
             offsets_topic=self._coordinators.offsets_topic,
             legacy_offsets=self._member.legacy_offsets(),
@@ -304,11 +301,22 @@ class BrokerServer:
             reports=ReportSources(self.clock, lambda: self.server),
         )
 
+    def _follower_fetches(self) -> FollowerFetches:
+        """The answers to followers, within leader.replication.throttled.rate."""
+        config = self.config
+        quota = ReplicationQuota(
+            self.broker_id,
+            lambda: self.config.leader_replication_throttled_rate,
+            config.replication_quota_window_num,
+            config.replication_quota_window_size_seconds * 1_000,
+        )
+        fetches = FollowerFetches(quota)
+        self.replica_manager.on_election.subscribe(lambda _: fetches.on_election())
+        return fetches
+
     def _follow_acls(self, epoch: AdmissionEpoch) -> Access | None:
         if not self.config.authorizer_class_name:
             return None
-        from kafkalite.server.access_control import follow_acls
-
         access, stop = follow_acls(self.config, self.metadata, epoch, self.clock)
         self._closing.callback(stop)
         return access
@@ -325,7 +333,10 @@ class BrokerServer:
         if (flush_ms := config.log_flush_scheduler_interval_ms) < _NEVER_MS:
             tasks.add("flush", flush_ms, self.logs.flush_if_due)
         self._coordinators.add_periodic_tasks(tasks, config)
-        TokenExpiry(config, self.metadata, self.broker_id, self.clock).add_to(tasks)
+        if config.token_secret:
+            expire_tokens = token_expiry(self.metadata, self.broker_id, self.clock)
+            interval_ms = config.delegation_token_expiry_check_interval_ms
+            tasks.add("tokens", interval_ms, expire_tokens, first_after_ms=0)
         tasks.add("producer expiry", config.producer_id_expiration_check_interval_ms, self.logs.expire_producers)
         self._closing.push_async_callback(self._stop_cleaner)
         if not config.log_cleaner_enable:

@@ -21,14 +21,13 @@ from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock
+    from kafkalite.common.clock import Clock, PeriodicTasks
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
-    from kafkalite.server.periodic_tasks import PeriodicTasks
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kafkalite.common.clock import PeriodicTasks
 from kafkalite.common.errors import ConfigError
 from kafkalite.network.socket_server import Listener, SocketServer
 from kafkalite.server.listener_security import FILE_CHECK_MS, ListenerSecurity
-from kafkalite.server.periodic_tasks import PeriodicTasks
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock

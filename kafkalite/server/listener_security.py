@@ -12,7 +12,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.broker_channel import ChannelSecurity
 from kafkalite.common.errors import ConfigError
@@ -30,10 +30,10 @@ from kafkalite.network.client_connection import ANONYMOUS
 from kafkalite.network.socket_server import Listener, Tls
 from kafkalite.security.principal import alternative_names, subject_of, user
 from kafkalite.security.principal_rules import MappingRule, map_name, parse_mapping_rules
-from kafkalite.server.broker_login import broker_login, login_settings
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
+    from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.network.client_connection import Handler
     from kafkalite.security.sasl.client_exchange import Login
@@ -311,3 +311,62 @@ def _principal(rules: tuple[MappingRule, ...], certificate: bytes | None) -> str
 
 def _anonymous(_: bytes | None) -> str:
     return ANONYMOUS
+
+
+_OPTIONS = {
+    "OAUTHBEARER": 'clientId="..." and clientSecret="..."',
+    "GSSAPI": 'useKeyTab=true keyTab="FILE" principal="kafka/HOST@REALM"',
+}
+
+
+def login_settings(config: BrokerConfig) -> object:
+    """All settings of `broker_login`, to be compared: a login keeps its token as long as they stay. Raises
+    ConfigError."""
+    listener = config.inter_broker_listener
+    if listener is None or config.zookeeper_connect is None or not listener.protocol.startswith("SASL_"):
+        return None
+    from kafkalite.client.logins import SETTINGS
+    from kafkalite.security.sasl.jaas import login_module
+
+    mechanism = config.sasl_mechanism_inter_broker_protocol
+    chosen = [config.listener_setting(listener.name, name, mechanism) for name in SETTINGS]
+    return listener.name, mechanism, login_module(config, listener.name, mechanism), chosen
+
+
+def broker_login(config: BrokerConfig) -> Login | None:
+    """The login of this broker at the others, where the brokers meet at a SASL listener; None where they meet without
+    SASL, or this one is a cluster by itself. Raises ConfigError.
+
+    sasl.mechanism.inter.broker.protocol names the mechanism; the login stands in the login module of that listener and
+    mechanism, beside the users that PLAIN has there: username and password, clientId and clientSecret, or keyTab and
+    principal. Settings about tokens and tickets may be given for the listener, or for the mechanism on it.
+    Source: org.apache.kafka.common.network.ChannelBuilders.clientChannelBuilder.
+    """
+    listener = config.inter_broker_listener
+    if listener is None or config.zookeeper_connect is None or not listener.protocol.startswith("SASL_"):
+        return None
+    from kafkalite.client.logins import login_of  # most brokers need none
+    from kafkalite.security.sasl.jaas import login_module, property_of
+
+    mechanism = config.sasl_mechanism_inter_broker_protocol
+    enabled = config.listener_setting(listener.name, "sasl.enabled.mechanisms")
+    if mechanism not in enabled:
+        raise ConfigError(
+            f"sasl.mechanism.inter.broker.protocol={mechanism}: the brokers meet at listener {listener.name}, where "
+            f"sasl.enabled.mechanisms has {','.join(enabled)}; set one of these"
+        )
+    found = login_module(config, listener.name, mechanism)
+    if found is None:
+        name = property_of(listener.name, mechanism)
+        options = _OPTIONS.get(mechanism, 'username="..." and password="..."')
+        raise ConfigError(f"{name} is missing: it has the {options} of this broker at others")
+
+    def chosen(setting: str) -> Any:
+        return config.listener_setting(listener.name, setting, mechanism)
+
+    try:
+        return login_of(mechanism, found.module, chosen)
+    except ValueError as fault:
+        raise ConfigError(f"{found.where} {fault}") from None
+    except ConfigError as fault:
+        raise ConfigError(f"listener {listener.name}, where brokers log in to each other: {fault}") from None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.server.broker_server import BrokerServer
-    from kafkalite.server.membership.adoption import Adopted
+    from kafkalite.server.membership.single_broker import Adopted
     from kafkalite.testing.faults.disruptions import UnflushedTail
     from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.maintenance import GroupDescription

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.controller.controller_stats import ControllerStats, Durations
 from kafkalite.controller.controller_store import Step
 from kafkalite.controller.election import LeaderAndIsr
-from kafkalite.controller.pending_changes import StateChange
+from kafkalite.controller.pending_changes import ControllerStats, Durations, StateChange
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.znodes import znode_paths
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.server.broker_login import broker_login, login_settings
+from kafkalite.server.listener_security import broker_login, login_settings
 
 NAME = "listener.name.inside.scram-sha-256.sasl.jaas.config"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -16,8 +16,7 @@ import uvloop
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.metrics import Metrics
-from kafkalite.controller.controller_stats import ControllerStats
-from kafkalite.controller.pending_changes import PendingDeletions
+from kafkalite.controller.pending_changes import ControllerStats, PendingDeletions
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT, TransactionMetadata
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest

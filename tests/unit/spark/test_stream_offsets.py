@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
 
-from kafkalite.spark.stream_offsets import (
+from kafkalite.spark.stream_reader import (
     TriggerDelay,
     from_json,
     offsets_behind_latest,

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.common.names import random_uuid
 from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
-from kafkalite.server.membership.controlled_shutdown import hand_over
+from kafkalite.server.membership.cluster_member import hand_over
 from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
 from tests.support.manual_clock import ManualClock
 

@@ -23,7 +23,7 @@ from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, Offset
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
 from kafkalite.server.broker import Broker
-from kafkalite.server.membership.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
+from kafkalite.server.membership.single_broker import FIRST_PRODUCER_ID, Adopted, adopt, identity
 from tests.support import places
 
 GOLDEN = places.GOLDEN / "log" / "kafka-3.9-zookeeper"

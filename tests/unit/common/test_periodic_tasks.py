@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.server.periodic_tasks import PeriodicTasks
+from kafkalite.common.clock import PeriodicTasks
 from tests.support.manual_clock import ManualClock
 
 
