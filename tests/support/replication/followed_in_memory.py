@@ -56,7 +56,6 @@ from kafkalite.replication.replica.follower_replica import (
 )
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.simulated_log import Record, SimulatedLog
-from tests.support.wait import DEADLINE_S
 
 _HEAD = struct.Struct(">qi")
 _RECORD = struct.Struct(">iq")
@@ -90,14 +89,6 @@ def decoded(data: memoryview) -> list[Record]:
             epoch, value = _RECORD.unpack_from(data, start + 4 + number * _RECORD.size)
             records.append(Record(epoch, value, offset))
     return records
-
-
-async def until(probe: Callable[[], Any]) -> Any:
-    """Lets the loop turn until the result of `probe` is true."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not (found := probe()):  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
-    return found
 
 
 class FollowedPartition:

@@ -128,7 +128,7 @@ class InProcessBroker(BrokerServer):
         self.server: Any = _NoServer()
         self._closing.callback(self._answer_delayed_requests)
 
-    def _start_cleaner(self) -> None:
+    def _compact_if_needed(self) -> None:
         """Cleanings are made by `clean`."""
 
     # while it runs

@@ -69,12 +69,6 @@ class Crowd:
             writer.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
-
-
 Story = Callable[[Asker, Broker], Awaitable[None]]
 
 

@@ -19,7 +19,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkalite.record.batch import NewRecord, build_batch
-from tests.unit.api.conftest import until
+from tests.support.loop import until
 
 
 def fetch(offset: int = 0, **how: int) -> FetchRequest:

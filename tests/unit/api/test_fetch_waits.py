@@ -18,8 +18,9 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.delayed_operations import ENOUGH_BYTES
 from kafkalite.replication.partition import Partition
+from tests.support.loop import until
 from tests.support.replication.led_in_broker import REGISTRATIONS, lead
-from tests.unit.api.conftest import Crowd, until
+from tests.unit.api.conftest import Crowd
 from tests.unit.log.conftest import Disk
 
 NEVER_OVER_MS = 2**31 - 1

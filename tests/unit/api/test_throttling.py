@@ -30,6 +30,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 ANONYMOUS = {"user": "ANONYMOUS"}
@@ -73,11 +74,9 @@ class Throttled:
     async def rests(self, request: Message, version: int, throttle_ms: int) -> Any:
         """The answer to the next request, which comes when the connection has rested, and not before."""
         pending = asyncio.ensure_future(self.ask(request, version))
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await idle()
         self.clock.advance(throttle_ms - 1)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await idle()
         assert not pending.done()
         self.clock.advance(1)
         return await pending

@@ -24,6 +24,7 @@ from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.security.sasl.client_exchange import ClientExchange, Login
+from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.sasl_server import LOGIN, SaslServer
 from tests.support.wait import DEADLINE_S
@@ -347,8 +348,7 @@ def test_a_login_that_waits_for_its_token_keeps_nobody_else_waiting() -> None:
             find = {2: endpoint}.get
             ours = BrokerChannels(find, ManualClock(), "broker-1", TIMEOUT_MS, lambda _: ChannelSecurity(None, login))
             asked = asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION))
-            while not has_begun.is_set():  # noqa: ASYNC110 - the loop has to turn meanwhile
-                await asyncio.sleep(0)
+            await until(has_begun.is_set)
             may_go_on.set()
             assert (await asked).cluster_id == "c" and server.asked == [17, 36, 3]
             ours.close()

@@ -17,6 +17,7 @@ from kafkalite.coordinator.transaction.transaction import COMPLETION_RETRY_MS
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 ME, OTHER = 1, 2
@@ -153,8 +154,7 @@ def world():
     async def first():
         call = Call()
         world.coordinator.init_producer_id("t", TIMEOUT_MS, None, call)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await idle()
         assert call.result == (OK, 1000, 0)
 
     asyncio.run(first())
@@ -238,8 +238,7 @@ def test_a_producer_id_from_a_block_that_is_still_to_be_reserved(world):
         for call in calls:
             world.coordinator.init_producer_id("new", TIMEOUT_MS, None, call)
         assert [call.result for call in calls] == [None, None]
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await idle()
         assert [call.result for call in calls] == [(OK, 2000, 0), (OK, 2000, 1)]  # the second found what the first made
         world.store.unload(world.store.partition_for("new"))
 
@@ -260,8 +259,7 @@ def test_no_block_of_producer_ids(world):
             world.coordinator.init_producer_id(f"x{number}", TIMEOUT_MS, None, call)
         call = Call()
         world.coordinator.init_producer_id("new", TIMEOUT_MS, None, call)
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await idle()
         assert call.result.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     asyncio.run(story())

@@ -17,6 +17,7 @@ from kafkalite.metadata import standalone_metadata
 from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, TopicRecord
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, decode, encode
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
+from tests.support.loop import idle
 
 
 def topic(name: str, count: int = 1, **config: str) -> TopicRecord:
@@ -98,8 +99,7 @@ def test_a_cancelled_writer_is_not_forgotten(tmp_path):
             told = []
             metadata.listen(lambda change, name: told.append((change, name, name in metadata.topics)))
             writer = asyncio.ensure_future(metadata.writes.delete_topic("same"))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await idle()
             writer.cancel()
             await metadata.writes.set_broker_config("0", {})  # takes its turn after the cancelled one
             assert told[0] == (Change.TOPIC_DELETED, "same", False) and "same" not in metadata.topics

@@ -14,6 +14,7 @@ from kafkalite.network.client_connection import Answer, ClientConnection, Hurrie
 from kafkalite.network.connection import HELD_BYTES_MAX, TURN_FRAMES
 from kafkalite.network.framing import SLAB_BYTES
 from kafkalite.network.network_limits import NetworkLimits
+from tests.support.loop import idle
 
 if TYPE_CHECKING:
     from .conftest import Tell, World
@@ -120,8 +121,7 @@ def test_a_flood_behind_a_waiting_request_is_bounded_and_a_reset_of_it_is_seen(t
         client = await world.connect()
         sending = asyncio.ensure_future(client.ask(b"wait for it", *[b"silent" + bytes(1000)] * 20_000))
         await world.until(lambda: world.waiting)
-        for _ in range(300):
-            await asyncio.sleep(0)
+        await idle()
         assert not sending.done(), "the kernel's buffers are full, ours are not"
         assert world.total("bytes_in") < SLAB_BYTES + 2 * HELD_BYTES_MAX
         assert len(world.requests) == 1
@@ -156,8 +156,7 @@ def test_the_end_of_a_stream_is_seen_behind_more_than_is_held(tell: Tell) -> Non
         await client.ask(b"wait for it")
         await world.until(lambda: world.waiting)
         await client.ask(*[b"silent" + bytes(1000)] * 400)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await idle()
         assert world.total("bytes_in") < 3 * HELD_BYTES_MAX, "the rest is the kernel's"
         client.leave()
         await world.until(lambda: world.server.connection_count == 0)
@@ -180,8 +179,7 @@ def test_a_slow_reader_gets_whole_answers_and_no_further_request_is_handled_mean
         await client.ask(*(b"%04d" % number for number in range(8)))
         for number in range(8):
             await world.until(lambda number=number: len(world.requests) > number)
-            for _ in range(50):
-                await asyncio.sleep(0)
+            await idle()
             assert len(world.requests) == number + 1, "the next one waits until this answer has left"
             assert await client.answer() == b"%04d" % number + bytes([48 + number]) * size
 

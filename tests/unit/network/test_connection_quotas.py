@@ -11,6 +11,7 @@ from kafkalite.network.client_connection import ClientConnection, ThrottledAnswe
 from kafkalite.network.connection_quotas import ADDRESSES_MAX, ConnectionQuotas
 from kafkalite.network.network_limits import ListenerLimits, NetworkLimits
 from kafkalite.network.socket_server import Listener, SocketServer
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ WITHOUT_TLS = True
 
 
 async def turns() -> None:
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await idle()
 
 
 async def is_served(client: Client) -> bool:

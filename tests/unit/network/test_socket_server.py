@@ -16,6 +16,7 @@ from kafkalite.network.listener import plain_address
 from kafkalite.network.network_limits import ListenerLimits, NetworkLimits
 from kafkalite.network.socket_server import Listener, SocketServer
 from tests.support.descriptors import open_sockets
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -291,8 +292,7 @@ def test_without_descriptors_accepting_rests_for_a_second(
             patch.setattr(socket.socket, "accept", refuse)
             client = await world.connect()
             await world.until(lambda: attempts)
-            for _ in range(100):
-                await asyncio.sleep(0)
+            await idle()
             assert attempts == 1
         assert "ulimit" in caplog.text
         await client.ask(b"hello")

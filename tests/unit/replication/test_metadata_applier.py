@@ -24,6 +24,7 @@ from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.replica_manager import EARLY_EPOCHS_MIN, ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.in_memory_cluster import CLUSTER_ID, InMemoryCluster, InMemoryMetadata
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 ME, OTHER = 1, 2
@@ -56,8 +57,7 @@ class Life:
         }
 
     async def settled(self) -> None:
-        for _ in range(200):  # turns of the loop
-            await asyncio.sleep(0)
+        await idle()
         assert not self.applier._due and not self.applier._is_busy
 
     def write(self, topic: str, index: int, value: bytes = b"value") -> int:

@@ -17,8 +17,9 @@ from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetF
 from kafkalite.replication import replica_fetcher
 from kafkalite.replication.replica.follower_replica import FAILED, FENCED, FETCHING, AskEpochEnd, AskOffset
 from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
+from tests.support.loop import idle, until
 from tests.support.manual_clock import ManualClock
-from tests.support.replication.followed_in_memory import FollowedPartition, Leader, LedPartition, until
+from tests.support.replication.followed_in_memory import FollowedPartition, Leader, LedPartition
 from tests.support.replication.simulated_log import SimulatedLog
 from tests.support.wait import DEADLINE_S
 
@@ -551,8 +552,7 @@ def test_a_leader_that_is_not_registered_yet_is_asked_when_it_is() -> None:
         scene.leader.append(led, 1)
         endpoint = scene.endpoints.pop(LEADER)
         follower = scene.follow(led)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await idle()
         scene.endpoints[LEADER] = endpoint
         assert not scene.leader.requests
         scene.fetchers.on_brokers()
@@ -588,8 +588,7 @@ def test_a_leader_that_goes_and_returns_is_asked_at_once(caplog: pytest.LogCaptu
         endpoint = scene.endpoints.pop(LEADER)
         scene.fetchers.on_brokers()
         scene.leader.append(led, 2)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await idle()
         assert follower.values == [1]
         scene.endpoints[LEADER] = endpoint
         scene.fetchers.on_brokers()
@@ -641,8 +640,7 @@ def test_a_follower_that_flushes_names_an_offset_when_the_disk_has_it() -> None:
         follower = scene.follow(led, log)
         await scene.has(follower, 1)
         scene.leader.append(led, 2)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await idle()
         assert follower.values == [1]
         log.sync()
         follower.on_ready()
@@ -665,8 +663,7 @@ def test_a_throttled_follower_that_is_behind_waits_for_its_quota() -> None:
         await scene.has(follower, 0)
         scene.leader.append(other, 5)
         await scene.has(beside, 5)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await idle()
         assert follower.values == [0]  # 1500 bytes in the first second
         await scene.after_ms(3000)
         await until(lambda: len(follower.values) >= 2)

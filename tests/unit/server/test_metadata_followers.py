@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,13 @@ import uvloop
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.server.broker import Broker
-from tests.support.wait import DEADLINE_S
+from tests.support.loop import until
 
 LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
 }
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
 
 
 def test_limits_of_connections_change_while_the_broker_runs(tmp_path: Path) -> None:

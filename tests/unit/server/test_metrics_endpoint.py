@@ -11,6 +11,7 @@ import uvloop
 from kafkalite.common.errors import ConfigError
 from kafkalite.server import metrics_endpoint
 from kafkalite.server.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
+from tests.support.loop import until
 from tests.support.wait import DEADLINE_S
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
@@ -132,8 +133,7 @@ def test_one_more_than_a_handful_is_closed_at_once() -> None:
         writer.close()
         for _, each in silent:
             each.close()
-        while served._connections:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: not served._connections)
         assert (await ask(served, GET))[0] == 200
 
     play(story)
@@ -201,8 +201,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
 def test_stopping_ends_what_is_under_way() -> None:
     async def story(served: MetricsEndpoint) -> None:
         reader, writer = await dial(served)
-        while not served._connections:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: served._connections)
         await served.stop()
         assert await _rest(reader) == b""
         writer.close()

@@ -6,7 +6,6 @@ Two connections to one dispatcher: the *veteran* has asked before, so that its r
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import random
 from collections.abc import Callable
@@ -31,8 +30,8 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.loop import until
 from tests.support.replication.led_in_broker import lead
-from tests.support.wait import DEADLINE_S
 
 PRODUCE_VERSIONS = range(5, APIS[0].max_version + 1)
 FETCH_VERSIONS = range(5, APIS[1].max_version + 1)
@@ -324,9 +323,7 @@ def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Call
         if again:
             await topics(broker, "t")
         partition.retire()
-        async with asyncio.timeout(DEADLINE_S):
-            while len(heard) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await until(lambda: len(heard) >= 2)
         assert heard[0] == heard[1]
         expected = ErrorCode.INCONSISTENT_TOPIC_ID if again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert code_of(heard[0], 16) == expected
@@ -347,9 +344,7 @@ async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
     for index in (0, 1):
         for operation in tuple(broker._running.replica_manager.partition("t", index).delayed_operations):
             operation.complete()
-    async with asyncio.timeout(DEADLINE_S):
-        while len(heard) < len(replies):  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
+    await until(lambda: len(heard) >= len(replies))
     return [heard[reply] for reply in replies]
 
 
@@ -366,9 +361,7 @@ def test_a_delayed_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing
         heard: list[Any] = []
         waiting.on_answer = heard.append
         Client(broker).ask(produce(batch(b"news")), 9)
-        async with asyncio.timeout(DEADLINE_S):
-            while not heard:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await until(lambda: heard)
         assert joined(heard[0]) == Client(broker).ask(fetch(0), 12, 5)
         assert not partition.delayed_operations
 
@@ -380,9 +373,7 @@ def test_a_delayed_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing
         orphan = veteran.ask(fetch(1), 12, 6)
         orphan.on_answer = heard.append
         await broker._running.topic_admin.delete("t")
-        async with asyncio.timeout(DEADLINE_S):
-            while len(heard) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await until(lambda: len(heard) >= 2)
         assert joined(heard[1]) == Client(broker).ask(fetch(1), 12, 6)
 
     tell(story)
@@ -444,9 +435,7 @@ def test_a_delayed_fetch_does_not_wait_for_more_than_an_answer_may_hold(tell: Ca
         heard: list[Any] = []
         waiting.on_answer = heard.append
         Client(broker).ask(produce(batch(bytes(3000))), 9)
-        async with asyncio.timeout(DEADLINE_S):
-            while not heard:  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0)
+        await until(lambda: heard)
         assert len(joined(heard[0])) > 3000
 
     tell(story, fetch_max_bytes=1024)

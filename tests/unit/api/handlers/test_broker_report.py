@@ -20,7 +20,7 @@ from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
-from tests.unit.api.conftest import until
+from tests.support.loop import until
 
 
 async def report(asker: Any, kind: str, **arguments: Any) -> Any:

@@ -30,6 +30,7 @@ from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.loop import until
 from tests.support.wait import DEADLINE_S
 
 STATS = CleanStats(bytes_read=100, bytes_kept=10, records_read=9, records_kept=1, map_utilization=0.25, seconds=1.5)
@@ -103,8 +104,7 @@ def test_who_waits_hears_what_came_of_each(tell: Callable[..., None]) -> None:
         await create(asker, "users")
         cleaner = replace_cleaner(broker)
         asked = asyncio.ensure_future(run(asker, waits=True))
-        while not cleaner.dones:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: cleaner.dones)
         assert not asked.done()
         cleaner.dones[0](
             [
@@ -211,12 +211,10 @@ def test_a_parked_run_holds_nothing_up(tell: Callable[..., None]) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         request = RunCleanerRequest(topic="users", partitions=None, waits=True, timeout_ms=2**31 - 1)
         writer.write(request_frame(request, 0, 1, "waits"))
-        while not cleaner.dones:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: cleaner.dones)
         assert (await asker.ask(ApiVersionsRequest(), 2)).error_code == 0
         writer.close()
-        while len([one for p in broker._running.server.processors for one in p.connections]) > 1:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: sum(len(each.connections) for each in broker._running.server.processors) <= 1)
         cleaner.dones[0]([RunOutcome("users", index) for index in range(3)])
         assert broker._running._services.cleaner.pending_runs == 0
 

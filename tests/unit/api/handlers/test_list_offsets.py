@@ -20,8 +20,9 @@ from kafkalite.log.segment import timestamp_lookup
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from tests.support.loop import until
 from tests.support.wait import DEADLINE_S
-from tests.unit.api.conftest import Asker, Crowd, until
+from tests.unit.api.conftest import Asker, Crowd
 
 LATEST, MAX_TIMESTAMP = -1, -3
 BATCHES = 50

@@ -26,9 +26,10 @@ from kafkalite.record.compression import GZIP, compress
 from kafkalite.record.message_set import build_message, build_set, entry_header, read_messages
 from kafkalite.record.record import Record, read_records
 from tests.support import places
+from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
-from tests.unit.api.conftest import Crowd, until
+from tests.unit.api.conftest import Crowd
 
 GOLDEN = places.GOLDEN / "log" / "legacy"
 NOW_MS = 1_700_000_000_000

@@ -3,7 +3,6 @@ path and off it, and ListOffsets."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.replication.partition import Partition
-from tests.support.wait import DEADLINE_S
+from tests.support.loop import until
 from tests.unit.api.fast_path.test_fast_paths import FETCH_VERSIONS, Client, fetch, joined, topics
 
 TIME_MS = 1_700_000_000_000
@@ -137,21 +136,15 @@ def test_a_fetch_waits_for_the_marker_and_not_for_records_of_an_open_transaction
         waiting.on_answer = lambda parts: heard.update(committed=joined(parts))
         uncommitted.on_answer = lambda parts: heard.update(uncommitted=joined(parts))
         world.send(1)
-        await _until(lambda: heard)
+        await until(lambda: heard)
         assert heard.keys() == {"uncommitted"}
         world.plain()
         assert answer_of(heard["uncommitted"], 12)[0] == [0]
         world.end(1, commit=False)
-        await _until(lambda: "committed" in heard)
+        await until(lambda: "committed" in heard)
         assert answer_of(heard["committed"], 12) == ([0, 1, 2], [(1, 0)], (3, 3))
 
     tell(story)
-
-
-async def _until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
 
 
 def test_behind_the_last_stable_offset_nothing_is_waited_for(tell: Callable[..., None]) -> None:

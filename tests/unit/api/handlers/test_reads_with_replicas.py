@@ -27,9 +27,10 @@ from kafkalite.protocol.messages.transactions import DescribeProducersRequest, D
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 from kafkalite.server.broker import Broker
+from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.led_in_broker import REGISTRATIONS, follow, lead, resign
-from tests.unit.api.conftest import Crowd, until
+from tests.unit.api.conftest import Crowd
 
 TWO, THREE = 2, 3
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -22,9 +22,10 @@ from kafkalite.protocol.messages.list_offsets import (
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.led_in_broker import REGISTRATIONS, lead, resign
-from tests.unit.api.conftest import Crowd, until
+from tests.unit.api.conftest import Crowd
 
 BATCH = bytes(build_batch([NewRecord(None, b"value", timestamp=1)]))
 VERSION = 17

@@ -14,9 +14,10 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER, BrokerRecord, Partiti
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.led_in_broker import lead, resign
-from tests.unit.api.conftest import Asker, Crowd, until
+from tests.unit.api.conftest import Asker, Crowd
 
 ME, TWO, THREE = 1, 2, 3
 BATCH = bytes(build_batch([NewRecord(None, b"value", timestamp=1)]))

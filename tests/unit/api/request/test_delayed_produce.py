@@ -35,9 +35,10 @@ from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server import broker_server
 from kafkalite.server.broker import Broker
+from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
-from tests.unit.api.conftest import Crowd, until
+from tests.unit.api.conftest import Crowd
 
 VERSIONS = range(3, APIS[0].max_version + 1)
 BATCH = bytes(build_batch([NewRecord(None, b"value", timestamp=1)]))

@@ -10,6 +10,7 @@ from kafkalite.common.names import random_uuid
 from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 from kafkalite.server.membership.cluster_member import hand_over
 from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 TIMEOUT_MS = 15_000
@@ -37,8 +38,7 @@ class Scene:
         return stopping
 
     async def turns(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await idle()
 
     @property
     def one(self) -> InMemoryMetadata:

@@ -16,6 +16,7 @@ from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
 from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
@@ -182,8 +183,7 @@ class Scene:
 
     async def pass_ms(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await idle()
 
 
 def play(story: Callable[[], Awaitable[None]]) -> None:

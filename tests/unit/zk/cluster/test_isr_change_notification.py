@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from kafkalite.zk.client.operations import Create, Unavailable
 from kafkalite.zk.cluster.isr_writes import IsrChangeNotification
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 
@@ -28,8 +29,7 @@ class World:
         """In ticks of half a second, each followed by what the loop has to do."""
         for _ in range(2 * seconds):
             self.clock.advance(500)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await idle()
 
     def told(self) -> list[list[tuple[str, int]]]:
         found = [json.loads(each.data)["partitions"] for each in self.written]

@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.cluster.broker_lifecycle import SessionLease
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 TIMEOUT_MS = 900
@@ -38,8 +39,7 @@ class Scene:
 
     async def pass_ms(self, step_ms: int) -> bool:
         self.clock.advance(step_ms)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await idle()
         return self.lease.is_held
 
 
