@@ -6,7 +6,6 @@ the monotonic clock. Deadlines are absolute (`monotonic_ms() + x`). A cancelled 
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import logging
 import time
@@ -16,6 +15,7 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
     from asyncio import AbstractEventLoop
 
 
@@ -123,6 +123,8 @@ class ConditionWaiters:
             return True
         if self._closed:
             return False
+        import asyncio  # workers of the cleaner have a clock and no event loop
+
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters[future] = condition
         timer = self._clock.call_later(
