@@ -7,7 +7,7 @@
              the next scan comes at once: the back-off is for when no log is due
 
 A failure is recorded in the state of its log and does not delay the others. An exception of the cleaner itself is
-logged and shown (`CleanerHealth`), and the next scan is still scheduled: the cleaner does not stop unnoticed.
+logged and reported (`CleanerHealth`), and the next scan is still scheduled: the cleaner does not stop unnoticed.
 Source: kafka.log.LogCleaner, kafka.log.LogCleanerManager (grabFilthiestCompactedLog, doneCleaning).
 """
 
@@ -17,27 +17,26 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.job.job import Ending, FromWorker, LogLine, Outcome
-from kafkalite.cleaner.manager.durability_check import DurabilityCheck
-from kafkalite.cleaner.manager.schedule import (
+from kafkalite.cleaner.schedule import (
     DEATHS_MAX,
     CleanerState,
     CleanerStates,
     CleaningQueue,
-    DirtyLogScan,
     Done,
     QueueEntry,
     RunOutcome,
     RunRequest,
     is_compacted,
     refusal,
+    scan_for_due,
 )
-from kafkalite.cleaner.manager.status import CLEANING, FLUSHING, QUEUED, CleanerHealth, CleanerTotals, PartitionCleaning
-from kafkalite.cleaner.workers.cleaning_task import CleaningTask, make_job
+from kafkalite.cleaner.status import CLEANING, FLUSHING, QUEUED, CleanerHealth, CleanerTotals, PartitionCleaning
+from kafkalite.cleaner.workers.cleaning_task import CleaningTask, durable_offset_of, flush_up_to, make_job
 from kafkalite.cleaner.workers.worker_process import WorkerPool, WorkerSlot, start_process
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import KafkaError
@@ -77,12 +76,11 @@ class LogCleaner:
         self._released = released
         self._states = CleanerStates(logs)
         self._queue = CleaningQueue()
-        self._durability = DurabilityCheck(logs)
         self._workers = WorkerPool(start_worker or start_process, clock, self._receive, self._worker_ended)
         self._tasks: dict[TopicPartition, CleaningTask] = {}
         self._health = CleanerHealth(clock)
         self._totals = CleanerTotals()
-        self._scan: DirtyLogScan | None = None
+        self._scan: Generator[None, None, list[tuple[float, TopicPartition]]] | None = None
         self._scanned_ms = clock.monotonic_ms()
         self._scan_timer: Timer | None = None
         self._turn_timer: Timer | None = None
@@ -111,9 +109,8 @@ class LogCleaner:
         self._unsubscribe()
         if self._scan_timer is not None:
             self._scan_timer.cancel()
-        if self._scan is not None:
-            self._scan.stop()
-        with self._health.guard("telling that the broker stops"):
+        self._scan = None
+        with self._health.guard("refusing what is queued"):
             self._queue.clear("the broker stops")
         for task in list(self._tasks.values()):
             task.abort("the broker stops")
@@ -153,8 +150,17 @@ class LogCleaner:
             self._scanned_ms = self._clock.monotonic_ms()
             for task in list(self._tasks.values()):
                 self._watch(task)
-            self._scan = DirtyLogScan(self._logs, self._states, self._clock, self._health, self._scanned)
-            self._scan.turn()
+            self._scan = scan_for_due(self._logs, self._states, self._clock, self._health)
+            self._continue_scan()
+
+    def _continue_scan(self) -> None:
+        """Scans some logs now, and the others in later turns of the loop."""
+        if self._scan is not None:
+            try:
+                next(self._scan)
+                self._clock.call_later(0, self._continue_scan)
+            except StopIteration as end:
+                self._scanned(end.value)
 
     def _schedule_scan(self, delay_ms: int) -> None:
         if self._scan_timer is not None:
@@ -190,7 +196,7 @@ class LogCleaner:
         if self._turn_timer is not None:
             self._turn_timer.cancel()
             self._turn_timer = None
-        with self._health.guard("giving work out"):
+        with self._health.guard("assigning logs to workers"):
             for _ in range(_CLEANINGS_PER_TURN):
                 if not self._may_clean or (entry := self._queue.take()) is None:
                     break
@@ -229,14 +235,14 @@ class LogCleaner:
     def _flush_or_clean(self, entry: QueueEntry, state: CleanerState) -> None:
         """Raises OSError, KafkaError."""
         log, now_ms = state.log, self._clock.wall_ms()
-        durable_offset = self._durability.durable_offset(log)
+        durable_offset = durable_offset_of(self._logs, log)
         plan = self._states.make_plan(state, now_ms, durable_offset if entry.is_durable else None)
         if not plan.is_due and not (plan.dirty_bytes and entry.requests):
             state.rest()
             self._finish(entry, RunOutcome(*state.key, why_not=plan.why_not))
         elif durable_offset < plan.first_uncleanable_offset:
             state.enter(FLUSHING)
-            self._durability.flush(log, plan.first_uncleanable_offset, partial(self._flushed, entry, state))
+            flush_up_to(self._logs, log, plan.first_uncleanable_offset, partial(self._flushed, entry, state))
         else:
             self._start_task(entry, state, plan, now_ms)
 
@@ -366,8 +372,8 @@ class LogCleaner:
 
     def _finish(self, entry: QueueEntry, outcome: RunOutcome) -> None:
         self._queue.finish(entry)
-        with self._health.guard("telling what came of a run"):
-            entry.tell(outcome)
+        with self._health.guard("reporting the outcome of a run"):
+            entry.answer(outcome)
 
     @property
     def _is_at_rest(self) -> bool:
@@ -404,8 +410,8 @@ class LogCleaner:
             self._queue.request(key, request)
             self._health.retry_now()
         else:
-            with self._health.guard("telling what came of a run"):
-                request.tell(RunOutcome(*key, error=error))
+            with self._health.guard("reporting the outcome of a run"):
+                request.add(RunOutcome(*key, error=error))
 
     @property
     def _disabled_reason(self) -> str | None:

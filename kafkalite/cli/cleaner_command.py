@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
-from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.cleaner.status import CleaningState
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, seconds, security_of, whole
 from kafkalite.cli.output import aligned, complain, json_line, print_all, say
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error

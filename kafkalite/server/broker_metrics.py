@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.cleaner.status import CleaningState
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
@@ -23,7 +23,7 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
+    from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
     from kafkalite.controller.pending_changes import ControllerStats, Durations
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator

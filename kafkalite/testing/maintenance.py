@@ -15,7 +15,7 @@ from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitio
 from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.manager.schedule import RunOutcome
+    from kafkalite.cleaner.schedule import RunOutcome
     from kafkalite.coordinator.group.group import Group
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.replication.replica_manager import Topic

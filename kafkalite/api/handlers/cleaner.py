@@ -26,8 +26,8 @@ from kafkalite.replication.replica_manager import Topic
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats
-    from kafkalite.cleaner.manager.schedule import RunOutcome
-    from kafkalite.cleaner.manager.status import PartitionCleaning
+    from kafkalite.cleaner.schedule import RunOutcome
+    from kafkalite.cleaner.status import PartitionCleaning
 
 TIMEOUT_MS_MAX = 86_400_000
 RUNS_UNDER_WAY_MAX = 64  # unfinished requests; each may name a whole topic

@@ -7,7 +7,16 @@
     worker dies             -> unfinished files are removed                           -> done: DIED
 
 `done` is called exactly once, and never while the log replaces segments: until then retention must not touch the first
-segments. The segments that the worker reads must still exist: after a truncation, or once the first segments were
+segments.
+
+Before a cleaning the dirty range is fsynced and below the checkpointed recovery point. It removes records that newer
+ones supersede, so the newer ones must be on the disk: otherwise a power failure between two groups could lose both
+values of a key. Also, a start reads the log from the checkpointed recovery point, with the producer state of that
+offset: a transaction that was open there would never end if the cleaning had removed its marker. Mostly this holds when
+a log is due, since sealed segments are flushed at once and recovery points are checkpointed every minute; otherwise
+`flush_up_to` establishes it. (In Apache Kafka other replicas have the records that a crash loses.)
+
+The segments that the worker reads must still exist: after a truncation, or once the first segments were
 deleted, the job no longer describes the log.
 Source: kafka.log.LogCleaner.CleanerThread.cleanLog, kafka.log.LogCleanerManager.doneCleaning.
 """
@@ -20,14 +29,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.job.job import Abort, CleanJob, Ending, FromWorker, LastRecord, Outcome, Swapped, ToWorker
+from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
+from kafkalite.log.storage.file_names import RECOVERY_POINTS
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.log_to_clean import LogToClean
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_directory import LogDirectory
+    from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -57,7 +69,7 @@ class CleaningTask:
         self._is_done = False
         self._sources = {segment.base_offset: segment for segment in log.segments[: len(job.segments)]}
         self._checked_segments = log.segments  # which contained all sources
-        self._outcome: Outcome | None = None  # known, and told when the log has finished its replacement
+        self._outcome: Outcome | None = None  # known, and reported when the log has finished its replacement
         self._swap_error: Exception | None = None
 
     @property
@@ -87,7 +99,7 @@ class CleaningTask:
                 for base_offset in cleaned.sources:
                     self._sources.pop(base_offset, None)
             if self._outcome is not None:
-                self._settle()
+                self._finish()
             else:
                 self._send(Swapped(error is None and self.abort_reason is None))
 
@@ -126,7 +138,7 @@ class CleaningTask:
     # the broker's side
 
     def abort(self, reason: str) -> None:
-        """Tell the worker to abort the job; `done` follows soon."""
+        """Has the worker abort the job; `done` follows soon."""
         if self.abort_reason is None and self._outcome is None:
             self.abort_reason = reason
             self._send(Abort())
@@ -141,9 +153,9 @@ class CleaningTask:
         if self._outcome is None:
             self._outcome = outcome
             if not self.is_swapping:
-                self._settle()
+                self._finish()
 
-    def _settle(self) -> None:
+    def _finish(self) -> None:
         """Write the checkpoint, or remove unfinished files. The log does not replace segments any more."""
         outcome = self._outcome
         assert outcome is not None
@@ -152,21 +164,21 @@ class CleaningTask:
                 self._report(outcome if outcome.result is None else Outcome(Ending.ABORTED, "the log is gone"))
             elif outcome.result is not None:
                 # if it fails, the offset in memory counts; after a crash a part is cleaned again
-                settled = partial(self._settled, logging.ERROR, "cannot checkpoint how far %s is cleaned: %s")
+                finished = partial(self._finished, logging.ERROR, "cannot checkpoint how far %s is cleaned: %s")
                 cleaned_to = min(outcome.result.end_offset, self.log.end_offset)  # the log may have been cut meanwhile
-                self._directory.write_cleaner_offset(self.key, cleaned_to, settled)
+                self._directory.write_cleaner_offset(self.key, cleaned_to, finished)
             elif self.log.swap.is_under_way:  # the disk has refused a step, and the log retries it
                 self._report(outcome)
             else:
-                settled = partial(
-                    self._settled, logging.WARNING, "cannot remove unfinished files of %s: %s; the next start does"
+                finished = partial(
+                    self._finished, logging.WARNING, "cannot remove unfinished files of %s: %s; the next start does"
                 )
-                self._directory.remove_cleaned_files(self.key, settled)
+                self._directory.remove_cleaned_files(self.key, finished)
         except Exception as error:  # a cleaning must end in any case
             logger.exception("the end of cleaning %s failed", self.name)
             self._report(Outcome(Ending.FAILED, f"its end failed: {error!r}"))
 
-    def _settled(self, level: int, message: str, error: Exception | None) -> None:
+    def _finished(self, level: int, message: str, error: Exception | None) -> None:
         if error is not None:
             logger.log(level, message, self.name, error)
         assert self._outcome is not None
@@ -199,3 +211,47 @@ def make_job(log: PartitionLog, plan: LogToClean, config: BrokerConfig, now_ms: 
         io_buffer_bytes=config.log_cleaner_io_buffer_size // config.log_cleaner_threads,
         load_factor=config.log_cleaner_io_buffer_load_factor,
     )
+
+
+def durable_offset_of(logs: LogManager, log: PartitionLog) -> int:
+    """All records below it are on the disk, and so is a recovery point at or above it. The log must be open."""
+    key = log.topic, log.partition
+    return min(log.flusher.recovery_point, logs.directory_of(key).checkpoints.recovery_points.get(key, 0))
+
+
+def flush_up_to(logs: LogManager, log: PartitionLog, offset: int, done: Callable[[str | None], None]) -> None:
+    """Raise the durable offset to `offset`, the end of a sealed segment. `done` gets the reason if that fails, and
+    None if not, also when the log is gone meanwhile. Flushes that are under way are waited for first."""
+    key = log.topic, log.partition
+
+    def flush(_: Exception | None) -> None:
+        if log.flusher.kept_recovery_point >= offset:
+            checkpoint()
+            return
+        try:
+            log.flusher.flush_soon()
+        except StorageError as error:
+            done(str(error))
+            return
+        log.segment_list.background(_do_nothing, flushed)
+
+    def flushed(_: Exception | None) -> None:
+        if log.flusher.kept_recovery_point >= offset:
+            checkpoint()
+        else:
+            done(log.failure or "its segments cannot be flushed, see the broker's log")
+
+    def checkpoint() -> None:
+        logs.write_recovery_points([key], checkpointed)
+
+    def checkpointed() -> None:
+        if logs.logs.get(key) is not log or durable_offset_of(logs, log) >= offset:
+            done(None)
+        else:
+            done(f"{RECOVERY_POINTS} cannot be written, see the broker's log")
+
+    log.segment_list.background(_do_nothing, flush)  # segments that were sealed just now may be with a flush thread
+
+
+def _do_nothing() -> None:
+    """A job that is done once all earlier jobs of the log are."""

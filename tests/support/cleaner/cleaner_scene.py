@@ -7,8 +7,8 @@ import uuid
 from pathlib import Path
 
 from kafkalite.cleaner.log_cleaner import LogCleaner
-from kafkalite.cleaner.manager.schedule import RunOutcome
-from kafkalite.cleaner.manager.status import PartitionCleaning
+from kafkalite.cleaner.schedule import RunOutcome
+from kafkalite.cleaner.status import PartitionCleaning
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_manager import LogManager

@@ -14,7 +14,7 @@ from random import Random
 
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleaningFailed
-from kafkalite.cleaner.manager.schedule import CleanerState
+from kafkalite.cleaner.schedule import CleanerState
 from kafkalite.cleaner.workers.cleaning_task import make_job
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig

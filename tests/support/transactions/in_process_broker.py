@@ -15,7 +15,7 @@ from typing import Any
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleaningFailed
-from kafkalite.cleaner.manager.schedule import CleanerState
+from kafkalite.cleaner.schedule import CleanerState
 from kafkalite.cleaner.workers.cleaning_task import make_job
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition

@@ -17,8 +17,8 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalite.cleaner.manager.schedule import RunOutcome
-from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
+from kafkalite.cleaner.schedule import RunOutcome
+from kafkalite.cleaner.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.checkpoint_file import read_offsets

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cleaner.compaction.clean_log import clean
-from kafkalite.cleaner.manager.schedule import CleanerState
+from kafkalite.cleaner.schedule import CleanerState
 from kafkalite.cleaner.workers.cleaning_task import make_job
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig

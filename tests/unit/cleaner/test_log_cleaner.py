@@ -24,8 +24,8 @@ from kafkalite.cleaner.job.job import (
     Progress,
     Swapped,
 )
-from kafkalite.cleaner.manager.schedule import RunOutcome
-from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.cleaner.schedule import RunOutcome
+from kafkalite.cleaner.status import CleaningState
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.files import Done

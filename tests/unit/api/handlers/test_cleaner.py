@@ -12,8 +12,8 @@ import pytest
 
 from kafkalite.api.handlers.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
 from kafkalite.cleaner.job.job import CleanStats
-from kafkalite.cleaner.manager.schedule import RunOutcome
-from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
+from kafkalite.cleaner.schedule import RunOutcome
+from kafkalite.cleaner.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.header import request_frame

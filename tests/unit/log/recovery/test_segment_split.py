@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.cleaner.manager.schedule import CleanerState
+from kafkalite.cleaner.schedule import CleanerState
 from kafkalite.cleaner.workers.cleaning_task import make_job
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig

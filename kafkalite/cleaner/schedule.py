@@ -1,7 +1,7 @@
 """The schedule of the cleaner: which logs are due, which is cleaned next, and what earlier cleanings permit.
 
     CleanerState     one compacted log: its cleaning state, last plan, and the outcomes of its cleanings
-    DirtyLogScan     checks all logs for due ones, some in each turn of the loop
+    scan_for_due     checks all logs for due ones, some in each turn of the loop
     CleaningQueue    the logs that wait for a worker: those that `kafkalite cleaner run` has named come first, then the
                      due logs of the last scan, the filthiest first
 
@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import logging
 from bisect import insort
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.cleaner.job.job import Ending, Outcome
 from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_time, plan, unknown_plan
-from kafkalite.cleaner.manager.status import (
+from kafkalite.cleaner.status import (
     CLEANING,
     ENTERED_FROM,
     FLUSHING,
@@ -251,7 +250,7 @@ class RunRequest:
         if not self._left:
             done([])
 
-    def tell(self, outcome: RunOutcome) -> None:
+    def add(self, outcome: RunOutcome) -> None:
         self._left.discard((outcome.topic, outcome.partition))
         self._outcomes.append(outcome)
         if not self._left:
@@ -270,11 +269,11 @@ class QueueEntry:
         self.is_durable = is_durable
         self.requests: list[RunRequest] = []
 
-    def tell(self, outcome: RunOutcome) -> None:
+    def answer(self, outcome: RunOutcome) -> None:
         """Answers the requests."""
         requests, self.requests = self.requests, []
         for request in requests:
-            request.tell(outcome)
+            request.add(outcome)
 
 
 class CleaningQueue:
@@ -339,7 +338,7 @@ class CleaningQueue:
         self._requested = {}
         self._due = []
         for entry in entries:
-            entry.tell(RunOutcome(*entry.key, error=reason))
+            entry.answer(RunOutcome(*entry.key, error=reason))
 
 
 def _filth(entry: QueueEntry) -> tuple[float, TopicPartition]:
@@ -366,79 +365,51 @@ _WORK_PER_TURN = 500  # a log counts for 4 and each of its segments for 1: 0.5 t
 _WORK_OF_A_LOG = 4
 
 
-class DirtyLogScan:
-    """One scan; `turn` begins it, and `found` gets the dirty ratio and name of each due log at its end. An
-    unexpected exception (a bug) at one log is reported to `health`, and the scan continues. Logs that are being
-    cleaned, or are on the move to another directory, are skipped."""
-
-    def __init__(
-        self,
-        logs: LogManager,
-        states: CleanerStates,
-        clock: Clock,
-        health: CleanerHealth,
-        found: Callable[[list[tuple[float, TopicPartition]]], None],
-    ) -> None:
-        self._logs = logs
-        self._states = states
-        self._clock = clock
-        self._health = health
-        self._found = found
-        self._left = deque(logs.logs.values())
-        self._due: list[tuple[float, TopicPartition]] = []
-        self._is_stopped = False
-
-    def turn(self) -> None:
-        """Scan some logs now, and the others in later turns of the loop."""
-        work = _WORK_PER_TURN
-        while self._left and work > 0:
-            log = self._left.popleft()
-            try:
-                work -= _WORK_OF_A_LOG + len(log.segments)
-                self._scan(log)
-            except Exception as error:  # the other logs are still scanned
-                self._health.fault(f"looking at {log!r}", error)
-        if self._is_stopped:
-            return
-        if self._left:
-            self._clock.call_later(0, self.turn)
-        else:
-            self._found(self._due)
-
-    def stop(self) -> None:
-        self._is_stopped = True
-        self._left.clear()
-
-    def _scan(self, log: PartitionLog) -> None:
+def scan_for_due(
+    logs: LogManager, states: CleanerStates, clock: Clock, health: CleanerHealth
+) -> Generator[None, None, list[tuple[float, TopicPartition]]]:
+    """Scans all logs, some in each step; returns the dirty ratio and name of each due log. An unexpected exception (a
+    bug) at one log is reported to `health`, and the scan continues. Logs that are being cleaned, or are on the move to
+    another directory, are skipped."""
+    due: list[tuple[float, TopicPartition]] = []
+    work = _WORK_PER_TURN
+    for log in list(logs.logs.values()):
+        if work <= 0:
+            yield
+            work = _WORK_PER_TURN
         key = (log.topic, log.partition)
-        if not is_compacted(log):
-            self._states.forget(key)
-        elif (
-            self._logs.logs.get(key) is log
-            and key not in self._logs.moves
-            and (state := self._states.of(log)).current is not CLEANING
-        ):
-            self._add_if_due(state)
-
-    def _add_if_due(self, state: CleanerState) -> None:
         try:
-            plan = self._states.make_plan(state, self._clock.wall_ms())
-        except (OSError, KafkaError) as error:
-            logger.warning("cannot see whether %s-%d is to be compacted: %s", *state.key, error)
-            return
-        if plan.must_reset:
-            self._reset_checkpoint(state, plan.first_dirty_offset)
-        if plan.is_due and state.may_run(self._clock.monotonic_ms()):
-            self._due.append((plan.dirty_ratio, state.key))
+            work -= _WORK_OF_A_LOG + len(log.segments)
+            if not is_compacted(log):
+                states.forget(key)
+            elif (
+                logs.logs.get(key) is log
+                and key not in logs.moves
+                and (state := states.of(log)).current is not CLEANING
+                and (dirty_ratio := _due_ratio(state, states, logs, clock)) is not None
+            ):
+                due.append((dirty_ratio, key))
+        except Exception as error:  # the other logs are still scanned
+            health.fault(f"looking at {log!r}", error)
+    return due
 
-    def _reset_checkpoint(self, state: CleanerState, first_dirty_offset: int) -> None:
-        log, cleaned_to = state.log, self._states.cleaned_to(state) or 0
+
+def _due_ratio(state: CleanerState, states: CleanerStates, logs: LogManager, clock: Clock) -> float | None:
+    """The dirty ratio of a log that is due; None for another."""
+    try:
+        plan = states.make_plan(state, clock.wall_ms())
+    except (OSError, KafkaError) as error:
+        logger.warning("cannot see whether %s-%d is to be compacted: %s", *state.key, error)
+        return None
+    if plan.must_reset:
+        log, cleaned_to = state.log, states.cleaned_to(state) or 0
         if cleaned_to > log.end_offset or "delete" not in log.config.cleanup_policy:
             logger.warning(
                 "the checkpoint says that %s-%d is compacted up to offset %d, but it has %d to %d: all of it is dirty",
                 *state.key, cleaned_to, log.start_offset, log.end_offset,
             )  # fmt: skip
-        self._logs.directory_of(state.key).write_cleaner_offset(state.key, first_dirty_offset, _checkpointed)
+        logs.directory_of(state.key).write_cleaner_offset(state.key, plan.first_dirty_offset, _checkpointed)
+    return plan.dirty_ratio if plan.is_due and state.may_run(clock.monotonic_ms()) else None
 
 
 def _checkpointed(error: Exception | None) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kafkalite.cleaner import log_cleaner
 from kafkalite.cleaner.job.job import Abort, CleanJob, CleanResult, CleanStats, Ending, Outcome, Swapped
-from kafkalite.cleaner.manager.schedule import RunOutcome
-from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.cleaner.schedule import RunOutcome
+from kafkalite.cleaner.status import CleaningState
 from kafkalite.log.directories.log_directories import CheckpointWriter
 from kafkalite.log.storage.files import Files
 from tests.support.cleaner.cleaner_scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values

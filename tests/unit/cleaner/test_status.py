@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.cleaner.job.job import CleanStats
-from kafkalite.cleaner.manager.status import (
+from kafkalite.cleaner.status import (
     CLEANING,
     ENTERED_FROM,
     FLUSHING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.cleaner.manager.schedule import CleaningQueue, RunOutcome, RunRequest
+from kafkalite.cleaner.schedule import CleaningQueue, RunOutcome, RunRequest
 from kafkalite.common.names import TopicPartition
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
@@ -84,7 +84,7 @@ def test_a_cleaning_answers_the_requests_that_were_there_when_it_began(queue: Cl
     assert entry is not None
     later = request(queue, A)
     queue.finish(entry)
-    entry.tell(RunOutcome(*A, why_not="the log is empty"))
+    entry.answer(RunOutcome(*A, why_not="the log is empty"))
     assert [one.why_not for one in before] == ["the log is empty"] and later == []
     queue.clear("the broker stops")
     assert [one.error for one in later] == ["the broker stops"] and queue.is_empty
@@ -98,5 +98,5 @@ def test_requests_of_an_entry_that_is_put_back_are_joined_by_later_ones(queue: C
     queue.put_back(entry, is_durable=True)
     entry = queue.take()
     assert entry is not None and entry.is_durable
-    entry.tell(RunOutcome(*A))
+    entry.answer(RunOutcome(*A))
     assert [len(one) for one in outcomes] == [1, 1]

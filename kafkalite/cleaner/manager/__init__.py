@@ -1,1 +1,0 @@
-"""The choice of the logs to clean, their order, and the outcomes. Imports cleaner.workers, log."""
