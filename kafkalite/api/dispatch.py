@@ -8,7 +8,7 @@ Source: kafka.network.RequestChannel, kafka.server.KafkaApis.handle.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from kafkalite.api.handlers import fetch, metadata, produce
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.network.client_connection import Pending, ignore
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
@@ -142,7 +142,7 @@ Decode = Callable[[memoryview, int], tuple[Any, int]]
 class Dispatcher:
     """Handles every request of every connection. Raises Malformed or Disconnect for requests without a response.
 
-    A `DeferredResponse` or future that a handler returns is cancelled when its client disconnects. A coroutine, such as
+    A `Pending` or future that a handler returns is cancelled when its client disconnects. A coroutine, such as
     the creation of a topic, is run to its end even if its client disconnects.
     """
 
@@ -154,7 +154,7 @@ class Dispatcher:
         self._access = access
         # (key, version) -> (decoder, handler, type); a decoder is compiled at the first request of its version
         self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
 
     def __call__(self, connection: ClientConnection, frame: memoryview) -> Answer:
         fast_paths = connection.fast_paths
@@ -186,27 +186,23 @@ class Dispatcher:
             return encode(response, version, correlation_id)
         if response is None:
             return None
-        if isinstance(response, DeferredResponse):
-            if key == PRODUCE_KEY:
-                produce_fast_path.learn(self._services, context, frame, position, request, None)
-            response.render = partial(_encoded, encode, version, correlation_id)
-            return response
-        if asyncio.iscoroutine(response):
-            response = self._carry_out(response)
-        return _later(response, version, correlation_id, encode)
+        pending = response if isinstance(response, Pending) else self._carry_out(response)
+        if pending is response and key == PRODUCE_KEY:
+            produce_fast_path.learn(self._services, context, frame, position, request, None)
+        pending.change(partial(_encoded, encode, version, correlation_id))
+        return pending
 
     async def settled(self) -> None:
         """Return when no work is under way."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _carry_out(self, work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
+    def _carry_out(self, work: Awaitable[Any]) -> Pending:
+        """The answer of a handler's coroutine, which a client that leaves does not stop, or of its future."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        answer = asyncio.shield(task)
-        answer.add_done_callback(_note_failure)
-        return answer
+        return Pending.of(task, None if task is work else ignore)
 
     def _route(self, key: int, version: int) -> tuple[Decode, Handler, type[Any]] | None:
         api = SERVED.get(key)
@@ -222,16 +218,5 @@ class Dispatcher:
         return route
 
 
-def _encoded(encode: Encode, version: int, correlation_id: int, response: Any) -> list[Part]:
-    return encode(response, version, correlation_id)
-
-
-def _note_failure(answer: asyncio.Future[Any]) -> None:
-    """Retrieves the exception of an answer whose connection is lost, so that asyncio does not report it."""
-    if not answer.cancelled():
-        answer.exception()
-
-
-async def _later(response: Awaitable[Any], version: int, correlation_id: int, encode: Encode) -> list[Part] | None:
-    answer = await response
-    return None if answer is None else encode(answer, version, correlation_id)
+def _encoded(encode: Encode, version: int, correlation_id: int, response: Any) -> list[Part] | None:
+    return None if response is None else encode(response, version, correlation_id)

@@ -18,7 +18,7 @@ from kafkalite.api.request.error_answer import error_answer
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.network.client_connection import Pending
 from kafkalite.network.last_answer import LastAnswer
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.codec.codec import decoder
@@ -226,7 +226,7 @@ class SaslAuthenticator:
         """The answer, after a while, and the end of the connection."""
         clock, delay_ms = self._settings.clock, self._settings.failure_delay_ms
         timer = clock.call_later(delay_ms, lambda: reply.fail(LastAnswer(parts)))
-        reply = DeferredResponse(timer.cancel)
+        reply = Pending(timer.cancel)
         return reply
 
 

@@ -1,22 +1,28 @@
 """A client connection as handlers see it, and the kinds of answers that they give.
 
-The network and the dispatcher share these: `ClientConnection`, `Answer` with `DeferredResponse`, and `Handler`.
+The network and the dispatcher share these: `ClientConnection`, `Answer` with `Pending`, and `Handler`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from asyncio import Future, ensure_future, get_running_loop
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any, Protocol
 
+from kafkalite.common.errors import Disconnect
 from kafkalite.common.region import Part
 
 ANONYMOUS = "User:ANONYMOUS"
 
 
+def ignore(*_: object) -> None:
+    """A callback that does nothing."""
+
+
 class FastPath(Protocol):
     """Answers requests that repeat earlier ones of the same connection."""
 
-    def answer(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
+    def answer(self, frame: memoryview) -> list[Part] | Pending | None:
         """The answer to a request frame; None if the request repeats none that is known."""
         ...
 
@@ -86,28 +92,48 @@ class ThrottledAnswer(list[Part]):
         self.throttle_ms = throttle_ms
 
 
-class DeferredResponse:
-    """An answer to come. It reaches the connection in the turn of the loop in which it is given; a future and the task
-    that awaits it take two turns more and 12 us.
+class Pending:
+    """An answer to come. It reaches the connection in the turn of the loop in which it is given.
 
-    It is settled once, by `answer`, `fail` or `cancel`; later calls have no effect. `render` turns a response into the
-    parts of its frame, `on_answer` and `on_failure` belong to the connection: all are set before it can be settled.
+    It is done once, by `answer`, `fail` or `cancel`; later calls have no effect. `change` adds a step between the
+    response that is given and the parts that are sent, `on_done` names the receiver, which is the connection: both come
+    before it can be done.
     """
 
-    __slots__ = ("_release", "on_answer", "on_failure", "render", "settled")
+    __slots__ = ("_on_answer", "_on_failure", "_release", "_render", "is_done")
 
-    def __init__(self, release: Callable[[], None]) -> None:
-        """`release` is called once, when the response is settled in any way, to end the wait."""
-        self.settled = False
-        self.render: Callable[[Any], list[Part]] = list
-        self.on_answer: Callable[[list[Part]], None] = ignore
-        self.on_failure: Callable[[Exception], None] = ignore
+    def __init__(self, release: Callable[[], object]) -> None:
+        """`release` is called once, when the answer is done in any way, to end the wait."""
+        self.is_done = False
+        self._render: Callable[[Any], Any] | None = None
+        self._on_answer: Callable[[Any], object] = ignore
+        self._on_failure: Callable[[Exception], object] = ignore
         self._release = release
 
+    @classmethod
+    def of(cls, work: Awaitable[Any], release: Callable[[], object] | None = None) -> Pending:
+        """The result of a coroutine or future, which `release` (None: a cancellation) ends if the client leaves."""
+        task = ensure_future(work)
+        pending = cls(release or task.cancel)
+        task.add_done_callback(pending._on_task_done)
+        return pending
+
+    def change(self, step: Callable[[Any], Any]) -> None:
+        """Apply `step` to the answer, after the steps so far. It is not called for an answer that is never given."""
+        before = self._render
+        self._render = step if before is None else lambda answer: step(before(answer))
+
+    def on_done(self, on_answer: Callable[[Any], object], on_failure: Callable[[Exception], object] = ignore) -> None:
+        """Call one of these when the answer is done, but not when it is cancelled."""
+        self._on_answer, self._on_failure = on_answer, on_failure
+
     def answer(self, response: object) -> None:
-        if not self.settled:
-            render, on_answer, on_failure = self.render, self.on_answer, self.on_failure
+        if not self.is_done:
+            render, on_answer, on_failure = self._render, self._on_answer, self._on_failure
             self.cancel()
+            if render is None:
+                on_answer(response)
+                return
             try:
                 parts = render(response)
             except Exception as reason:
@@ -116,44 +142,61 @@ class DeferredResponse:
                 on_answer(parts)
 
     def fail(self, reason: Exception) -> None:
-        if not self.settled:
-            on_failure = self.on_failure
+        if not self.is_done:
+            on_failure = self._on_failure
             self.cancel()
             on_failure(reason)
 
     def cancel(self) -> None:
-        """End the waiting without an answer: the client left."""
-        if not self.settled:
-            self.settled = True
+        """End the wait without an answer: the client left."""
+        if not self.is_done:
+            self.is_done = True
             release = self._release
             # the response and its waiters refer to each other: without this, the collector would have to free them
-            self._release = self.on_answer = self.on_failure = ignore
+            self._release = self._on_answer = self._on_failure = ignore
+            self._render = None
             release()
 
+    def __await__(self) -> Generator[Any, None, Any]:
+        """The answer, for a task that waits for it instead of a connection."""
+        given: Future[Any] = get_running_loop().create_future()
+        self.on_done(
+            lambda answer: None if given.done() else given.set_result(answer),
+            lambda reason: None if given.done() else given.set_exception(reason),
+        )
+        try:
+            return (yield from given)
+        finally:
+            self.cancel()
 
-class Rest(DeferredResponse):
+    def _on_task_done(self, task: Future[Any]) -> None:
+        if task.cancelled():
+            self.fail(Disconnect(""))  # nothing answers this request any more
+        elif isinstance(reason := task.exception(), Exception):
+            self.fail(reason)
+        else:
+            self.answer(task.result())
+
+
+class Rest(Pending):
     """No answer, but the time after one, for which its connection rests."""
 
     __slots__ = ()
 
 
-class HurriedResponse(DeferredResponse):
+class PreemptiblePending(Pending):
     """An answer to come whose wait ends early when its connection sends something else, meanwhile or together with its
     request: that of a follower's fetch, since the next one may name a partition that has become ready."""
 
-    __slots__ = ("hurry",)
+    __slots__ = ("preempt",)
 
-    def __init__(self, release: Callable[[], None], hurry: Callable[[], None]) -> None:
-        """`hurry` is called when more has been received, perhaps several times. It answers a little later."""
+    def __init__(self, release: Callable[[], None], preempt: Callable[[], None]) -> None:
+        """`preempt` is called when more has been received, perhaps several times. It answers a little later."""
         super().__init__(release)
-        self.hurry = hurry
+        self.preempt = preempt
 
 
-def ignore(*_: object) -> None:
-    """A callback that does nothing."""
-
-
-Answer = list[Part] | None | DeferredResponse | Awaitable[list[Part] | None]
+Answer = list[Part] | None | Pending
 """The parts of whole response frames in order; None if no response is due; or an answer to come, for which the
 connection waits."""
 

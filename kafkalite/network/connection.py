@@ -21,8 +21,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
-from asyncio import AbstractEventLoop, Future, ensure_future
-from collections.abc import Awaitable
+from asyncio import AbstractEventLoop
 from typing import ClassVar
 
 from kafkalite.common.clock import monotonic_s
@@ -31,8 +30,8 @@ from kafkalite.common.forks import close_socket
 from kafkalite.common.region import Part
 from kafkalite.network.client_connection import (
     ClientConnection,
-    DeferredResponse,
-    HurriedResponse,
+    Pending,
+    PreemptiblePending,
     Rest,
     ThrottledAnswer,
 )
@@ -90,7 +89,7 @@ class Connection:
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
         self._sender = self.sender_type(self._loop, sock, processor.cold_reads, self._moved, self._go_on, self._failed)
-        self._pending: Future[list[Part] | None] | DeferredResponse | None = None
+        self._pending: Pending | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes
         self._is_request_partial = False  # part of a large request is here, and counted
@@ -194,8 +193,8 @@ class Connection:
             self._processor.bytes_in += count
             if framer.partial_request_bytes or self._is_request_partial:
                 self._update_request_memory()
-            if isinstance(self._pending, HurriedResponse):
-                self._pending.hurry()
+            if isinstance(self._pending, PreemptiblePending):
+                self._pending.preempt()
         self._look_for_reset()
 
     def _update_request_memory(self) -> None:
@@ -302,49 +301,22 @@ class Connection:
         self._cut = False
         self._go_on()
 
-    def _wait_for(self, answer: DeferredResponse | Awaitable[list[Part] | None]) -> None:
-        if isinstance(answer, DeferredResponse):
-            self._pending = answer
-            answer.on_answer = self._on_answer
-            answer.on_failure = self._on_failure
-            if self._gone:
-                self._loop.call_soon(self._cancel_pending)
-            elif isinstance(answer, HurriedResponse) and self._framer.held_bytes:  # it came together with the next
-                answer.hurry()
-            return
-        pending = ensure_future(answer, loop=self._loop)
-        self._pending = pending
-        self._processor.pending_responses.add(pending)
-        pending.add_done_callback(self._on_future_done)
+    def _wait_for(self, answer: Pending) -> None:
+        self._pending = answer
+        answer.on_done(self._on_answer, self._on_failure)
         if self._gone:
             # a turn later: a task that is cancelled before its first step never cancels what it was to wait for
-            self._loop.call_soon(pending.cancel)
+            self._loop.call_soon(self._cancel_pending)
+        elif isinstance(answer, PreemptiblePending) and self._framer.held_bytes:  # it came together with the next
+            answer.preempt()
 
     def _rest(self, duration_ms: int) -> None:
         """Handle nothing for this long. To whoever looks, an answer is pending: the client is not idle meanwhile."""
         timer = self._processor.clock.call_later(duration_ms, lambda: rest.answer([]))
         rest = Rest(timer.cancel)
-        rest.on_answer = self._on_answer
-        self._pending = rest
-        if self._gone:
-            self._loop.call_soon(self._cancel_pending)
+        self._wait_for(rest)
 
-    def _on_future_done(self, pending: Future[list[Part] | None]) -> None:
-        processor = self._processor
-        processor.pending_responses.discard(pending)
-        reason = None if pending.cancelled() else pending.exception()
-        if self._pending is not pending:
-            return  # closed meanwhile
-        if isinstance(reason, Exception):
-            self._pending = None
-            self._failed(reason)
-        elif pending.cancelled() and not self._gone:  # by the one that would have answered: there is no answer
-            self.close()
-        else:
-            answer = None if pending.cancelled() else pending.result()
-            self._on_answer([] if answer is None else answer)
-
-    def _on_answer(self, answer: list[Part]) -> None:
+    def _on_answer(self, answer: list[Part] | None) -> None:
         """Send the pending response (empty if none is due) and go on."""
         self._pending = None
         processor = self._processor
@@ -369,8 +341,6 @@ class Connection:
         pending = self._pending
         if pending is not None:
             pending.cancel()
-            if not isinstance(pending, DeferredResponse):
-                return  # continues when the future is done
             self._pending = None
         self._go_on()
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import select
 import sys
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Protocol
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.log_lines import RateLimitedLogger
-from kafkalite.common.region import Part
 from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection_quotas import ConnectionQuotas
@@ -140,7 +139,6 @@ class Processor:
         "memory",
         "now_ms",
         "number",
-        "pending_responses",
         "rate_limited_log",
         "request_memory",
         "requests",
@@ -169,7 +167,6 @@ class Processor:
         self.lingering = LingeringSockets(loop)
         self.frame_bytes_max = limits.socket_request_max_bytes
         self.connections: set[ProcessedConnection] = set()
-        self.pending_responses: set[Future[list[Part] | None]] = set()
         self.connections_accepted = 0
         self.requests = 0
         self.bytes_in = 0

@@ -19,7 +19,6 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_socket
 from kafkalite.common.log_lines import RateLimitedLogger
-from kafkalite.common.region import Part
 from kafkalite.network.acceptor import Acceptor
 from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.cold_reads import ColdReads
@@ -262,14 +261,8 @@ class SocketServer:
                     await processor.emptied.wait()
         except TimeoutError:
             _log.info("closing %d connections whose requests did not finish in %d ms", self.connection_count, grace_ms)
-        pending: set[asyncio.Future[list[Part] | None]] = set()
         for processor in self.processors:
             processor.close()
-            pending |= processor.pending_responses
-        if pending:
-            _, stuck = await asyncio.wait(pending, timeout=CANCEL_SECONDS_MAX)
-            if stuck:
-                _log.error("%d cancelled requests do not end", len(stuck))
         self._close_helpers()
 
 

@@ -34,7 +34,7 @@ from kafkalite.api.request.fetch_sessions import (
 from kafkalite.api.request.request_context import TOPIC
 from kafkalite.api.request.request_quotas import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError
-from kafkalite.network.client_connection import DeferredResponse, ThrottledAnswer
+from kafkalite.network.client_connection import Pending, ThrottledAnswer
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import write_uvarint
@@ -139,7 +139,7 @@ class FetchFastPath:
         self._known: dict[tuple[bytes, bytes], _KnownRequest] = {}
         self._write_length = _compact_length if version in FetchResponse.flexible else _int32
 
-    def answer(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
+    def answer(self, frame: memoryview) -> list[Part] | Pending | None:
         try:
             api, correlation_id, before, offset, behind = self._layouts[len(frame)].unpack_from(frame)
             known = self._known[before, behind]
@@ -291,7 +291,7 @@ class CountedFetchFastPath(FetchFastPath):
         return ThrottledAnswer(response_frame(empty, self._version, correlation_id), wait_ms)
 
 
-class DelayedFetch(DeferredResponse):
+class DelayedFetch(Pending):
     """A fetch that waits at the end of a partition. Source: kafka.server.DelayedFetch."""
 
     __slots__ = ("_fast_path", "_poll", "correlation_id", "frame", "known", "offset", "partition")
@@ -306,7 +306,6 @@ class DelayedFetch(DeferredResponse):
         frame: memoryview,
     ) -> None:
         super().__init__(self._stop_waiting)
-        self.render = _as_it_is
         self._fast_path = fast_path
         self.known = known
         self.partition = partition
@@ -318,7 +317,7 @@ class DelayedFetch(DeferredResponse):
         partition.watch(poll)
 
     def _look(self, is_over: bool) -> int:
-        if self.settled:
+        if self.is_done:
             return 0
         try:
             answer = self._fast_path.complete(self, is_over)
@@ -384,10 +383,6 @@ def _countable_bytes(delayed: DelayedFetch, limit_offset: int) -> int:
         return delayed.partition.countable_bytes(delayed.offset, limit_offset, known.max_bytes)
     except KafkaError:
         return known.min_bytes  # the long way says why
-
-
-def _as_it_is(answer: list[Part]) -> list[Part]:
-    return answer
 
 
 def _compact_length(size: int) -> bytes:

@@ -28,7 +28,7 @@ from kafkalite.api.request.delayed_produce import wait_ms, waits
 from kafkalite.api.request.request_context import TRANSACTIONAL_ID
 from kafkalite.api.request.request_quotas import quotas_of
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.codec.primitives import read_uvarint
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
@@ -127,7 +127,7 @@ class ProduceFastPath:
         self._clock = services.runtime.clock
         self._wall_ms = self._clock.wall_ms
 
-    def answer(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
+    def answer(self, frame: memoryview) -> list[Part] | Pending | None:
         try:
             unpack, size_at = self._layouts[frame[self._name_size_at]]
             api, correlation_id, envelope, index = unpack(frame)
@@ -230,7 +230,7 @@ class ProduceFastPath:
         return acks_at == self._acks_at and bool(_read_int32(frame)[0] == self._api)
 
 
-class DelayedAck(DeferredResponse):
+class DelayedAck(Pending):
     """The answer to one batch that waits until it is committed, or with acks=1 written. Source: as `DelayedProduce`."""
 
     __slots__ = ("_packed", "_refuse")
@@ -254,7 +254,7 @@ class DelayedAck(DeferredResponse):
         (partition.when_committed if is_all else partition.when_written)(last_offset, self._on_done)
 
     def _on_done(self, error: KafkaError | None) -> None:
-        if not self.settled:
+        if not self.is_done:
             self.answer([self._packed] if error is None else self._refuse(error))
 
     def _time_out(self) -> None:

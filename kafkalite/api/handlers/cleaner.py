@@ -14,7 +14,7 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.new_topics import PARTITION_COUNT_MAX
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.messages.cleaner import (
     CleanerPass,
     RunCleanerPartition,
@@ -36,7 +36,7 @@ _NAMED_MAX = 10  # in a message
 
 def run_cleaner(
     services: Services, request: RunCleanerRequest, context: RequestContext
-) -> RunCleanerResponse | DeferredResponse:
+) -> RunCleanerResponse | Pending:
     """Compact the logs now, regardless of their dirty ratio. Error messages say how to correct the request."""
     try:
         if not services.config.log_cleaner_enable:
@@ -101,9 +101,9 @@ class _Run:
         self._request = request
         self._partitions = partitions
         self._answer: RunCleanerResponse | None = None
-        self._reply: DeferredResponse | None = None
+        self._reply: Pending | None = None
 
-    def begin(self) -> RunCleanerResponse | DeferredResponse:
+    def begin(self) -> RunCleanerResponse | Pending:
         self._services.cleaner.pending_runs += 1
         self._services.cleaner.get().run_now(self._request.topic, self._partitions, self._request.rolls, self._done)
         if self._answer is not None:  # nothing to do
@@ -112,7 +112,7 @@ class _Run:
             return self._all(ErrorCode.NONE, None)
         timeout_ms = min(max(self._request.timeout_ms, 0), TIMEOUT_MS_MAX)
         timer = self._services.runtime.clock.call_later(timeout_ms, self._give_up)
-        self._reply = DeferredResponse(timer.cancel)
+        self._reply = Pending(timer.cancel)
         return self._reply
 
     def _done(self, outcomes: list[RunOutcome]) -> None:

@@ -27,7 +27,7 @@ from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.api.request.request_quotas import exempt, quotas_of
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import KafkaError
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.replication.partition import Partition
 from kafkalite.security.acl.acl import Operation
@@ -35,7 +35,7 @@ from kafkalite.security.acl.acl import Operation
 
 def fetch(
     services: Services, request: FetchRequest, context: RequestContext
-) -> FetchResponse | DeferredResponse | Awaitable[FetchResponse]:
+) -> FetchResponse | Pending | Awaitable[FetchResponse]:
     try:
         fetch_context = services.fetch_sessions.context(
             request, context.api_version, services.runtime.clock.monotonic_ms()
@@ -69,9 +69,7 @@ def fetch(
     return reader.response(found)
 
 
-def _fetch_as_replica(
-    services: Services, request: FetchRequest, reader: ReplicaFetchReader
-) -> FetchResponse | DeferredResponse:
+def _fetch_as_replica(services: Services, request: FetchRequest, reader: ReplicaFetchReader) -> FetchResponse | Pending:
     """A follower's fetch. It counts on its arrival, before anything is read, and once."""
     reader.arrive()
     waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
@@ -100,11 +98,11 @@ def _wait(
     reader: FetchReader,
     missing_bytes: int,
     partitions: Sequence[Partition] | None = None,
-) -> DeferredResponse:
+) -> Pending:
     """The answer, deferred until the request is satisfied or max_wait_ms have passed."""
 
     def look(is_over: bool) -> int:
-        if reply.settled:
+        if reply.is_done:
             return 0
         try:
             found, missing_bytes = reader.read(is_over=is_over)
@@ -120,7 +118,7 @@ def _wait(
 
     wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
     poll = LongPoll(services.runtime, wait_ms, missing_bytes, look, reader.reads_committed)
-    reply = DeferredResponse(poll.stop)
+    reply = Pending(poll.stop)
     reader.watch(poll, partitions)
     return reply
 

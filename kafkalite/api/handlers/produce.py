@@ -30,7 +30,7 @@ from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -66,7 +66,7 @@ _WORK_MS_MAX = 500
 thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
 
 Admission = ProduceAdmission | VerifiedAdmission
-Produced = ProduceResponse | DeferredResponse | Coroutine[Any, Any, ProduceResponse | None] | None
+Produced = ProduceResponse | Pending | Coroutine[Any, Any, ProduceResponse | None] | None
 """The response, now or later; None for acks=0."""
 
 
@@ -182,7 +182,7 @@ async def _wait_and_append(
     if isinstance(admitted, Awaitable):
         admitted = await admitted
     response = _append(services, request, context, refused, admitted)
-    return await response.finished() if isinstance(response, DelayedProduce) else response
+    return await response if isinstance(response, DelayedProduce) else response
 
 
 def _append(

@@ -9,7 +9,6 @@ Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from kafkalite.api.request.admission import ACKS_ALL
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from kafkalite.replication.partition import Partition, ReplicatedPartition
 
@@ -45,7 +44,7 @@ def wait_ms(timeout_ms: int, *, is_for_replicas: bool) -> int:
     return min(max(timeout_ms, 0 if is_for_replicas else _DISK_WAIT_MS_MIN), _WAIT_MS_MAX)
 
 
-class DelayedProduce(DeferredResponse):
+class DelayedProduce(Pending):
     """Answers with `response` when all of `pending` is there. Partitions that are not after `timeout_ms` get
     REQUEST_TIMED_OUT; where only disks are waited for, that is at least half a minute. `add_leaders` completes a
     response in which a partition is led elsewhere by then (KIP-951)."""
@@ -74,16 +73,9 @@ class DelayedProduce(DeferredResponse):
             when = one.partition.when_committed if one.is_all else one.partition.when_written
             when(one.last_offset, partial(self._on_done, number))
 
-    async def finished(self) -> ProduceResponse:
-        """The response when it is complete."""
-        committed = asyncio.get_running_loop().create_future()
-        self.render, self.on_answer = (lambda _: []), committed.set_result
-        await committed
-        return self.response
-
     def _on_done(self, number: int, error: KafkaError | None) -> None:
         one = self._pending.pop(number, None)
-        if one is None or self.settled:
+        if one is None or self.is_done:
             return
         if error is not None:
             self._has_moved = self._has_moved or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

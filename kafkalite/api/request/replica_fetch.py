@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchReader, Found, LongPoll
 from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, Key, WantedPartition, replica_of
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.network.client_connection import HurriedResponse, ignore
+from kafkalite.network.client_connection import PreemptiblePending, ignore
 from kafkalite.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.replica.epoch_divergence import NO_EPOCH
@@ -242,7 +242,7 @@ class ReplicaFetchReader(FetchReader):
                 poll.wait_in(wanted.counted_by.replica_fetches)
 
 
-class DelayedReplicaFetch(HurriedResponse):
+class DelayedReplicaFetch(PreemptiblePending):
     """The answer of `reader`, deferred until the fetch is satisfied or there is other news, or `max_wait_ms` are over,
     or the follower sends more.
 
@@ -253,7 +253,7 @@ class DelayedReplicaFetch(HurriedResponse):
     __slots__ = ("_has_news", "_poll", "_reader", "_runtime")
 
     def __init__(self, runtime: Runtime, reader: ReplicaFetchReader, missing_bytes: int, max_wait_ms: int) -> None:
-        super().__init__(self._stop_waiting, self._hurry)
+        super().__init__(self._stop_waiting, self._preempt)
         self._runtime = runtime
         self._reader = reader
         self._has_news = reader.has_news
@@ -261,11 +261,11 @@ class DelayedReplicaFetch(HurriedResponse):
         self._poll = LongPoll(runtime, wait_ms, missing_bytes, self._look)
         reader.watch(self._poll)
 
-    def _hurry(self) -> None:
+    def _preempt(self) -> None:
         self._poll.complete()
 
     def _look(self, is_over: bool) -> int:
-        if self.settled:
+        if self.is_done:
             return 0
         reader = self._reader
         try:
@@ -286,7 +286,7 @@ class DelayedReplicaFetch(HurriedResponse):
 
     def _stop_waiting(self) -> None:  # answered, or the follower went away
         self._poll.stop()
-        self.hurry = ignore
+        self.preempt = ignore
         del self._poll  # it refers to this
 
 

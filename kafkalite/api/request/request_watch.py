@@ -7,15 +7,14 @@ the time that they asked for, and are not timed.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Malformed
-from kafkalite.network.client_connection import Answer, DeferredResponse
+from kafkalite.network.client_connection import Answer
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.header import decode_request_header
 
@@ -120,45 +119,17 @@ class RequestWatch:
                 self._answered(key, version, connection, size, answer, monotonic() - began)
             elif key in _WAIT_AS_ASKED:
                 self._count(key, connection)
-            elif isinstance(answer, DeferredResponse):
-                answer.render = self._rendered(answer.render, key, version, connection, size, began)
             else:
-                # a task at once: when the connection is lost in this turn, what it was to await is closed with it
-                task = asyncio.ensure_future(answer)
-                task.add_done_callback(partial(self._done, key, version, connection, size, began))
-                return task
+                answer.change(partial(self._note_answer, key, version, connection, size, began))
             return answer
 
         return timed
 
-    def _rendered(
-        self,
-        render: Callable[[Any], list[Part]],
-        key: int,
-        version: int,
-        client: ClientConnection,
-        size: int,
-        began: float,
-    ) -> Callable[[Any], list[Part]]:
-        def rendered(response: Any) -> list[Part]:
-            seconds = monotonic_s() - began
-            parts = render(response)
-            self._answered(key, version, client, size, parts, seconds)
-            return parts
-
-        return rendered
-
-    def _done(
-        self,
-        key: int,
-        version: int,
-        client: ClientConnection,
-        size: int,
-        began: float,
-        answer: asyncio.Future[list[Part] | None],
-    ) -> None:
-        if not answer.cancelled() and answer.exception() is None:
-            self._answered(key, version, client, size, answer.result(), monotonic_s() - began)
+    def _note_answer(
+        self, key: int, version: int, client: ClientConnection, size: int, began: float, parts: list[Part] | None
+    ) -> list[Part] | None:
+        self._answered(key, version, client, size, parts, monotonic_s() - began)
+        return parts
 
     def _count(self, key: int, client: ClientConnection) -> None:
         self.counts[key] = self.counts.get(key, 0) + 1

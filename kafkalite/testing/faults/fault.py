@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.region import FileRegion
-from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.testing.records.payload import check_bool, check_integer, check_number, check_text
 from kafkalite.testing.requests.recorded_request import api_name, suggestions
 
@@ -188,24 +187,8 @@ async def await_answer(answer: Answer) -> list[Part] | None:
     """The parts of an answer, when they are there."""
     if answer is None or isinstance(answer, list):
         return answer
-    if not isinstance(answer, DeferredResponse):
-        return await answer
-    given: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
-
-    def fail(reason: Exception) -> None:
-        if not given.done():
-            given.set_exception(reason)
-
-    def give(parts: list[Part]) -> None:
-        if not given.done():
-            given.set_result(parts)
-
-    answer.on_answer, answer.on_failure = give, fail
-    try:
-        return await given
-    except asyncio.CancelledError:
-        answer.cancel()
-        raise
+    parts: list[Part] | None = await answer
+    return parts
 
 
 def hang_up(server: BrokerServer, connection: ClientConnection) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.testing.faults import disruptions, spoils
 from kafkalite.testing.faults.fault import (
@@ -268,7 +269,7 @@ class Faults:
     def _intercept(self, connection: ClientConnection, frame: memoryview, following: Handler) -> Answer:
         muted = self._muted.get(connection)
         if muted is not None:
-            return self._after(muted, connection, bytearray(frame), following)
+            return Pending.of(self._after(muted, connection, bytearray(frame), following))
         server = self._server()
         kept = Frames(0, server.clock.wall_ms(), f"{connection.host}:{connection.port}", bytes(frame))
         request = RecordedRequest(kept)

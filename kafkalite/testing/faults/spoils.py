@@ -10,6 +10,7 @@ from uuid import UUID
 from kafkalite.api.request.error_answer import error_answer, merged
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.common.names import ZERO_UUID
+from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
@@ -113,7 +114,7 @@ def delay(seconds: float, sleep: Sleep, *, has_effect: bool) -> Spoil:
         return parts
 
     def spoil(call: Call) -> Answer:
-        return answer_later(call, call.execute(call.frame)) if has_effect else execute_later(call)
+        return Pending.of(answer_later(call, call.execute(call.frame)) if has_effect else execute_later(call))
 
     return spoil
 
@@ -127,7 +128,7 @@ def blackhole(hold: Callable[[], asyncio.Future[Any]], *, has_effect: bool) -> S
         return None
 
     def spoil(call: Call) -> Answer:
-        return never(call.execute(call.frame) if has_effect else None)
+        return Pending.of(never(call.execute(call.frame) if has_effect else None))
 
     return spoil
 

@@ -6,11 +6,11 @@ Without interceptors connections call the dispatcher itself, as on any broker.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.network.client_connection import Answer, DeferredResponse, Handler, ThrottledAnswer
+from kafkalite.network.client_connection import Answer, Handler, ThrottledAnswer
 
 if TYPE_CHECKING:
     from kafkalite.common.region import Part
@@ -75,25 +75,11 @@ def changed_answer(answer: Answer, change: Change) -> Answer:
     change = partial(_keep_throttle, change)
     if answer is None or isinstance(answer, list):
         return change(answer)
-    if isinstance(answer, DeferredResponse):
-        answer.render = _changed_render(answer.render, change)
-        return answer
-    return _changed_later(answer, change)
+    answer.change(change)
+    return answer
 
 
 def _keep_throttle(change: Change, answer: list[Part] | None) -> list[Part] | None:
     """After an answer to a client over its quota the connection stays muted, also with another answer."""
     changed = change(answer)
     return ThrottledAnswer(changed or (), answer.throttle_ms) if isinstance(answer, ThrottledAnswer) else changed
-
-
-def _changed_render(render: Callable[[object], list[Part]], change: Change) -> Callable[[object], list[Part]]:
-    def changed(response: object) -> list[Part]:
-        answer = change(render(response))
-        return [] if answer is None else answer
-
-    return changed
-
-
-async def _changed_later(answer: Awaitable[list[Part] | None], change: Change) -> list[Part] | None:
-    return change(await answer)

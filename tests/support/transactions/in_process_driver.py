@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
@@ -234,9 +234,9 @@ class InProcessDriver:
 
     async def _answer_of(self, client: str, answer: Any, waits: bool) -> Any:
         """The parts of an answer that is to come."""
-        if isinstance(answer, DeferredResponse):
+        if isinstance(answer, Pending):
             outcome: asyncio.Future[Any] = self._loop.create_future()
-            answer.on_answer, answer.on_failure = outcome.set_result, outcome.set_exception
+            answer.on_done(outcome.set_result, outcome.set_exception)
             leave = answer.cancel
         else:
             outcome = asyncio.ensure_future(answer)

@@ -53,7 +53,7 @@ def count(broker: kafkalite.Broker) -> dict[str, Any]:
     return {
         "tasks": len(asyncio.all_tasks()),
         "connections": server.server.connection_count,
-        "parked": sum(len(processor.pending_responses) for processor in processors),
+        "parked": sum(one.has_pending_response for processor in processors for one in processor.connections),
         "requests": sum(processor.requests for processor in processors),
         "megabytes_in": sum(processor.bytes_in for processor in processors) >> 20,
         "delayed_operations": sum(len(partition.delayed_operations) for partition in partitions),

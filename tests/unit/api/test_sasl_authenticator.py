@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.api.sasl_authenticator import AUTHENTICATE_KEY, HANDSHAKE_KEY, SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.network.last_answer import LastAnswer
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
@@ -53,9 +53,9 @@ class Scene:
 
     def read(self, answer: Any, request: Message, version: int) -> Any:
         """The answer; of one that comes later, when it comes and ends the connection."""
-        if isinstance(answer, DeferredResponse):
+        if isinstance(answer, Pending):
             ends: list[Exception] = []
-            answer.on_failure = ends.append
+            answer.on_done(ends.append, ends.append)
             self.clock.advance(DELAY_MS - 1)
             assert not ends
             self.clock.advance(1)

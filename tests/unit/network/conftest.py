@@ -20,7 +20,7 @@ import uvloop
 from kafkalite.config import tls
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.tls import TlsSettings
-from kafkalite.network.client_connection import ANONYMOUS, Answer, ClientConnection
+from kafkalite.network.client_connection import ANONYMOUS, Answer, ClientConnection, Pending
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer, Tls
 from tests.support.certificates import Authority
 from tests.support.descriptors import open_files, open_sockets
@@ -155,10 +155,11 @@ class World:
         self.requests.append(bytes(request))
         self.peers.append(peer)
         if self.answer is not None:
-            return self.answer(peer, request)
+            answer: Any = self.answer(peer, request)
+            return Pending.of(answer) if isinstance(answer, Awaitable) and not isinstance(answer, Pending) else answer
         if bytes(request[:5]) == b"wait ":
             future = self.waiting[bytes(request)] = asyncio.get_running_loop().create_future()
-            return future
+            return Pending.of(future)
         return None if bytes(request[:6]) == b"silent" else [frame(bytes(request))]
 
     def release(self, request: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.errors import Disconnect, Malformed
-from kafkalite.network.client_connection import Answer, ClientConnection, HurriedResponse
+from kafkalite.network.client_connection import Answer, ClientConnection, PreemptiblePending
 from kafkalite.network.connection import HELD_BYTES_MAX, TURN_FRAMES
 from kafkalite.network.framing import SLAB_BYTES
 from kafkalite.network.network_limits import NetworkLimits
@@ -308,12 +308,12 @@ def test_a_peer_knows_both_ends(tell: Tell) -> None:
     tell(story)
 
 
-def test_an_answer_that_is_to_be_hurried_ends_its_wait_when_more_comes(tell: Tell) -> None:
-    class Fetch(HurriedResponse):
+def test_a_preemptible_answer_ends_its_wait_when_more_comes(tell: Tell) -> None:
+    class Fetch(PreemptiblePending):
         pass
 
     async def story(world: World) -> None:
-        waiting: list[HurriedResponse] = []
+        waiting: list[PreemptiblePending] = []
 
         def handle(_: ClientConnection, request: memoryview) -> Answer:
             if bytes(request) != b"fetch":
@@ -328,7 +328,7 @@ def test_an_answer_that_is_to_be_hurried_ends_its_wait_when_more_comes(tell: Tel
         client = await world.connect()
         await client.ask(b"fetch")
         await world.until(lambda: waiting)
-        assert not waiting[0].settled
+        assert not waiting[0].is_done
         await client.ask(b"more", b"and more")
         assert [await client.answer() for _ in range(3)] == [b"early", b"more", b"and more"]
         await client.ask(b"fetch", b"in the same packet")

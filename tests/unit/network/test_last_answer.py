@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalite.network.client_connection import Answer, ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import Answer, ClientConnection, Pending
 from kafkalite.network.last_answer import DISCARDED_BYTES_MAX, LastAnswer
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def test_a_client_that_goes_on_sending_still_reads_why(tell: Tell, later: bool) -> None:
     async def story(world: World) -> None:
         await world.start()
-        waiting: list[DeferredResponse] = []
+        waiting: list[Pending] = []
 
         def refuse(peer: ClientConnection, request: memoryview) -> Answer:
             if bytes(request) == b"fine":
                 return [world.frame(b"fine")]
             if not later:
                 raise LastAnswer([world.frame(b"wrong password")])
-            waiting.append(DeferredResponse(lambda: None))
+            waiting.append(Pending(lambda: None))
             return waiting[0]
 
         world.answer = refuse

@@ -19,7 +19,7 @@ from kafkalite.api.fast_path.fetch_fast_path import DelayedFetch, FetchFastPath
 from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
 from kafkalite.common.region import FileRegion
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
@@ -269,8 +269,8 @@ def test_the_same_answer_to_every_fetch(tell: Callable[..., None], version: int)
             for offset in (0, 1, 2, 3, 4, 5, 6, -1, 1 << 40):
                 fast_path_answer = veteran.ask(fetch(offset, **how), version, 99)
                 long_way = Client(broker).ask(fetch(offset, **how), version, 99)
-                if isinstance(long_way, DeferredResponse):
-                    assert isinstance(fast_path_answer, DeferredResponse)
+                if isinstance(long_way, Pending):
+                    assert isinstance(fast_path_answer, Pending)
                     fast_path_answer, long_way = await woken(broker, fast_path_answer, long_way)
                 assert fast_path_answer == long_way
             assert isinstance(veteran.connection.fast_paths[1], FetchFastPath)
@@ -312,10 +312,10 @@ def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Call
         veteran = Client(broker)
         veteran.ask(fetch(0), 16).cancel()
         replies = [veteran.ask(fetch(0), 16, 9), Client(broker).ask(fetch(0), 16, 9)]
-        assert [type(reply) for reply in replies] == [DelayedFetch, DeferredResponse]
+        assert [type(reply) for reply in replies] == [DelayedFetch, Pending]
         heard: list[bytes] = []
         for reply in replies:
-            reply.on_answer = lambda parts: heard.append(joined(parts))
+            reply.on_done(lambda parts: heard.append(joined(parts)))
         partition = broker._running.replica_manager.by_name["t"].partitions.pop(
             0
         )  # as deleting does, and nobody looks yet
@@ -336,11 +336,11 @@ def code_of(answer: bytes, version: int) -> int:
     return int(response.responses[0].partitions[0].error_code)
 
 
-async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
+async def woken(broker: Any, *replies: Pending) -> list[bytes]:
     """The error codes of responses when the time is up."""
-    heard: dict[DeferredResponse, bytes] = {}
+    heard: dict[Pending, bytes] = {}
     for reply in replies:
-        reply.on_answer = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
+        reply.on_done(lambda parts, reply=reply: heard.update({reply: joined(parts)}))  # type: ignore[misc]
     for index in (0, 1):
         for operation in tuple(broker._running.replica_manager.partition("t", index).delayed_operations):
             operation.complete()
@@ -357,21 +357,21 @@ def test_a_delayed_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing
         veteran = Client(broker)
         veteran.ask(fetch(0), 12).cancel()
         waiting = veteran.ask(fetch(0), 12, 5)
-        assert isinstance(waiting, DeferredResponse) and len(partition.delayed_operations) == 1
+        assert isinstance(waiting, Pending) and len(partition.delayed_operations) == 1
         heard: list[Any] = []
-        waiting.on_answer = heard.append
+        waiting.on_done(heard.append)
         Client(broker).ask(produce(batch(b"news")), 9)
         await until(lambda: heard)
         assert joined(heard[0]) == Client(broker).ask(fetch(0), 12, 5)
         assert not partition.delayed_operations
 
         left = veteran.ask(fetch(1), 12)
-        left.on_answer = heard.append
+        left.on_done(heard.append)
         left.cancel()
         assert not partition.delayed_operations and len(heard) == 1
 
         orphan = veteran.ask(fetch(1), 12, 6)
-        orphan.on_answer = heard.append
+        orphan.on_done(heard.append)
         await broker._running.topic_admin.delete("t")
         await until(lambda: len(heard) >= 2)
         assert joined(heard[1]) == Client(broker).ask(fetch(1), 12, 6)
@@ -399,8 +399,8 @@ def test_a_frame_that_is_damaged_on_the_way_is_understood_alike(tell: Callable[.
                 if chance.random() < 0.2:
                     del frame[chance.randrange(2, len(frame)) :]
                 fast_path_answer, long_way = veteran.send(bytes(frame)), Client(broker).send(bytes(frame))
-                if isinstance(long_way, DeferredResponse):
-                    assert isinstance(fast_path_answer, DeferredResponse)
+                if isinstance(long_way, Pending):
+                    assert isinstance(fast_path_answer, Pending)
                     fast_path_answer.cancel(), long_way.cancel()
                 elif isinstance(long_way, bytes) and isinstance(request, ProduceRequest):
                     key, its_version = frame[1], frame[3]
@@ -433,7 +433,7 @@ def test_a_delayed_fetch_does_not_wait_for_more_than_an_answer_may_hold(tell: Ca
         veteran.ask(fetch(0, min_bytes=100_000), 12).cancel()
         waiting = veteran.ask(fetch(0, min_bytes=100_000), 12)
         heard: list[Any] = []
-        waiting.on_answer = heard.append
+        waiting.on_done(heard.append)
         Client(broker).ask(produce(batch(bytes(3000))), 9)
         await until(lambda: heard)
         assert len(joined(heard[0])) > 3000

@@ -133,8 +133,8 @@ def test_a_fetch_waits_for_the_marker_and_not_for_records_of_an_open_transaction
         uncommitted = Client(broker).ask(fetch(0), 12)
         assert isinstance(waiting, DelayedFetch) == fast
         heard: dict[str, bytes] = {}
-        waiting.on_answer = lambda parts: heard.update(committed=joined(parts))
-        uncommitted.on_answer = lambda parts: heard.update(uncommitted=joined(parts))
+        waiting.on_done(lambda parts: heard.update(committed=joined(parts)))
+        uncommitted.on_done(lambda parts: heard.update(uncommitted=joined(parts)))
         world.send(1)
         await until(lambda: heard)
         assert heard.keys() == {"uncommitted"}

@@ -21,7 +21,7 @@ from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.errors import ErrorCode
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.storage.files import Files
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse, Rest
+from kafkalite.network.client_connection import ClientConnection, Pending, Rest
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -458,10 +458,10 @@ class Client:
         self.connection = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
         self.answers: list[bytes] = []
 
-    def ask(self, request: ProduceRequest, version: int) -> DeferredResponse:
+    def ask(self, request: ProduceRequest, version: int) -> Pending:
         answer = self.dispatch(self.connection, memoryview(bytearray(request_frame(request, version, 7, "client")[4:])))
-        assert isinstance(answer, DeferredResponse)
-        answer.on_answer = lambda parts: self.answers.append(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
+        assert isinstance(answer, Pending)
+        answer.on_done(lambda parts: self.answers.append(b"".join(bytes(part) for part in parts)))  # type: ignore[arg-type]
         return answer
 
 
@@ -509,9 +509,9 @@ def test_the_fast_path_waits_as_the_long_way_does(beside: Callable[..., None], g
     beside(story, clock=clock)
 
 
-def responses() -> dict[int, DeferredResponse]:
+def responses() -> dict[int, Pending]:
     """By id. A Rest would be of another broker in this process: nobody is throttled here."""
-    found = (one for one in gc.get_objects() if isinstance(one, DeferredResponse) and type(one) is not Rest)
+    found = (one for one in gc.get_objects() if isinstance(one, Pending) and type(one) is not Rest)
     return {id(one): one for one in found}
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kafkalite.api.request import request_watch
 from kafkalite.api.request.request_watch import FETCH, PRODUCE, WATCHED_MS, RequestWatch
 from kafkalite.common.errors import Disconnect
-from kafkalite.network.client_connection import Answer, ClientConnection, DeferredResponse, Handler
+from kafkalite.network.client_connection import Answer, ClientConnection, Handler, Pending
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from tests.support.manual_clock import ManualClock
@@ -71,13 +71,13 @@ def test_a_client_has_the_name_that_it_gave_itself_and_its_counts() -> None:
 
 
 def test_sizes_of_answers_that_come_later_are_known_too() -> None:
-    deferred = DeferredResponse(lambda: None)
-    deferred.render = lambda response: [response]
+    deferred = Pending(lambda: None)
+    deferred.change(lambda response: [response])
     scene = Scene(lambda: deferred)
     scene.watch.go_on()
     assert scene.ask() is deferred and not scene.watch.slow
     sent: list[Any] = []
-    deferred.on_answer = sent.append
+    deferred.on_done(sent.append)
     deferred.answer(b"123456")
     assert sent == [[b"123456"]] and scene.watch.slow[-1].bytes_out == 6
 
@@ -88,7 +88,7 @@ def test_sizes_of_answers_that_come_later_are_known_too() -> None:
         answer: Any = scene.ask()
         return await answer
 
-    scene.answer = later
+    scene.answer = lambda: Pending.of(later())
     assert asyncio.run(ask()) == [b"12345678"] and scene.watch.slow[-1].bytes_out == 8
     scene.answer = lambda: None  # a produce with acks=0
     scene.ask()
@@ -101,12 +101,12 @@ def test_a_client_that_leaves_in_the_turn_of_its_request_takes_the_answer_with_i
         return []
 
     async def ask_and_leave() -> None:
-        answer = asyncio.ensure_future(cast("Awaitable[Any]", scene.ask()))
+        answer: Any = scene.ask()
         answer.cancel()  # before its first step
-        await asyncio.wait({answer})
-        assert answer.cancelled() and not scene.watch.counts
+        await asyncio.sleep(0)
+        assert answer.is_done and not scene.watch.counts
 
-    scene = Scene(later)
+    scene = Scene(lambda: Pending.of(later()))
     scene.watch.go_on()
     asyncio.run(ask_and_leave())
     gc.collect()
@@ -121,7 +121,7 @@ def test_a_handler_that_fails_later_fails_as_without_a_watch() -> None:
         with pytest.raises(Disconnect, match="no more of this"):
             await answer
 
-    scene = Scene(later)
+    scene = Scene(lambda: Pending.of(later()))
     scene.watch.go_on()
     asyncio.run(ask())
     assert not scene.watch.counts
@@ -144,7 +144,7 @@ def test_a_header_that_is_torn_has_no_name() -> None:
 
 @pytest.mark.parametrize(("key", "is_timed"), [(PRODUCE, True), (FETCH, False)])
 def test_a_fetch_that_waits_is_counted_and_not_timed(key: int, is_timed: bool) -> None:
-    scene = Scene(lambda: DeferredResponse(lambda: None))
+    scene = Scene(lambda: Pending(lambda: None))
     scene.watch.go_on()
     frame = FRAME.tobytes()
     answer: Any = scene.ask(memoryview(bytearray(key.to_bytes(2, "big") + frame[2:])))
