@@ -30,7 +30,6 @@ from kafkalite.network.tls_handshake import TlsHandshakes
 
 __all__ = ["Listener", "NetworkLimits", "SocketServer", "Tls"]
 
-CANCEL_SECONDS_MAX = 5.0
 
 _log = logging.getLogger("kafkalite.network")
 
