@@ -27,7 +27,49 @@ if TYPE_CHECKING:
     from kafkalite.zk.client.zookeeper_config import Dial
 
 
-class Broker:
+class RunningBroker:
+    """The parts and addresses of a broker, valid while it runs: `_require` gives the parts, or raises RuntimeError."""
+
+    def require_own(self) -> None:
+        """Raises RuntimeError if the broker runs in another process, which has forked this one."""
+        raise NotImplementedError
+
+    def _require(self) -> BrokerServer:
+        raise NotImplementedError
+
+    @property
+    def server(self) -> BrokerServer:
+        """Its parts. Valid while the broker runs, in its own process."""
+        self.require_own()
+        return self._require()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the first listener, as clients dial it. Valid while the broker runs."""
+        return self._require().bootstrap_servers()
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener. Valid while the broker runs."""
+        return self._require().first_port()
+
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port of the metrics endpoint; None if there is none. Valid while the broker runs."""
+        endpoint = self._require().metrics
+        return None if endpoint is None else endpoint.address
+
+    @property
+    def cluster_id(self) -> str:
+        return self._require().metadata.cluster_id
+
+    @property
+    def adopted(self) -> Adopted | None:
+        """The topics that were taken over from another broker at this start; None if there were none."""
+        return self._require().adopted
+
+
+class Broker(RunningBroker):
     """One broker, ready while entered; `bootstrap_servers` is for the configuration of clients.
 
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
@@ -70,44 +112,12 @@ class Broker:
         self._thread: LoopThread | None = None
 
     @property
-    def server(self) -> BrokerServer:
-        """Its parts. Valid while the broker runs, in its own process."""
-        self.require_own()
-        return self._require()
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """host:port of the first listener, as clients dial it. Valid while the broker runs."""
-        return self._require().bootstrap_servers()
-
-    @property
-    def port(self) -> int:
-        """The port of the first listener. Valid while the broker runs."""
-        return self._require().first_port()
-
-    @property
-    def metrics_address(self) -> str | None:
-        """host:port of the metrics endpoint; None if there is none. Valid while the broker runs."""
-        endpoint = self._require().metrics
-        return None if endpoint is None else endpoint.address
-
-    @property
-    def cluster_id(self) -> str:
-        return self._require().metadata.cluster_id
-
-    @property
-    def adopted(self) -> Adopted | None:
-        """The topics that were taken over from another broker at this start; None if there were none."""
-        return self._require().adopted
-
-    @property
     def is_inherited(self) -> bool:
         """Whether it was running in another process when that forked this one. Its addresses are known here, and all
         else is the other's: to stop it does nothing."""
         return self._home is not None and not self._home.is_here
 
     def require_own(self) -> None:
-        """Raises RuntimeError if it is inherited."""
         if self._home is not None:
             self._home.require("this broker")
 

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkalite.server.broker import RunningBroker
 from kafkalite.server.loop_thread import LoopThread, blocking
 from kafkalite.testing.async_broker import AsyncBroker, AsyncTopicHandle
 from kafkalite.testing.broker_clock import BrokerClock
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.server.broker_server import BrokerServer
-    from kafkalite.server.membership.single_broker import Adopted
     from kafkalite.testing.faults.disruptions import UnflushedTail
     from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.maintenance import GroupDescription
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class Broker:
+class Broker(RunningBroker):
     """One broker, ready while entered; `bootstrap_servers` is for the configuration of clients.
 
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
@@ -78,7 +78,7 @@ class Broker:
         return cls(snapshot=path, **settings)
 
     def __enter__(self) -> Broker:
-        self.asynchronous.require_own()
+        self.require_own()
         thread = LoopThread()
         try:
             thread.run(self.asynchronous.start)
@@ -111,7 +111,7 @@ class Broker:
     def crash(self, *, power_cut: bool = False) -> None:
         """End it as kill -9 would: connections close without an answer, and the files stay as they are. With
         `power_cut` they are without what no fsync has brought to the disk. `restart` continues with them."""
-        self.asynchronous.require_own()
+        self.require_own()
         thread = self._thread
         if thread is None:
             raise RuntimeError("it does not run in a thread of its own: enter it with `with`, and crash it once")
@@ -154,34 +154,11 @@ class Broker:
         """The first of its data directories."""
         return self.asynchronous.data_dir
 
-    @property
-    def server(self) -> BrokerServer:
-        """Its parts, which belong to its own thread: others may read them. Valid while the broker runs."""
-        return self.asynchronous.server
+    def require_own(self) -> None:
+        self.asynchronous.require_own()
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """host:port of the first listener, as clients dial it. Valid while the broker runs."""
-        return self.asynchronous.bootstrap_servers
-
-    @property
-    def port(self) -> int:
-        """The port of the first listener. Valid while the broker runs."""
-        return self.asynchronous.port
-
-    @property
-    def metrics_address(self) -> str | None:
-        """host:port of the metrics endpoint; None if there is none. Valid while the broker runs."""
-        return self.asynchronous.metrics_address
-
-    @property
-    def cluster_id(self) -> str:
-        return self.asynchronous.cluster_id
-
-    @property
-    def adopted(self) -> Adopted | None:
-        """The topics that were taken over from another broker at this start; None if there were none."""
-        return self.asynchronous.adopted
+    def _require(self) -> BrokerServer:
+        return self.asynchronous._require()
 
     @property
     def clock(self) -> BlockingClock:
@@ -214,7 +191,7 @@ class Broker:
     def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Run a coroutine of `work` on the broker's loop, and return what it returns. Not from that loop itself. Raises
         RuntimeError if the broker does not run, or ends meanwhile."""
-        self.asynchronous.require_own()
+        self.require_own()
         thread = self._thread
         if thread is None:
             raise RuntimeError("this broker is not running in a thread: enter it with `with`")
