@@ -30,16 +30,7 @@ _MODULES = {
     "Trace": "requests.replay",
 }
 
-__all__ = [
-    "AsyncBroker",
-    "AsyncCluster",
-    "Broker",
-    "Cluster",
-    "InMemoryZooKeeper",
-    "KafkaContainer",
-    "KafkaTestMixin",
-    "Trace",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:

@@ -12,8 +12,9 @@ import hmac
 import json
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 class Action(NamedTuple):
     """`takes` are the names of its arguments; None: it checks them itself."""
 
-    carry_out: Callable[[AsyncBroker, dict[str, Any]], Awaitable[object]]
+    carry_out: Callable[[AsyncBroker, dict[str, Any]], object]  # or a coroutine
     takes: tuple[str, ...] | None = ()
 
     def check(self, given: dict[str, Any]) -> None:
@@ -82,7 +83,9 @@ class Control:
                 raise ValueError("the body is a JSON object")
             arguments = {**dict(parse_qsl(url.query)), **arguments}
             action.check(arguments)
-            return 200, await action.carry_out(self._broker, arguments)
+            result = action.carry_out(self._broker, arguments)
+            result = await result if isawaitable(result) else result
+            return 200, {} if result is None else result
         except KafkaError as error:
             return 409, {"error": str(error), "code": error.code.name}
         except (ValueError, TypeError, KeyError) as error:
@@ -111,30 +114,15 @@ def _integer(arguments: dict[str, Any], name: str) -> int | None:
     return None if value is None else int(value)
 
 
-async def _describe(broker: AsyncBroker, _: dict[str, Any]) -> object:
+def _describe(broker: AsyncBroker, _: dict[str, Any]) -> object:
     return {"bootstrap_servers": broker.bootstrap_servers, "topics": broker.topics, "cluster_id": broker.cluster_id}
 
 
-async def _reset(broker: AsyncBroker, _: dict[str, Any]) -> object:
-    await broker.reset()
-    return {}
-
-
-async def _topics(broker: AsyncBroker, _: dict[str, Any]) -> object:
-    return broker.topics
-
-
-async def _create_topic(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+async def _create_topic(broker: AsyncBroker, arguments: dict[str, Any]) -> None:
     """All other arguments are settings of the topic."""
     name, partitions = _text(arguments, "name"), _integer(arguments, "partitions")
     settings = {key: value for key, value in arguments.items() if key not in ("name", "partitions")}
     await broker.create_topic(name, 1 if partitions is None else partitions, **settings)
-    return {}
-
-
-async def _delete_topic(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
-    await broker.delete_topic(_text(arguments, "name"))
-    return {}
 
 
 async def _records(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
@@ -196,7 +184,7 @@ def _given(arguments: dict[str, Any], name: str) -> Payload:
     return b64decode(encoded, validate=True)
 
 
-async def _groups(broker: AsyncBroker, _: dict[str, Any]) -> object:
+def _groups(broker: AsyncBroker, _: dict[str, Any]) -> object:
     return {
         group_id: {
             "state": group.state,
@@ -216,7 +204,7 @@ async def _groups(broker: AsyncBroker, _: dict[str, Any]) -> object:
     }
 
 
-async def _maintain(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+async def _maintain(broker: AsyncBroker, arguments: dict[str, Any]) -> None:
     if arguments["what"] == "compact":
         await broker.compact(_text(arguments, "topic"))
     elif arguments["what"] == "roll":
@@ -225,10 +213,9 @@ async def _maintain(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
         broker.expire()
     else:
         raise ValueError("what is compact, roll or expire")
-    return {}
 
 
-async def _clock(broker: AsyncBroker, _: dict[str, Any]) -> object:
+def _clock(broker: AsyncBroker, _: dict[str, Any]) -> object:
     return {"now": broker.clock.now.isoformat(), "frozen": broker.clock.is_frozen}
 
 
@@ -244,10 +231,10 @@ async def _turn_clock(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
         else:
             check_bool(what, value)
             (broker.clock.freeze if value else broker.clock.resume)()
-    return await _clock(broker, {})
+    return _clock(broker, {})
 
 
-async def _faults(broker: AsyncBroker, _: dict[str, Any]) -> object:
+def _faults(broker: AsyncBroker, _: dict[str, Any]) -> object:
     return {
         "active": [{"fault": str(fault), "fired": fault.fired} for fault in broker.faults.active],
         "fired": [
@@ -257,7 +244,7 @@ async def _faults(broker: AsyncBroker, _: dict[str, Any]) -> object:
     }
 
 
-async def _make_fault(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+def _make_fault(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
     """Of requests, or one of fence, rebalance, expire_session."""
     kind = arguments.get("fault")
     if isinstance(kind, str) and kind in _DISRUPTIONS:
@@ -269,12 +256,7 @@ async def _make_fault(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
     return {"fault": str(fault)}
 
 
-async def _clear_faults(broker: AsyncBroker, _: dict[str, Any]) -> object:
-    broker.faults.clear()
-    return {}
-
-
-async def _requests(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+def _requests(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
     found = broker.requests.of(arguments.get("api"), client_id=arguments.get("client_id"), topic=arguments.get("topic"))
     return [
         {
@@ -291,15 +273,9 @@ async def _requests(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
     ]
 
 
-async def _record_requests(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+def _record_requests(broker: AsyncBroker, arguments: dict[str, Any]) -> None:
     check_bool("record", arguments["record"])
     (broker.requests.start if arguments["record"] else broker.requests.stop)()
-    return {}
-
-
-async def _clear_requests(broker: AsyncBroker, _: dict[str, Any]) -> object:
-    broker.requests.clear()
-    return {}
 
 
 _DISRUPTIONS = {
@@ -311,8 +287,12 @@ _RECORD = ("topic", "key", "key_base64", "value", "value_base64", "headers", "pa
 
 _ACTIONS: dict[str, dict[str, Action]] = {
     "broker": {"GET": Action(_describe)},
-    "reset": {"POST": Action(_reset)},
-    "topics": {"GET": Action(_topics), "POST": Action(_create_topic, None), "DELETE": Action(_delete_topic, ("name",))},
+    "reset": {"POST": Action(lambda broker, _: broker.reset())},
+    "topics": {
+        "GET": Action(lambda broker, _: broker.topics),
+        "POST": Action(_create_topic, None),
+        "DELETE": Action(lambda broker, arguments: broker.delete_topic(_text(arguments, "name")), ("name",)),
+    },
     "records": {
         "GET": Action(_records, ("topic", "partition", "isolation", "count", "timeout_s")),
         "POST": Action(_produce, _RECORD),
@@ -320,10 +300,14 @@ _ACTIONS: dict[str, dict[str, Action]] = {
     "groups": {"GET": Action(_groups)},
     "maintenance": {"POST": Action(_maintain, ("what", "topic"))},
     "clock": {"GET": Action(_clock), "POST": Action(_turn_clock, ("set", "advance", "frozen"))},
-    "faults": {"GET": Action(_faults), "POST": Action(_make_fault, None), "DELETE": Action(_clear_faults)},
+    "faults": {
+        "GET": Action(_faults),
+        "POST": Action(_make_fault, None),
+        "DELETE": Action(lambda broker, _: broker.faults.clear()),
+    },
     "requests": {
         "GET": Action(_requests, ("api", "client_id", "topic")),
         "POST": Action(_record_requests, ("record",)),
-        "DELETE": Action(_clear_requests),
+        "DELETE": Action(lambda broker, _: broker.requests.clear()),
     },
 }
