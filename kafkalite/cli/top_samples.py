@@ -13,13 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.broker_reports import is_kafkalite
+from kafkalite.client.broker_reports import KnowsBrokers, reports
 from kafkalite.client.cluster_client import NO_LEADER
+from kafkalite.client.group_rows import group_rows
+from kafkalite.client.history import History
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
-from kafkalite.console.brokers.groups import group_rows
-from kafkalite.console.brokers.history import History
-from kafkalite.console.brokers.reports import reports
 from kafkalite.protocol.messages.log_dirs import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class _Seen(NamedTuple):
     lags: dict[str, int]
 
 
-class Sampler:
+class Sampler(KnowsBrokers):
     """Looks at a cluster; rates are those since the look before. Raises Unanswered, ConfigError."""
 
     def __init__(
@@ -65,12 +64,6 @@ class Sampler:
         self._monotonic_s = monotonic_s
         self._history = History(lambda: int(monotonic_s() * 1000))
         self._before: _Seen | None = None
-        self._gives_reports: bool | None = None
-
-    def gives_reports(self, cluster: ClusterClient) -> bool:
-        if self._gives_reports is None:
-            self._gives_reports = is_kafkalite(cluster.first)
-        return bool(self._gives_reports)
 
     def take(self) -> Sample:
         began_s = self._monotonic_s()

@@ -1,16 +1,23 @@
-"""BrokerReport as the console asks for it: a report of one broker as values of JSON."""
+"""BrokerReport: reports of brokers as values of JSON, as far as they give any.
+
+An Apache Kafka gives none, and a user may not be allowed to see them.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, Refused, Unanswered, name_of_error
+from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.common.names import TopicPartition
 from kafkalite.common.text import read_json
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.log_dirs import COUNTS, DescribeLogDirsRequest
 
 _VERSION = 0
+_PARTITIONS_PER_REQUEST = 500
 _LOG_DIRS_VERSION = 4
 
 
@@ -30,3 +37,69 @@ def is_kafkalite(client: BlockingClient) -> bool | None:
     DESCRIBE of the cluster). Raises Unanswered."""
     answer = client.ask(DescribeLogDirsRequest(topics=[], count_records=COUNTS), _LOG_DIRS_VERSION)
     return None if answer.error_code else bool(answer.counts_records)
+
+
+class KnowsBrokers:
+    """Knows whether the brokers of a cluster are of kafkalite, once one has said so."""
+
+    _is_kafkalite: bool | None = None
+
+    def gives_reports(self, cluster: ClusterClient) -> bool:
+        """Whether these are brokers of kafkalite whose reports the user may see. Raises Unanswered."""
+        if self._is_kafkalite is None:
+            self._is_kafkalite = is_kafkalite(cluster.first)
+        return bool(self._is_kafkalite)
+
+
+def report(cluster: ClusterClient, pool: KnowsBrokers, broker_id: int, kind: str, **arguments: Any) -> Any:
+    """None where there is none. Raises Unanswered if the broker is away."""
+    if not pool.gives_reports(cluster):
+        return None
+    try:
+        return ask_report(cluster.client(broker_id), kind, **arguments)
+    except Refused:
+        return None
+
+
+def reports(cluster: ClusterClient, pool: KnowsBrokers, kind: str, **arguments: Any) -> dict[int, Any]:
+    """Of every broker that gives one now, by its id."""
+    found = {}
+    for broker_id in sorted(cluster.brokers):
+        try:
+            one = report(cluster, pool, broker_id, kind, **arguments)
+        except Unanswered:
+            continue
+        if one is not None:
+            found[broker_id] = one
+    return found
+
+
+def record_counts(
+    cluster: ClusterClient,
+    pool: KnowsBrokers,
+    places: Iterable[tuple[TopicPartition, int]],
+    *,
+    committed_only: bool = True,
+) -> dict[tuple[TopicPartition, int], int]:
+    """How many records a consumer at each of these places would still get, exactly; without those not known."""
+    by_leader: dict[int, list[tuple[TopicPartition, int]]] = {}
+    for key, offset in places:
+        place = cluster.places.get(key)
+        if place is not None and place.leader != NO_LEADER:
+            by_leader.setdefault(place.leader, []).append((key, offset))
+    found: dict[tuple[TopicPartition, int], int] = {}
+    for leader, asked in by_leader.items():
+        for at in range(0, len(asked), _PARTITIONS_PER_REQUEST):
+            portion = asked[at : at + _PARTITIONS_PER_REQUEST]
+            answer = report(
+                cluster,
+                pool,
+                leader,
+                "records",
+                committed_only=committed_only,
+                places=[[topic, index, offset] for (topic, index), offset in portion],
+            )
+            if answer is not None:
+                counts = zip(portion, answer["records"], strict=True)
+                found.update({place: count for place, count in counts if count is not None})
+    return found

@@ -26,16 +26,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
 
-from kafkalite.client.blocking_client import Unanswered
-from kafkalite.common.errors import ConfigError
+from kafkalite.client.history import History
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
-from kafkalite.console.brokers.history import History
 from kafkalite.console.calls.route import Call, Download, Event, Route
 from kafkalite.console.calls.sessions import COOKIE, SEARCHES_MAX, SEARCHES_PER_SESSION_MAX, Session, Sessions
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.login import Login
 from kafkalite.console.request.parameters import (
+    CLIENT_FAULTS,
     ApiError,
     invalid,
     of_client,
@@ -298,7 +297,7 @@ class Console:
                 return await endpoint(request)
             except ApiError as fault:
                 return JSONResponse(fault.body(), fault.status)
-            except (Unanswered, ConfigError) as fault:
+            except CLIENT_FAULTS as fault:
                 error = of_client(fault)
                 return JSONResponse(error.body(), error.status)
             except ClientDisconnect:

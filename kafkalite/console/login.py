@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.logins import ClientSecurity
-from kafkalite.common.errors import ConfigError
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.sessions import COOKIE, FailedLogins, Session, Sessions
 from kafkalite.console.messages.payload import available
 from kafkalite.console.request.parameters import (
+    CLIENT_FAULTS,
     WRITE_SETTING,
     ApiError,
     Parameter,
@@ -129,7 +128,7 @@ class Login:
                 return pool
             except ValueError as fault:
                 raise ApiError(401, "BAD_LOGIN", f"this name or password {fault}") from None
-            except (Unanswered, ConfigError) as fault:
+            except CLIENT_FAULTS as fault:
                 refusal = str(fault)
                 if "does not take the SASL mechanism" in refusal:
                     continue

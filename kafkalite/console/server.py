@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.broker_reports import reports
+from kafkalite.client.history import INTERVAL_MS, LAG_EVERY, History
 from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError
 from kafkalite.console.app import Console
 from kafkalite.console.brokers.broker_pool import BrokerPool
-from kafkalite.console.brokers.history import INTERVAL_MS, LAG_EVERY, History
-from kafkalite.console.brokers.reports import reports
 from kafkalite.console.calls.sessions import Sessions
 from kafkalite.console.login import Login
 from kafkalite.console.request.parameters import ApiError

@@ -14,11 +14,9 @@ from typing import Any, TypeVar
 import anyio
 from starlette.concurrency import run_in_threadpool
 
-from kafkalite.client.blocking_client import Unanswered
-from kafkalite.common.errors import ConfigError
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.route import Download, Event
-from kafkalite.console.request.parameters import ApiError, of_client
+from kafkalite.console.request.parameters import CLIENT_FAULTS, ApiError, of_client
 
 _TOGETHER_S = 0.02
 _TOGETHER_MAX = 200
@@ -109,7 +107,7 @@ async def events(opened: Opened) -> AsyncIterator[list[Event]]:
             yield some
     except ApiError as fault:
         yield [Event("error", fault.body())]
-    except (Unanswered, ConfigError) as fault:
+    except CLIENT_FAULTS as fault:
         yield [Event("error", of_client(fault).body())]
 
 

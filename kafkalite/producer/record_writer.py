@@ -1,4 +1,4 @@
-"""Records one by one into a topic: idempotent, acks=all, without Arrow. `kafkalite produce` stands on it.
+"""Records one by one into a topic, for `kafkalite produce` and the console: idempotent, acks=all, without Arrow.
 
 Records are put together to a batch for each partition and sent by `flush`, which waits for the answers. A record with
 a key goes where Java's clients put it, one without to a partition that changes with each flush.
@@ -39,6 +39,7 @@ class RecordWriter:
         self._sequences: dict[int, int] = {}
         self._sticky = 0
         self.written = 0
+        self.base_offsets: dict[int, int] = {}  # of the last batch in each partition
         retries.persist(f"topic {topic} cannot be written to", self._refresh)
         self._partitions = cluster.partition_count(topic)
         self._batch_bytes = min(_BATCH_BYTES, cluster.max_batch_bytes(topic) - _BATCH_OVERHEAD_BYTES)
@@ -102,6 +103,7 @@ class RecordWriter:
             for one in answer.responses[0].partition_responses:
                 if one.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     del batches[one.index]
+                    self.base_offsets[one.index] = one.base_offset
                 elif not ErrorCode.of(one.error_code).is_retriable:
                     why = one.error_message or ""
                     name = name_of_error(one.error_code)

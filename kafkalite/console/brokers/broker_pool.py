@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkalite.client.blocking_client import Unanswered
-from kafkalite.client.broker_reports import is_kafkalite
+from kafkalite.client.broker_reports import KnowsBrokers
 from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.console.brokers.groups import GroupsCache
+from kafkalite.client.group_rows import Row, group_rows
 from kafkalite.console.brokers.inventory import InventoryCache
 from kafkalite.console.request.parameters import too_many
 
@@ -26,9 +26,32 @@ CLIENTS_MAX = 24
 _IDLE_MAX = 6
 _METADATA_AGE_S = 0.25
 _ASK_S = 15.0
+_GROUPS_AGE_S = 3.0
 
 
-class BrokerPool:
+class GroupsCache:
+    """The rows of all groups of a user's cluster, made by the one that asks when they are too old."""
+
+    def __init__(self, pool: KnowsBrokers, monotonic_s: Callable[[], float]) -> None:
+        self._pool = pool
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._rows: list[Row] = []
+        self._made_s = float("-inf")
+
+    def get(self, cluster: ClusterClient) -> list[Row]:
+        """Raises Unanswered."""
+        with self._lock:
+            if self._monotonic_s() - self._made_s > _GROUPS_AGE_S:
+                self._rows = group_rows(cluster, self._pool)
+                self._made_s = self._monotonic_s()
+            return self._rows
+
+    def forget(self) -> None:
+        self._made_s = float("-inf")
+
+
+class BrokerPool(KnowsBrokers):
     """`bootstrap` and `security` as for a ClusterClient."""
 
     def __init__(
@@ -39,9 +62,8 @@ class BrokerPool:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.bootstrap = bootstrap
-        self.inventory = InventoryCache(self, monotonic_s)
+        self.inventory = InventoryCache(self.borrow, self, monotonic_s)
         self.groups = GroupsCache(self, monotonic_s)
-        self._is_kafkalite: bool | None = None
         self._changed_s = float("-inf")
         self._security = security
         self._monotonic_s = monotonic_s
@@ -64,12 +86,6 @@ class BrokerPool:
         """Raises Unanswered if the cluster cannot be reached, or does not let us in."""
         with self.borrow():
             pass
-
-    def gives_reports(self, cluster: ClusterClient) -> bool:
-        """Whether these are brokers of kafkalite whose reports the user may see. Raises Unanswered."""
-        if self._is_kafkalite is None:
-            self._is_kafkalite = is_kafkalite(cluster.first)
-        return bool(self._is_kafkalite)
 
     def changed(self) -> None:
         """Topics or groups have changed: nothing that is kept is true any more."""

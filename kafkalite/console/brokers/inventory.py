@@ -13,13 +13,13 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.client import log_dirs
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.broker_reports import KnowsBrokers, record_counts
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
-from kafkalite.console.brokers.reports import KnowsBrokers, record_counts
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
     COUNTING,
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkalite.client.cluster_client import ClusterClient
-
-    class Pool(KnowsBrokers, Protocol):
-        """That of a user."""
-
-        def borrow(self) -> AbstractContextManager[ClusterClient]: ...
-
 
 logger = logging.getLogger(__name__)
 
@@ -109,8 +103,14 @@ class Inventory:
 class InventoryCache:
     """The last inventory of a user's cluster. One thread makes the next one while others read the last."""
 
-    def __init__(self, pool: Pool, monotonic_s: Callable[[], float]) -> None:
-        self._pool = pool
+    def __init__(
+        self,
+        borrow: Callable[[], AbstractContextManager[ClusterClient]],
+        brokers: KnowsBrokers,
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._borrow = borrow
+        self._brokers = brokers
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._made = threading.Event()
@@ -142,9 +142,9 @@ class InventoryCache:
 
     def _make(self) -> None:
         try:
-            with self._pool.borrow() as cluster:
+            with self._borrow() as cluster:
                 made = take_inventory(cluster, self._monotonic_s())
-                _add_records(made, self._last, cluster, self._pool)
+                _add_records(made, self._last, cluster, self._brokers)
             _add_rates(made, self._last)
             self._last = made
         except Exception as fault:

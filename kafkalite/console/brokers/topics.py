@@ -7,8 +7,8 @@ from itertools import groupby
 
 from kafkalite.client.blocking_client import Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, TOPIC_RESOURCE, ClusterClient, PartitionPlace
+from kafkalite.client.group_rows import sum_known
 from kafkalite.common.names import TopicPartition
-from kafkalite.console.brokers.groups import sum_known
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.request.parameters import ApiError, Row, not_found
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -10,8 +10,8 @@ from kafkalite.console.request.parameters import Parameter
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
+    from kafkalite.client.history import History
     from kafkalite.console.brokers.broker_pool import BrokerPool
-    from kafkalite.console.brokers.history import History
     from kafkalite.console.calls.sessions import Session
     from kafkalite.console.decoders.schema_decoder import DecoderPool
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.client.broker_reports import record_counts, reports
 from kafkalite.client.group_admin import OFFSET, SHIFT, TIME, GroupAdmin, Target, new_offsets, reset
+from kafkalite.client.group_rows import group_detail
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
-from kafkalite.console.brokers.groups import group_detail
-from kafkalite.console.brokers.reports import record_counts, reports
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call
 from kafkalite.console.request.parameters import Row, invalid, not_found, paged

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafkalite.client.cluster_client import Retries
 from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
 from kafkalite.client.scan import BEGINNING, END, PLACES, TAIL, Limits, Start
+from kafkalite.common.checksum import partition_for_key
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call, Download, Event
 from kafkalite.console.decoders.schema_decoder import DecoderPool
-from kafkalite.console.messages import export, producing
+from kafkalite.console.messages import export
 from kafkalite.console.messages.filters import MATCHES, filters_of
 from kafkalite.console.messages.payload import FORMATS, View, format_of
 from kafkalite.console.messages.search import Search, Wanted
 from kafkalite.console.request.parameters import OFFSET_MAX, ApiError, Parameter, Row, invalid, not_found
+from kafkalite.producer.record_writer import RecordWriter
 from kafkalite.record.batch import NewRecord
+from kafkalite.record.compression import CODECS
 
 LIMIT_MAX = 1000
 WHOLE_BYTES_MAX = 20 << 20
@@ -149,11 +156,42 @@ def _record_at(scan: PartitionScan, offset: int) -> ScannedRecord | None:
 def produce_message(call: Call) -> Row:
     topic, body = call.path["topic"], call.body
     places = places_of(call.cluster, topic)
-    key = producing.bytes_of(body["key"], body["key_encoding"], "key")
-    value = producing.bytes_of(body["value"], body["value_encoding"], "value")
-    index = producing.partition_for(key, list(places)) if body["partition"] is None else body["partition"]
+    key = _bytes_of(body["key"], body["key_encoding"], "key")
+    value = _bytes_of(body["value"], body["value_encoding"], "value")
+    index = body["partition"]
+    if index is None:  # by Kafka's hash of the key, as any Java client; without a key any
+        index = random.randrange(len(places)) if key is None else partition_for_key(key, len(places))
     require_partition(places, topic, index)
     now_ms = int(time.time() * 1000) if body["timestamp_ms"] is None else body["timestamp_ms"]
-    record = NewRecord(key, value, producing.headers_of(body["headers"] or []), now_ms)
-    offset = producing.produce(call.cluster, topic, index, record, body["compression"], call.timeout_s)
-    return {"ok": True, "partition": index, "offset": offset, "timestamp_ms": now_ms}
+    record = NewRecord(key, value, _headers_of(body["headers"] or []), now_ms)
+    writer = RecordWriter(call.cluster, topic, Retries(call.timeout_s), CODECS[body["compression"]])
+    writer.add(record, index)
+    writer.flush()
+    return {"ok": True, "partition": index, "offset": writer.base_offsets[index], "timestamp_ms": now_ms}
+
+
+def _bytes_of(text: str | None, encoding: str, name: str) -> bytes | None:
+    """Raises ApiError."""
+    if text is None:
+        return None
+    if encoding == "text":
+        return text.encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid(f"{name} is no base64") from None
+
+
+def _headers_of(given: list[Any]) -> list[tuple[str, bytes | None]]:
+    """Raises ApiError."""
+    found: list[tuple[str, bytes | None]] = []
+    for one in given:
+        name, value = one.get("name"), one.get("value")
+        if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+            raise invalid("a header is {name: TEXT, value: TEXT or null}")
+        try:
+            name.encode()
+            found.append((name, None if value is None else value.encode()))
+        except UnicodeEncodeError:
+            raise invalid("a header is not valid Unicode") from None
+    return found

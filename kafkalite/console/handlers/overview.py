@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from kafkalite.client.broker_reports import reports
 from kafkalite.client.cluster_client import NO_LEADER, PartitionPlace
+from kafkalite.client.group_rows import sum_known
 from kafkalite.common.names import TopicPartition
-from kafkalite.console.brokers.groups import sum_known
 from kafkalite.console.brokers.inventory import Inventory
-from kafkalite.console.brokers.reports import reports
 from kafkalite.console.brokers.topics import places_by_topic, settings_of
 from kafkalite.console.calls.route import Call
 from kafkalite.console.handlers.cluster import broker_rows
@@ -22,8 +22,8 @@ from kafkalite.console.request.parameters import Row
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
+    from kafkalite.client.history import History
     from kafkalite.console.brokers.broker_pool import BrokerPool
-    from kafkalite.console.brokers.history import History
 
 
 CRITICAL, WARNING, INFO = "critical", "warning", "info"

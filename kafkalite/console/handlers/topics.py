@@ -6,10 +6,10 @@ from typing import Any
 
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.broker_reports import record_counts
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals, compact
 from kafkalite.common.names import TopicPartition
-from kafkalite.console.brokers.reports import record_counts
 from kafkalite.console.brokers.topics import (
     config_rows,
     facts_of,

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.cluster_client import WriteFailed
 from kafkalite.client.group_admin import NotReset
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.text import printable
 
+CLIENT_FAULTS = (Unanswered, WriteFailed, ConfigError)
+"""Faults that `of_client` turns into an answer."""
 WRITE_SETTING = "console.write=true (--write)"
 
 
@@ -52,7 +55,7 @@ def read_only() -> ApiError:
     return ApiError(403, "READ_ONLY", f"this console changes nothing; start it with {WRITE_SETTING}")
 
 
-def of_client(fault: Unanswered | ConfigError) -> ApiError:
+def of_client(fault: Unanswered | WriteFailed | ConfigError) -> ApiError:
     """The fault of a client of brokers: something that is not there, a permission, or a broker out of reach."""
     text = str(fault)
     if isinstance(fault, ConfigError):
@@ -61,6 +64,8 @@ def of_client(fault: Unanswered | ConfigError) -> ApiError:
         return refused(text)
     if "AUTHORIZATION_FAILED" in text:
         return ApiError(403, "NOT_PERMITTED", f"the access control lists do not allow it: {text}")
+    if isinstance(fault, WriteFailed):
+        return refused(text)
     return ApiError(502, "UNREACHABLE", text)
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from kafkalite.console.request.parameters import Row
-
 INTERVAL_MS = 5_000
 KEPT_MS = 3_600_000
 SAMPLES_MAX = KEPT_MS // INTERVAL_MS
@@ -36,6 +34,7 @@ _LATENCIES = ("produce_p50_ms", "produce_p99_ms", "fetch_p50_ms", "fetch_p99_ms"
 SERIES = (*_RATES, *_GAUGES, *_LATENCIES)
 
 Values = dict[str, float | None]
+Row = dict[str, Any]
 
 
 class _Sample(NamedTuple):

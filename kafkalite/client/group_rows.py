@@ -1,6 +1,6 @@
-"""Groups with their members, offsets and lag, as rows of the API.
+"""Groups with their members, offsets and lag, as rows for people.
 
-Members are asked for many groups at a time, offsets for one. The rows of all groups are kept for some seconds.
+Members are asked for many groups at a time, offsets for one.
 A lag in offsets is that of Kafka's tool, the end less the committed offset, and negative where the group stands beyond
 the end; a lag in records is what the group would get. The lag of a group is the sum over the partitions that there are,
 and not known if that of one is not.
@@ -8,47 +8,23 @@ and not known if that of one is not.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.broker_reports import KnowsBrokers, record_counts
 from kafkalite.client.group_admin import CLASSIC, Group, GroupAdmin, ListedGroup, Member, lag_of
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
-from kafkalite.console.brokers.reports import KnowsBrokers, record_counts
-from kafkalite.console.request.parameters import Row
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
 
-AGE_S = 3.0
 _GROUPS_MAX = 5_000  # of which members and offsets are asked for
 _ASK_S = 10.0
 
 Offsets = dict[TopicPartition, int]
-
-
-class GroupsCache:
-    """The rows of all groups of a user's cluster, made by the one that asks when they are too old."""
-
-    def __init__(self, pool: KnowsBrokers, monotonic_s: Callable[[], float]) -> None:
-        self._pool = pool
-        self._monotonic_s = monotonic_s
-        self._lock = threading.Lock()
-        self._rows: list[Row] = []
-        self._made_s = float("-inf")
-
-    def get(self, cluster: ClusterClient) -> list[Row]:
-        """Raises Unanswered."""
-        with self._lock:
-            if self._monotonic_s() - self._made_s > AGE_S:
-                self._rows = group_rows(cluster, self._pool)
-                self._made_s = self._monotonic_s()
-            return self._rows
-
-    def forget(self) -> None:
-        self._made_s = float("-inf")
+Row = dict[str, Any]
 
 
 def group_rows(cluster: ClusterClient, pool: KnowsBrokers) -> list[Row]:
