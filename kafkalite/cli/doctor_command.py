@@ -19,8 +19,7 @@ from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.inspection.doctor.client_properties import CLIENTS, client_properties
-from kafkalite.inspection.doctor.endpoint import Endpoint, Finding, endpoints_of, host_of
-from kafkalite.inspection.doctor.exposure import exposures
+from kafkalite.inspection.doctor.exposure import Endpoint, Finding, endpoints_of, exposures, host_of
 
 _PREFERRED = ("SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "PLAIN")
 _TITLES = {

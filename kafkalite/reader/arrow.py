@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkalite.reader.chunks.batch_choice import MILLIS_MAX
+from kafkalite.reader.chunks.chunk_rows import MILLIS_MAX
 from kafkalite.reader.chunks.rows import Rows
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes

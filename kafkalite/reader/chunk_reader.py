@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from kafkalite.common.region import OpenFile
 from kafkalite.reader.arrow import to_arrow
-from kafkalite.reader.chunks.batch_choice import BatchChoice
 from kafkalite.reader.chunks.chunk_file import ChunkFile, FileGone, SplitFiles
-from kafkalite.reader.chunks.chunk_rows import ChunkRows
+from kafkalite.reader.chunks.chunk_rows import BatchChoice, ChunkRows
 from kafkalite.reader.chunks.rows import Rows
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Chunk, Loss, ReadReport, ReadSettings

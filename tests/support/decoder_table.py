@@ -56,8 +56,8 @@ from kafkalite.reader.chunks.rows import has_right_crc, scan_entries
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.record.batches import whole_batches
 from kafkalite.record.columns.batch_columns import scan
-from kafkalite.record.columns.common_records import find_unknown
 from kafkalite.record.columns.record_columns import decode as decode_columns
+from kafkalite.record.columns.record_starts import find_unknown
 from kafkalite.record.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from kafkalite.record.json_lines import parse_json as parse_json_line
 from kafkalite.record.message_set import V0, V1, build_set, read_messages, read_set
@@ -355,7 +355,7 @@ DECODERS = (
         (
             "record/validation/batch_validation.py",
             "record/validation/format_conversion.py",
-            "record/columns/common_records.py",
+            "record/columns/record_starts.py",
         ),
         _all_of(
             lambda data: validate(memoryview(data), _KEYED, 0, 9),

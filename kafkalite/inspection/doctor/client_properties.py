@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from kafkalite.inspection.doctor.endpoint import Endpoint
+from kafkalite.inspection.doctor.exposure import Endpoint
 
 CLIENTS = ("java", "librdkafka", "kafka-python")
 PASSWORD = "PASSWORD"

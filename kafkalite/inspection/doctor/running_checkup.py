@@ -16,7 +16,7 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.inspection.doctor.endpoint import Endpoint, Finding, host_of
+from kafkalite.inspection.doctor.exposure import Endpoint, Finding, host_of
 from kafkalite.inspection.doctor.settings_checkup import NO_CRYPTOGRAPHY, can_look_at_certificates, certificate_findings
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.sasl import SaslHandshakeRequest

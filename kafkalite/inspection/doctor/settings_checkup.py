@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.tls import TlsSettings, key_store_of, server_context
-from kafkalite.inspection.doctor.endpoint import Endpoint, Finding, host_of
-from kafkalite.inspection.doctor.exposure import exposures
+from kafkalite.inspection.doctor.exposure import Endpoint, Finding, exposures, host_of
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

@@ -20,15 +20,14 @@ from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import (
     LEADER_EPOCHS,
-    LOG,
     OFFSET_INDEX,
     PARTITION_METADATA,
     SNAPSHOT,
     TIME_INDEX,
     TXN_INDEX,
-    parse_segment_file,
 )
 from kafkalite.log.storage.files import Files
+from kafkalite.log.storage.listing import SegmentFiles, list_segment_files
 
 logger = logging.getLogger(__name__)
 
@@ -69,16 +68,6 @@ class LoadedLog(NamedTuple):
     gap_offset: int = NEVER
 
 
-class _Listing(NamedTuple):
-    """The files of a partition's directory: sizes of segments and offsets of the files beside them, by base offset."""
-
-    sizes: dict[int, int]
-    snapshots: list[int]
-    with_offset_index: set[int]
-    with_time_index: set[int]
-    with_txn_index: set[int]
-
-
 def load(
     directory: str, config: TopicConfig, options: LoadOptions, now_ms: int, files: Files, expiration_ms: int
 ) -> LoadedLog:
@@ -86,10 +75,14 @@ def load(
     listing = _list(directory, files)
     epochs = LeaderEpochCache(f"{directory}/{LEADER_EPOCHS}", files)
     epochs.load()
-    producers = ProducerState(directory, listing.snapshots, files)
-    segments = [Segment(directory, base, size, config, now_ms, files) for base, size in sorted(listing.sizes.items())]
+    snapshots = listing.offsets[SNAPSHOT]
+    with_offset_index, with_time_index, with_txn_index = (
+        set(listing.offsets[suffix]) for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+    )
+    producers = ProducerState(directory, snapshots, files)
+    segments = [Segment(directory, base, size, config, now_ms, files) for base, size in listing.sizes.items()]
     for segment in segments:
-        if segment.base_offset not in listing.with_txn_index:
+        if segment.base_offset not in with_txn_index:
             segment.txn_index.size_bytes = 0
     recovery = LogRecovery(
         directory, segments, config, producers, epochs, options.start_offset, now_ms, expiration_ms, files,
@@ -98,14 +91,14 @@ def load(
         on_segment_read=options.on_segment_read,
     )  # fmt: skip
     if segments and options.clean:
-        recovery.open_clean(listing.with_offset_index & listing.with_time_index)
+        recovery.open_clean(with_offset_index & with_time_index)
     elif segments:
-        recovery.recover_unclean(options.recovery_point, listing.with_offset_index, listing.with_time_index)
+        recovery.recover_unclean(options.recovery_point, with_offset_index, with_time_index)
     end_offset = recovery.end_offset
     if segments and end_offset < options.start_offset:
         start_offset = options.start_offset
         logger.warning("%s ends at %d, before its start %d; starting anew there", directory, end_offset, start_offset)
-        _clear(segments, epochs, producers, listing.snapshots)
+        _clear(segments, epochs, producers, snapshots)
     if not segments:
         end_offset = max(0, options.start_offset)
         segments.append(Segment.create(directory, end_offset, config, now_ms, files))
@@ -162,32 +155,17 @@ def _within(high_watermark: int, start_offset: int, end_offset: int) -> int:
     return NEVER if high_watermark == NEVER else max(start_offset, min(high_watermark, end_offset))
 
 
-def _list(directory: str, files: Files) -> _Listing:
+def _list(directory: str, files: Files) -> SegmentFiles:
     """Removes .cleaned, .swap and .deleted files, and indexes without a segment; returns the new listing."""
-    sizes: dict[int, int] = {}
-    beside: dict[str, set[int]] = {OFFSET_INDEX: set(), TIME_INDEX: set(), TXN_INDEX: set(), SNAPSHOT: set()}
-    temporary: list[str] = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            found = parse_segment_file(entry.name)
-            if found is None:
-                continue
-            base, suffix, state = found
-            if state:
-                temporary.append(entry.name)
-            elif suffix == LOG:
-                sizes[base] = entry.stat().st_size
-            elif suffix in beside:
-                beside[suffix].add(base)
-    if temporary:
+    listing = list_segment_files(directory)
+    if listing.temporary:
         from kafkalite.log.recovery.swap_recovery import complete_swaps
 
-        complete_swaps(directory, temporary, files)
+        complete_swaps(directory, listing.temporary, files)
         return _list(directory, files)
-    snapshots = sorted(beside.pop(SNAPSHOT))
-    for suffix, bases in beside.items():
-        for base in bases - sizes.keys():
+    for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
+        for base in set(listing.offsets[suffix]) - listing.sizes.keys():
             # a new segment of that name would use it
             logger.warning("%s/%020d%s has no segment; deleting it", directory, base, suffix)
             files.unlink_if_exists(f"{directory}/{base:020d}{suffix}")
-    return _Listing(sizes, snapshots, beside[OFFSET_INDEX], beside[TIME_INDEX], beside[TXN_INDEX])
+    return listing

@@ -44,7 +44,8 @@ from kafkalite.log.storage.file_names import (
     segment_stem,
 )
 from kafkalite.log.storage.files import Files
-from kafkalite.reader.planning.discovery import Replica, SegmentList, list_segments
+from kafkalite.log.storage.listing import SegmentFiles
+from kafkalite.reader.planning.discovery import Replica, list_segments
 from kafkalite.reader.planning.read_options import At, Position, ReadOptions
 from kafkalite.reader.planning.transactions import read_transactions
 from kafkalite.record.batch import BatchHeader
@@ -122,7 +123,7 @@ class Bounds(NamedTuple):
     """
 
     directory: str
-    segments: SegmentList
+    segments: SegmentFiles
     log_start: int
     end: int
     log_end: int
@@ -132,7 +133,7 @@ class Bounds(NamedTuple):
 
     def ranges(self) -> list[SegmentRange]:
         """The segments with what of them belongs to the log at planning."""
-        bases, sizes = self.segments.base_offsets, self.segments.sizes_bytes
+        bases, sizes = list(self.segments.sizes), list(self.segments.sizes.values())
         ends = [*bases[1:], self.log_end]
         ranges = [*map(SegmentRange, bases, ends, [*sizes[:-1], self.log_end_position])]
         return [*ranges[:-1], *(each._replace(file_id=self.last_file_id) for each in ranges[-1:])]
@@ -174,7 +175,7 @@ def find_bounds(
         bounds = _bounds(of, replicas[0], directories)
     else:
         bounds = _best(of, replicas, directories)
-    if not read_committed or not bounds.segments.base_offsets:
+    if not read_committed or not bounds.segments.sizes:
         return bounds
     end, aborted = read_transactions(
         bounds.directory, bounds.segments, bounds.log_end_position, bounds.end, bounds.log_start
@@ -230,7 +231,7 @@ def _offset(position: Position, bounds: Bounds) -> int | None:
 
 def _bounds(of: TopicPartition, replica: Replica, directories: DataDirectories) -> Bounds:
     segments = list_segments(replica.directory)
-    bases = segments.base_offsets
+    bases = list(segments.sizes)
     if not bases:
         return Bounds(replica.directory, segments, 0, 0, 0, 0)
     with SegmentFile(replica.directory, bases[-1]) as last:

@@ -23,16 +23,16 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.log.storage.file_names import (
     KRAFT_LOG,
     LOG,
-    SNAPSHOT,
     SWAP,
-    TXN_INDEX,
     parse_partition_directory,
-    parse_segment_file,
 )
+from kafkalite.log.storage.listing import SegmentFiles, list_segment_files
 from kafkalite.reader.planning.read_options import Limit, ReadOptions
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _SHOWN = 20
+_ATTEMPTS = 50
+_PAUSE_S = 0.01  # two ticks of the clock that stamps files
 
 
 class Replica(NamedTuple):
@@ -131,23 +131,7 @@ def _check_named(limit: Limit, chosen: Mapping[str, Sequence[int]]) -> None:
             )
 
 
-_ATTEMPTS = 50
-_PAUSE_S = 0.01  # two ticks of the clock that stamps files
-_DIGITS = 20
-_LOG_NAME = _DIGITS + len(LOG)
-
-
-class SegmentList(NamedTuple):
-    """Base offsets, ascending, with the sizes of the files in bytes; the offsets that snapshots and transaction indexes
-    of the directory are named by."""
-
-    base_offsets: list[int]
-    sizes_bytes: list[int]
-    snapshots: list[int]
-    txn_indexes: list[int]
-
-
-def list_segments(directory: str) -> SegmentList:
+def list_segments(directory: str) -> SegmentFiles:
     """The segments of a partition. Raises FileNotFoundError, StorageError."""
     for _ in range(_ATTEMPTS):
         before_ns = os.stat(directory).st_mtime_ns
@@ -163,26 +147,10 @@ def list_segments(directory: str) -> SegmentList:
     )
 
 
-def _listed(directory: str) -> SegmentList | None:
+def _listed(directory: str) -> SegmentFiles | None:
     """None while compaction is switching segments, or when one goes away meanwhile."""
-    sizes: dict[int, int] = {}
-    snapshots: list[int] = []
-    txn_indexes: list[int] = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            name = entry.name
-            if name.endswith(LOG) and len(name) == _LOG_NAME and name[:_DIGITS].isdecimal():
-                try:
-                    sizes[int(name[:_DIGITS])] = entry.stat().st_size
-                except FileNotFoundError:
-                    return None
-            elif name.endswith(SWAP):
-                parsed = parse_segment_file(name)
-                if parsed is not None and parsed[1] == LOG:
-                    return None
-            elif name.endswith((SNAPSHOT, TXN_INDEX)):
-                parsed = parse_segment_file(name)
-                if parsed is not None:
-                    (snapshots if parsed[1] == SNAPSHOT else txn_indexes).append(parsed[0])
-    bases = sorted(sizes)
-    return SegmentList(bases, [sizes[base] for base in bases], sorted(snapshots), sorted(txn_indexes))
+    try:
+        found = list_segment_files(directory)
+    except FileNotFoundError:
+        return None
+    return None if any(name.endswith(LOG + SWAP) for name in found.temporary) else found

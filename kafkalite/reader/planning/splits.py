@@ -284,13 +284,13 @@ def relocate(chunk: Chunk) -> Relocation:
 def _relocated(chunk: Chunk, start: int, end: int) -> Relocation:
     directory = os.path.dirname(chunk.path)
     segments = list_segments(directory)
-    bases = segments.base_offsets
+    bases = list(segments.sizes)
     if not bases:
         return Relocation([], [(start, end)])
     with SegmentFile(directory, bases[-1]) as last:
         last_position, log_end = last.end()
     first, stop = min(max(start, bases[0]), end), max(min(end, log_end), start)
-    ranges = [*map(SegmentRange, bases, [*bases[1:], log_end], [*segments.sizes_bytes[:-1], last_position])]
+    ranges = [*map(SegmentRange, bases, [*bases[1:], log_end], [*list(segments.sizes.values())[:-1], last_position])]
     spans = find_spans(directory, ranges, first, stop, chunk.row_filter)
     plan = PartitionPlan((chunk.topic, chunk.partition), directory, spans, chunk.aborted, chunk.row_filter)
     lost = [(one, other) for one, other in ((start, first), (max(first, stop), end)) if one < other]

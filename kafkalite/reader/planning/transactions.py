@@ -22,7 +22,7 @@ from kafkalite.log.index.transaction_index import AbortedTxn, decode_index
 from kafkalite.log.segment.segment_file import CutOff, SegmentFile, iter_headers
 from kafkalite.log.state.producer import decode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, segment_stem
-from kafkalite.reader.planning.discovery import SegmentList
+from kafkalite.log.storage.listing import SegmentFiles
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from kafkalite.record.columns.batch_columns import Batches
 from kafkalite.record.transaction_marker import read_marker
@@ -41,14 +41,14 @@ class Transactions(NamedTuple):
 
 
 def read_transactions(
-    directory: str, segments: SegmentList, end_position: int, end_offset: int, start: int
+    directory: str, segments: SegmentFiles, end_position: int, end_offset: int, start: int
 ) -> Transactions:
     """The transactions of a log up to `end_offset`, whose last segment ends at `end_position`; aborted ones from the
     offset `start` on.
 
     Markers at or behind `end_offset` do not count. Raises FileNotFoundError for a segment that is gone, Malformed.
     """
-    bases = segments.base_offsets
+    bases = list(segments.sizes)
     snapshot_offset, open_since = _newest_snapshot(directory, segments, end_offset)
     first = max((base for base in bases if base <= snapshot_offset), default=bases[0])
     follower = _Follower(snapshot_offset, end_offset, open_since)
@@ -64,11 +64,11 @@ def read_transactions(
     return Transactions(stable, tuple(sorted(txn for txn in aborted if start <= txn.last_offset < end_offset)))
 
 
-def _indexes_from(segments: SegmentList, start: int) -> list[int]:
+def _indexes_from(segments: SegmentFiles, start: int) -> list[int]:
     """The segments that have a transaction index and may hold a marker at or behind `start`."""
-    bases = segments.base_offsets
+    bases = list(segments.sizes)
     first = bases[max(0, bisect_right(bases, start) - 1)]
-    return [base for base in segments.txn_indexes if base >= first]
+    return [base for base in segments.offsets[TXN_INDEX] if base >= first]
 
 
 def overlapping(aborted: Iterable[AbortedTxn], start: int, end: int) -> tuple[AbortedTxn, ...]:
@@ -87,11 +87,11 @@ def is_aborted(batches: Batches, aborted: Iterable[AbortedTxn]) -> Flags:
     return flags
 
 
-def _newest_snapshot(directory: str, segments: SegmentList, end_offset: int) -> tuple[int, dict[int, int]]:
+def _newest_snapshot(directory: str, segments: SegmentFiles, end_offset: int) -> tuple[int, dict[int, int]]:
     """Its offset and the first offsets of the transactions that were open there, by producer id. Without a snapshot
     that can be read: the beginning of the log."""
-    first = segments.base_offsets[0]
-    for offset in reversed(segments.snapshots):
+    first = next(iter(segments.sizes))
+    for offset in reversed(segments.offsets[SNAPSHOT]):
         if first <= offset <= end_offset:
             try:
                 with open(os.path.join(directory, segment_stem(offset) + SNAPSHOT), "rb") as file:

@@ -18,7 +18,7 @@ from kafkalite.cli.main import main
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import parse_properties, read_properties
 from kafkalite.inspection.doctor.client_properties import CLIENTS, client_properties
-from kafkalite.inspection.doctor.endpoint import endpoints_of
+from kafkalite.inspection.doctor.exposure import endpoints_of
 from tests.compatibility.interop.conftest import run_command
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.support.certificates import Authority

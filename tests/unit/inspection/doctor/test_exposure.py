@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.inspection.doctor.endpoint import endpoints_of, is_loopback
-from kafkalite.inspection.doctor.exposure import exposures
+from kafkalite.inspection.doctor.exposure import endpoints_of, exposures, is_loopback
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 TOKENS = {

@@ -176,6 +176,6 @@ def test_numpy_is_imported_only_for_many_varied_records_without_headers(
 ) -> None:
     chance = random.Random(1)
     varied = [NewRecord(None, bytes(chance.randrange(20, 300)), headers, NOW_MS) for _ in range(count)]
-    with patch.dict(sys.modules, {"kafkalite.record.columns.common_records": None}):
+    with patch.dict(sys.modules, {"kafkalite.record.columns.record_starts": None}):
         check_structure(body_of(varied), count)
         check_structure(body_of([NewRecord(b"k", b"v" * 100, headers, NOW_MS)] * 10_000), 10_000)

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 import pytest
 
 from kafkalite.record.batch import HEADER_BYTES, NewRecord, build_batch
-from kafkalite.record.columns.common_records import find_unknown
+from kafkalite.record.columns.record_starts import find_unknown
 from kafkalite.record.record import check_record
 
 NOW_MS = 1_700_000_000_000
