@@ -9,10 +9,10 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -107,6 +107,30 @@ class TimerGroup:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+
+
+_T = TypeVar("_T")
+
+
+async def within(clock: Clock, timeout_ms: float, work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of `work`. After `timeout_ms` of `clock`, `work` is cancelled and TimeoutError raised."""
+    task = asyncio.ensure_future(work)
+    is_late = False
+
+    def expire() -> None:
+        nonlocal is_late
+        is_late = True
+        task.cancel()
+
+    timer = clock.call_later(timeout_ms, expire)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_late:
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
 
 
 class ConditionWaiters:

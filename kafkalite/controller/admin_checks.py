@@ -66,14 +66,14 @@ def reassignment_refusal(
         if is_reassigned:
             return None
         return KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    shown = ", ".join(map(str, target[:_SHOWN_MAX])) + ", ..." * (len(target) > _SHOWN_MAX)
+    listed = ", ".join(map(str, target[:_SHOWN_MAX])) + ", ..." * (len(target) > _SHOWN_MAX)
     if not target:
         return _bad_target("The list of replicas is empty.")
     if len(set(target)) < len(target):
-        return _bad_target(f"The replicas {shown} name a broker twice.")
+        return _bad_target(f"The replicas {listed} name a broker twice.")
     absent = next((replica for replica in target if replica not in live and replica not in replicas), None)
     if absent is not None:
-        return _bad_target(f"The replicas {shown} include broker {absent}, and no such broker is alive.")
+        return _bad_target(f"The replicas {listed} include broker {absent}, and no such broker is alive.")
     return None
 
 

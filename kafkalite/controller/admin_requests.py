@@ -17,7 +17,7 @@ processReplicaLeaderElection, processIsrChangeNotification), kafka.common.ZkNode
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.names import TopicPartition
@@ -85,16 +85,17 @@ class AdminRequests:
         except ValueError as fault:
             logger.warning("%s is not understood and is removed: %s", znode_paths.REASSIGN_PARTITIONS, fault)
             return not await store.write([Step((Delete(znode_paths.REASSIGN_PARTITIONS, request.version),))])
-        for reason in reassignment_refusals(self._view, wanted, context):
-            logger.warning("reassignment refused: %s", reason)
         new: dict[str, dict[int, tuple[int, ...]]] = {}
         under_way = set()
         for key, target in wanted.items():
-            state = _progress(self._view, key, target, context)
-            if state is not _DONE:
-                under_way.add(key)
-            if state is _NEW:
+            if (reason := _refusal(self._view, key, target, context)) is not None:
+                logger.warning("reassignment refused: %s", reason)
+                continue
+            assignment = assignment_of(self._view.assignments[key[0]].value, key[1])
+            if assignment.target != target:
                 new.setdefault(key[0], {})[key[1]] = target
+            if assignment.target != target or assignment.is_being_reassigned:
+                under_way.add(key)
         steps = []
         for name, targets in new.items():
             moves, refused = reassignment.beginnings(self._view, name, targets, context)
@@ -136,18 +137,6 @@ def without_entries(request: Node, keys: Collection[TopicPartition]) -> list[Ste
     return [Step((SetData(path, znode_data.reassignment_json(left), request.version),))]
 
 
-_NEW, _UNDER_WAY, _DONE = "new", "under way", "done or refused"
-
-
-def _progress(view: ClusterView, key: TopicPartition, target: tuple[int, ...], context: ElectionContext) -> str:
-    if _refusal(view, key, target, context) is not None:
-        return _DONE
-    assignment = assignment_of(view.assignments[key[0]].value, key[1])
-    if assignment.target != target:
-        return _NEW
-    return _UNDER_WAY if assignment.is_being_reassigned else _DONE
-
-
 def _refusal(view: ClusterView, key: TopicPartition, target: tuple[int, ...], context: ElectionContext) -> str | None:
     name, number = key
     known = view.assignments.get(name)
@@ -156,12 +145,3 @@ def _refusal(view: ClusterView, key: TopicPartition, target: tuple[int, ...], co
         return f"{name}-{number} does not exist"
     fault = admin_checks.reassignment_refusal(current, target, context.brokers.live, is_reassigned=False)
     return None if fault is None else f"{name}-{number}: {fault}"
-
-
-def reassignment_refusals(
-    view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]], context: ElectionContext
-) -> Iterator[str]:
-    """The reasons for refusing reassignments, as lines for the log; a reassignment without a change is not refused."""
-    for key, target in wanted.items():
-        if (reason := _refusal(view, key, target, context)) is not None:
-            yield reason

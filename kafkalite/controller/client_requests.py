@@ -1,8 +1,8 @@
 """Requests of clients for the controller, which its task performs: elections and reassignments.
 
-A request waits until the controller's task comes to it, so that one task writes. Whatever keeps the task from it
-(another controller, no connection to ZooKeeper) refuses all requests that wait. A reassignment is answered when it has
-begun; it ends when all of its replicas are in sync.
+A request waits until the controller's task comes to it, so that one task writes. Another controller, or a lost
+connection to ZooKeeper, refuses all requests that wait. A reassignment is answered when it has begun; it ends when all
+of its replicas are in sync.
 Source: kafka.controller.KafkaController (processReplicaLeaderElection, processApiPartitionReassignment).
 """
 
@@ -175,7 +175,7 @@ class ClientRequests(PartitionAdmin):
             steps = set(await store.write([move.step for move in moves]))
             if moves:
                 await catch_up()
-            _tell([move for move in moves if move.step not in steps])
+            _log_moves([move for move in moves if move.step not in steps])
             open_keys = {(move.topic, number) for move in moves if move.step in steps for number in move.assignments}
             left = {key: target for key, target in left.items() if key in open_keys}
             if not left:
@@ -206,7 +206,7 @@ class ClientRequests(PartitionAdmin):
         return admin_checks.reassignment_refusal(replicas, target, context.brokers.live, is_reassigned=is_moving)
 
 
-def _tell(moves: Sequence[Move]) -> None:
+def _log_moves(moves: Sequence[Move]) -> None:
     begun = [f"{move.topic}-{number}" for move in moves for number in move.assignments]
     if begun:
         more = f" and {len(begun) - _SHOWN_MAX} more" if len(begun) > _SHOWN_MAX else ""

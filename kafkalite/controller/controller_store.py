@@ -169,7 +169,7 @@ class ControllerStore:
             below = [Delete(path) for path in reversed(tree[1:])]
             last: list[Operation] = [Delete(znode_paths.topic(name))]
             if not tree:
-                last.insert(0, Create(znode_paths.topic(name)))  # refused if somebody else has
+                last.insert(0, Create(znode_paths.topic(name)))  # refused if another client has
             elif name in configured:  # a tool writes the settings of a new topic before the topic
                 last.append(Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
             last += [Delete(znode_paths.delete_topic(name)), SetData(znode_paths.TOPIC_DELETIONS, b"")]

@@ -7,7 +7,7 @@
 
 A member of the ISR is *present* if it has been registered since before the state was written. A broker that registered
 later was away in between (it "bounced") and may have lost the end of its log, so it leaves the ISR as a dead one does.
-A state that was written by somebody who did not know of the bounce yet would hide it, so a broker whose log may have
+A state whose writer did not know of the bounce yet would hide it, so a broker whose log may have
 lost its end leaves ISR and ELR by a write of its own before it registers ("A lost tail" in docs/replication.md).
 Kafka's controller remembers broker epochs instead and treats a bounce as a death and a start (KIP-380), which a new
 controller cannot do.

@@ -39,7 +39,7 @@ class BrokerRecord(NamedTuple):
     """One live broker. `endpoints` are for clients and other brokers; `epoch` grows with each registration.
 
     `registration` is the number under which its fetches count; unlike the epoch it grows before a broker registers and
-    when it begins to stop. `stopping`: it is about to leave, leads on only what nobody else can lead, and joins no ISR.
+    when it begins to stop. `stopping`: it is about to leave, leads only what no other can lead, and joins no ISR.
     `intact`: at its registration it had all records that it had before.
     """
 
@@ -251,7 +251,7 @@ class ClusterMetadata(ABC):
 
     @property
     def controller_epoch(self) -> int | None:
-        """How many times a controller was elected; None where nobody counts."""
+        """How many times a controller was elected; None where it is not counted."""
         return None
 
     @property

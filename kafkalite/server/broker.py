@@ -213,8 +213,8 @@ def _config_from(
         if "listeners" in properties:
             raise ConfigError("host and port are of the only listener: leave them out, or leave out listeners")
         address = host or "127.0.0.1"
-        shown = f"[{address}]" if ":" in address else address
-        properties["listeners"] = f"PLAINTEXT://{shown}:{9092 if port is None else port}"
+        bracketed = f"[{address}]" if ":" in address else address
+        properties["listeners"] = f"PLAINTEXT://{bracketed}:{9092 if port is None else port}"
     return BrokerConfig.load(properties)
 
 

@@ -385,24 +385,24 @@ def _add_cleaner_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -
     )
 
     def rows() -> Iterator[Row]:
-        told = totals()
+        now = totals()
         values = (
-            told.uncleanable_partitions,
-            told.uncleanable_bytes,
-            told.failing_partitions,
-            100 * told.max_dirty_ratio,
-            told.ms_since_last_run,
-            told.max_clean_seconds,
-            100 * told.max_buffer_utilization,
-            100 * told.recopy_ratio,
-            told.workers,
-            told.workers_busy,
-            told.worker_deaths,
-            told.runs,
-            told.bytes_read,
-            told.bytes_kept,
-            told.records_read,
-            told.records_kept,
+            now.uncleanable_partitions,
+            now.uncleanable_bytes,
+            now.failing_partitions,
+            100 * now.max_dirty_ratio,
+            now.ms_since_last_run,
+            now.max_clean_seconds,
+            100 * now.max_buffer_utilization,
+            100 * now.recopy_ratio,
+            now.workers,
+            now.workers_busy,
+            now.worker_deaths,
+            now.runs,
+            now.bytes_read,
+            now.bytes_kept,
+            now.records_read,
+            now.records_kept,
         )
         yield Row((), values)
 

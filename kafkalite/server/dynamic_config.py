@@ -40,7 +40,7 @@ class DynamicBrokerConfig:
         apply: Callable[[BrokerConfig], object],
         check: Callable[[BrokerConfig], Awaitable[object]] | None = None,
     ) -> None:
-        """`check` raises ConfigError for settings with which this broker could not go on."""
+        """`check` raises ConfigError for settings with which this broker could not continue."""
         self.now = config
         self._metadata = metadata
         self._broker = str(broker_id)
@@ -134,7 +134,7 @@ class DynamicBrokerConfig:
 
 
 class BrokerSecrets:
-    """`is_secret` tells by its name whether a setting is one. Raises ConfigError if none can be encrypted here."""
+    """`is_secret` recognizes a secret by its name. Raises ConfigError if none can be encrypted here."""
 
     def __init__(self, config: BrokerConfig, is_secret: Callable[[str], bool]) -> None:
         self._is_secret = is_secret

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkalite.authentication")
 RULES = "sasl.kerberos.principal.to.local.rules"
 _MINORS_BASE = -1765328384
-_MAY_PASS = frozenset(_MINORS_BASE + code for code in (21, 33, 34))  # not valid yet, and shown before
+_MAY_PASS = frozenset(_MINORS_BASE + code for code in (21, 33, 34))  # not valid yet, and presented before
 
 
 def kerberos_exchanges(config: BrokerConfig, listener: str, clock: Clock) -> Callable[[], Exchange]:

@@ -86,7 +86,7 @@ class MetricsEndpoint:
     async def start(self) -> None:
         """Raises ConfigError if the address cannot be bound."""
         host, port = self._host, self._port
-        shown = f"[{host}]" if ":" in host else host
+        bracketed = f"[{host}]" if ":" in host else host
         try:
             self._server = await asyncio.start_server(
                 self._accept, host or None, port, limit=REQUEST_BYTES_MAX, backlog=_BACKLOG
@@ -94,12 +94,12 @@ class MetricsEndpoint:
         except (OSError, UnicodeError) as reason:
             why = (reason.strerror if isinstance(reason, OSError) else None) or reason
             raise ConfigError(
-                f"metrics.listener={shown}:{port} cannot be bound ({why}): choose another address, or an empty one for "
-                "no metrics"
+                f"metrics.listener={bracketed}:{port} cannot be bound ({why}): choose another address, or an empty one "
+                "for no metrics"
             ) from None
         close_in_children(self, MetricsEndpoint._close_copies)
         bound = self._server.sockets[0].getsockname()[1]
-        self.address = f"{shown or '127.0.0.1'}:{bound}"
+        self.address = f"{bracketed or '127.0.0.1'}:{bound}"
         _log.info("metrics are on http://%s/metrics", self.address)
 
     def _close_copies(self) -> None:

@@ -1,7 +1,7 @@
-"""The metrics of quotas: what is counted against them, and how long clients were told to wait.
+"""The metrics of quotas: what is counted against them, and how long clients were throttled.
 
-The names are those that the JMX exporter gives Kafka's MBeans, as in `broker_metrics`. There is a row for whoever has a
-quota and has used it lately; a user or client id that shares its quota with others is empty in the row.
+The names are those that the JMX exporter gives Kafka's MBeans, as in `broker_metrics`. There is a row for each
+client that has used its quota lately; a user or client id that shares its quota with others is empty in the row.
 Source: the MBeans of kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager},
 kafka.network.ConnectionQuotas.
 """

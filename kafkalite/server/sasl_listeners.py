@@ -47,8 +47,8 @@ MakeKeys = Callable[["jwks.KeySource", TokenRules, "jwks.RefreshRules"], "jwks.R
 
 class SaslListeners:
     """Makes an authenticator for each connection to one of the listeners with SASL. Raises ConfigError for settings
-    that nobody could log in with. Keys for tokens that are not `known` are waited for here if this `may_wait`, and
-    later they are not: `key_sources` tells what to read before."""
+    that no client could log in with. Keys for tokens that are not `known` are waited for here if this `may_wait`, and
+    later they are not: `key_sources` names the keys to read before."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class SaslListeners:
         self._may_wait = False
 
     def authenticator(self, listener: str) -> Callable[[ClientConnection], Handler]:
-        """Raises ConfigError if nobody could log in there."""
+        """Raises ConfigError if no client could log in there."""
         if listener not in self._settings:
             self._settings[listener] = self._make(self._config, listener)
         return lambda _: SaslAuthenticator(self._settings[listener])
@@ -86,7 +86,7 @@ class SaslListeners:
             self._make(config, name)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """New connections follow these settings; a listener that cannot goes on as before."""
+        """New connections follow these settings; a listener that cannot stays as before."""
         changed = self._changed(config)
         self._config = config
         for name in changed:
@@ -156,7 +156,8 @@ def _settings(
 
 def _follow_decoys(config: BrokerConfig, metadata: ClusterMetadata) -> Decoys:
     """Look like the users there are, from now on. Their secret is that of the cluster's delegation tokens; without one
-    they are the same on all its brokers, too, but whoever is let in and knows the id of the cluster can tell them."""
+    they are the same on all its brokers, too, but a client that may log in and knows the id of the cluster can
+    recognize them."""
     decoys = Decoys(hmac.digest(config.token_secret.encode(), f"decoys {metadata.cluster_id}".encode(), "sha256"))
     for path, stored in metadata.entity_configs.items():
         decoys.put(path, stored)
@@ -203,11 +204,11 @@ def _exchanges(
 def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock, make_keys: MakeKeys) -> Callable[[], Exchange]:
     """Raises ConfigError unless it is said how tokens are judged: not to judge them has to be asked for."""
 
-    def told(name: str) -> Any:
+    def setting(name: str) -> Any:
         return config.listener_setting(listener, name, oauthbearer.MECHANISM)
 
-    handler = (told("sasl.server.callback.handler.class") or "").rpartition(".")[2]
-    skew_ms = told("sasl.oauthbearer.clock.skew.seconds") * 1000
+    handler = (setting("sasl.server.callback.handler.class") or "").rpartition(".")[2]
+    skew_ms = setting("sasl.oauthbearer.clock.skew.seconds") * 1000
     log = RateLimitedLogger(clock, _log.warning)
 
     def refused(why: str) -> None:
@@ -215,14 +216,16 @@ def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock, make_keys:
 
     source = _key_source(config, listener)
     if source is not None:
-        names = {name: told(name) for name in ("sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name")}
+        names = {
+            name: setting(name) for name in ("sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name")
+        }
         for name, value in names.items():
             if not value:
                 raise ConfigError(f"{name} of listener {listener} must name a claim")
-        issuer, audience = told("sasl.oauthbearer.expected.issuer"), told("sasl.oauthbearer.expected.audience")
+        issuer, audience = setting("sasl.oauthbearer.expected.issuer"), setting("sasl.oauthbearer.expected.audience")
         rules = TokenRules(issuer or None, audience, skew_ms, *names.values())
         refresh = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
-        times = jwks.RefreshRules(*(told(f"sasl.oauthbearer.jwks.endpoint.{each}") for each in refresh))
+        times = jwks.RefreshRules(*(setting(f"sasl.oauthbearer.jwks.endpoint.{each}") for each in refresh))
         keys = make_keys(source, rules, times)
         return lambda: oauthbearer.OAuthBearerExchange(keys.verify, clock.wall_ms, refused)
     found = login_module(config, listener, oauthbearer.MECHANISM)
@@ -242,18 +245,18 @@ def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock, make_keys:
 def _unsecured_rules(options: Mapping[str, str]) -> TokenRules:
     """Raises ConfigError."""
 
-    def told(name: str, default: str) -> str:
+    def setting(name: str, default: str) -> str:
         return java_trim(options.get(f"unsecuredValidator{name}", "")) or default
 
-    skew, scope = told("AllowableClockSkewMs", "0"), told("RequiredScope", "").split(" ")
+    skew, scope = setting("AllowableClockSkewMs", "0"), setting("RequiredScope", "").split(" ")
     if not (skew.isascii() and skew.isdigit() and len(skew) <= 10 and int(skew) <= _INT_MAX):
         raise ConfigError("unsecuredValidatorAllowableClockSkewMs must be a number of milliseconds")
     if not all(_SCOPE.match(one) for one in scope if one):
         raise ConfigError("unsecuredValidatorRequiredScope must be scopes with blanks between, in ASCII without quotes")
     return TokenRules(
         skew_ms=int(skew),
-        name_claim=told("PrincipalClaimName", "sub"),
-        scope_claim=told("ScopeClaimName", "scope"),
+        name_claim=setting("PrincipalClaimName", "sub"),
+        scope_claim=setting("ScopeClaimName", "scope"),
         scope=tuple(filter(None, scope)),
     )
 
@@ -277,7 +280,7 @@ def _token(tokens: TokenCredentials, token_id: str, mechanism: str) -> tuple[scr
 def _credential(metadata: ClusterMetadata, user: str, mechanism: str) -> scram.ScramCredential | None:
     text = metadata.entity_configs.get(f"users/{sanitized(user)}", {}).get(mechanism)
     try:
-        credential = scram.parse_credential(text or _BLANK)  # takes as long for nobody
+        credential = scram.parse_credential(text or _BLANK)  # takes as long for an unknown user
         return None if text is None else credential
     except ValueError as fault:
         _log.warning("a credential of a user for %s is ignored: %s", mechanism, fault)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Protocol
 
 from kafkalite.common.clock import SystemClock
 from kafkalite.common.errors import ConfigError
@@ -21,7 +20,6 @@ from kafkalite.log.directories.log_directories import LogDirectories
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.cluster_metadata import ChangeConfig
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
-from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.security.sasl.scram import MECHANISMS, ScramCredential, parse_credential
 from kafkalite.server.membership.single_broker import SingleBroker
 from kafkalite.zk.client.operations import BadVersion, Create, NodeExists, NoNode, OperationFailed, SetData, Unavailable
@@ -37,24 +35,21 @@ Credentials = Mapping[str, ScramCredential]
 """By mechanism."""
 
 
-class EntityConfigs(Protocol):
-    """The configs of users, by their paths as in `ClusterMetadata.entity_configs`."""
-
-    async def read_all(self) -> Mapping[str, Mapping[str, str]]: ...
-
-    async def change(self, path: str, change: ChangeConfig) -> None: ...
+ReadAll = Callable[[], Awaitable[Mapping[str, Mapping[str, str]]]]
+"""The configs of users, by their paths as in `ClusterMetadata.entity_configs`."""
 
 
 class StoredUsers:
-    """Users by name. A user without credentials, who has quotas only, is none."""
+    """Users by name. A user without credentials, who has quotas only, is none. `change` is as in `MetadataWrites`."""
 
-    def __init__(self, configs: EntityConfigs) -> None:
-        self._configs = configs
+    def __init__(self, read_all: ReadAll, change: Callable[[str, ChangeConfig], Awaitable[None]]) -> None:
+        self._read_all = read_all
+        self._change = change
 
     async def all(self) -> dict[str, Credentials]:
         """Raises ValueError for a credential that makes no sense."""
         found = {}
-        for path, config in (await self._configs.read_all()).items():
+        for path, config in (await self._read_all()).items():
             name = path.removeprefix(_PREFIX)
             credentials = {each: parse_credential(config[each]) for each in MECHANISMS if each in config}
             if credentials and path != name and "/" not in name and name != _DEFAULT:
@@ -64,10 +59,10 @@ class StoredUsers:
     async def put(self, name: str, credentials: Credentials) -> None:
         """Add these to the user, in place of those of the same mechanisms."""
         texts = {mechanism: credential.text for mechanism, credential in credentials.items()}
-        await self._configs.change(_PREFIX + sanitized(name), lambda there: {**there, **texts})
+        await self._change(_PREFIX + sanitized(name), lambda there: {**there, **texts})
 
     async def remove(self, name: str, mechanisms: frozenset[str]) -> None:
-        await self._configs.change(
+        await self._change(
             _PREFIX + sanitized(name),
             lambda there: {key: text for key, text in there.items() if key not in mechanisms},
         )
@@ -78,31 +73,20 @@ async def stored_users(config: BrokerConfig) -> AsyncIterator[StoredUsers]:
     """The users of the broker with these settings. Raises ConfigError if they cannot be reached, or not be kept."""
     async with AsyncExitStack() as closing:
         if config.zookeeper_connect is None:
-            yield StoredUsers(await _in_journal(config, closing))
+            yield await _in_journal(config, closing)
         else:
-            configs = await _in_zookeeper(config, closing)
+            users = await _in_zookeeper(config, closing)
             try:
-                yield StoredUsers(configs)
+                yield users
             except (Unavailable, OperationFailed) as fault:
                 raise ConfigError(f"zookeeper.connect={config.zookeeper_connect}: {fault}") from None
-
-
-class _Journal:
-    def __init__(self, metadata: StandaloneMetadata) -> None:
-        self._metadata = metadata
-
-    async def read_all(self) -> Mapping[str, Mapping[str, str]]:
-        return self._metadata.entity_configs
-
-    async def change(self, path: str, change: ChangeConfig) -> None:
-        await self._metadata.writes.change_entity_config(path, change)
 
 
 def _has_journal(directories: LogDirectories) -> bool:
     return any(os.path.exists(each.path_of(JOURNAL_NAME)) for each in directories.online)
 
 
-async def _in_journal(config: BrokerConfig, closing: AsyncExitStack) -> EntityConfigs:
+async def _in_journal(config: BrokerConfig, closing: AsyncExitStack) -> StoredUsers:
     logs = LogManager(config.data_dirs, SystemClock(asyncio.get_running_loop()), config)
     closing.callback(logs.close)
     directories = logs.directories
@@ -114,36 +98,36 @@ async def _in_journal(config: BrokerConfig, closing: AsyncExitStack) -> EntityCo
     metadata = SingleBroker(config, directories, adopts=False).metadata
     await metadata.start()
     closing.push_async_callback(metadata.stop)
-    return _Journal(metadata)
+
+    async def read_all() -> Mapping[str, Mapping[str, str]]:
+        return metadata.entity_configs
+
+    return StoredUsers(read_all, metadata.change_entity_config)
 
 
-class _ZooKeeper:
-    def __init__(self, session: ZooKeeperSession) -> None:
-        self._session = session
-
-    async def read_all(self) -> Mapping[str, Mapping[str, str]]:
-        parent = f"{znode_paths.CONFIG}/{znode_paths.CONFIG_USERS}"
-        (names,) = await self._session.children([parent])
-        paths = [_PREFIX + name for name in names or ()]
-        nodes = await self._session.read([f"{znode_paths.CONFIG}/{path}" for path in paths])
-        return {path: parse_config(node.data) for path, node in zip(paths, nodes, strict=True) if node is not None}
-
-    async def change(self, path: str, change: ChangeConfig) -> None:
-        node_path = f"{znode_paths.CONFIG}/{path}"
-        await self._session.make_paths((node_path.rpartition("/")[0], znode_paths.CONFIG_CHANGES))
-        notification = Create(znode_paths.CONFIG_CHANGE, config_change_json(path), sequential=True)
-        for _ in range(_ATTEMPTS):
-            (node,) = await self._session.read([node_path])
-            data = config_json(change(parse_config(node.data) if node is not None else {}))
-            write = Create(node_path, data) if node is None else SetData(node_path, data, node.version)
-            with suppress(BadVersion, NodeExists, NoNode):
-                await self._session.write([write, notification])
-                return
-        raise ConfigError(f"others keep changing {node_path} in ZooKeeper at the same time; try again")
-
-
-async def _in_zookeeper(config: BrokerConfig, closing: AsyncExitStack) -> EntityConfigs:
+async def _in_zookeeper(config: BrokerConfig, closing: AsyncExitStack) -> StoredUsers:
     session = ZooKeeperSession(ZooKeeperConfig.of(config), on_change=lambda _: None, on_state=lambda _: None)
     await session.start()
     closing.push_async_callback(session.stop)
-    return _ZooKeeper(session)
+
+    async def read_all() -> Mapping[str, Mapping[str, str]]:
+        parent = f"{znode_paths.CONFIG}/{znode_paths.CONFIG_USERS}"
+        (names,) = await session.children([parent])
+        paths = [_PREFIX + name for name in names or ()]
+        nodes = await session.read([f"{znode_paths.CONFIG}/{path}" for path in paths])
+        return {path: parse_config(node.data) for path, node in zip(paths, nodes, strict=True) if node is not None}
+
+    async def change_config(path: str, change: ChangeConfig) -> None:
+        node_path = f"{znode_paths.CONFIG}/{path}"
+        await session.make_paths((node_path.rpartition("/")[0], znode_paths.CONFIG_CHANGES))
+        notification = Create(znode_paths.CONFIG_CHANGE, config_change_json(path), sequential=True)
+        for _ in range(_ATTEMPTS):
+            (node,) = await session.read([node_path])
+            data = config_json(change(parse_config(node.data) if node is not None else {}))
+            write = Create(node_path, data) if node is None else SetData(node_path, data, node.version)
+            with suppress(BadVersion, NodeExists, NoNode):
+                await session.write([write, notification])
+                return
+        raise ConfigError(f"others keep changing {node_path} in ZooKeeper at the same time; try again")
+
+    return StoredUsers(read_all, change_config)

@@ -3,7 +3,7 @@
 Spark writes the end of a micro-batch to the checkpoint before it reads, and plans the same offsets again after a
 restart. All state is in these offsets: the reader may die at any moment.
 
-The starting offsets are in no checkpoint until a micro-batch has ended. Where another look would find other ones
+The starting offsets are in no checkpoint until a micro-batch has ended. Where another read would find other ones
 (latest, the last n offsets, a timestamp behind the last record), the first micro-batch is therefore empty: it ends
 where the stream begins, and so brings the beginning into the checkpoint before anything is read.
 
@@ -114,7 +114,7 @@ class _MicroBatches(DataSourceStreamReader):
             self._latest = start
             return start
         if self._target is None or not self._stops_at_target:
-            self._target = self._look(start)
+            self._target = self._find_target(start)
         self._latest = self._target
         waits = may_wait and not self._stops_at_target  # what is available now does not become more
         if waits and self._delay.waits(count_new(start, self._latest), self._now_ms()):
@@ -123,7 +123,7 @@ class _MicroBatches(DataSourceStreamReader):
             return self._latest
         return share_out(most, {**self._log_starts, **start}, self._latest)
 
-    def _look(self, start: Offsets) -> dict[TopicPartition, int]:
+    def _find_target(self, start: Offsets) -> dict[TopicPartition, int]:
         """The latest offsets. A partition that ends before `start` was deleted and made again, or its log was cut."""
         current = current_offsets(self.options)
         self._log_starts = {of: one.start for of, one in current.items()}

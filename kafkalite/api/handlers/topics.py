@@ -15,6 +15,7 @@ from kafkalite.api.handlers.configs import topic_config_entries
 from kafkalite.api.request.request_context import TOPIC, RequestContext, refusal
 from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
+from kafkalite.common.clock import within
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
 from kafkalite.protocol.messages.topics import (
@@ -95,24 +96,11 @@ async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any
     the client's timeout, raises KafkaError(REQUEST_TIMED_OUT); the change may still complete later."""
     if not services.metadata.is_shared:
         return await work
-    task = asyncio.ensure_future(work)
-    is_late = False
-
-    def give_up() -> None:
-        nonlocal is_late
-        is_late = True
-        task.cancel()
-
-    timer = services.runtime.clock.call_later(max(timeout_ms, _TIMEOUT_MS_MIN), give_up)
     try:
-        return await task
-    except asyncio.CancelledError:
-        if is_late:
-            message = "The request was taken, but is not carried out yet: is a broker away, or the controller?"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
-        raise
-    finally:
-        timer.cancel()
+        return await within(services.runtime.clock, max(timeout_ms, _TIMEOUT_MS_MIN), work)
+    except TimeoutError:
+        message = "The request was taken, but is not carried out yet: is a broker away, or the controller?"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
 async def _each(

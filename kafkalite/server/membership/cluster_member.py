@@ -9,12 +9,12 @@ Source: kafka.server.KafkaServer (startup, createBrokerInfo, shutdown), KafkaZkC
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kafkalite.common.clock import ConditionWaiters, within
 from kafkalite.common.errors import ConfigError
 from kafkalite.controller.controller import Controller
 from kafkalite.metadata.cluster_metadata import Change, RegistrationState
@@ -169,7 +169,9 @@ class ClusterMember:
         self._fencing.start()
         await self.metadata.register(await advertised_endpoints(self._config, ports), self._config.broker_rack)
         self._controller.start()
-        if not await _within(self._clock, READY_TIMEOUT_MS, applier.wait_until_led()):
+        try:
+            await within(self._clock, READY_TIMEOUT_MS, applier.wait_until_led())
+        except TimeoutError:
             logger.warning(
                 "not all that is kept here has a leader after %d ms; what has one is served", READY_TIMEOUT_MS
             )
@@ -209,22 +211,6 @@ class ClusterMember:
         )
 
 
-async def _within(clock: Clock, timeout_ms: float, work: Awaitable[None]) -> bool:
-    """Whether `work` is done in time; it is cancelled if not."""
-    working = asyncio.ensure_future(work)
-    timeout: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(timeout_ms, lambda: None if timeout.done() else timeout.set_result(None))
-    try:
-        done, _ = await asyncio.wait({working, timeout}, return_when=asyncio.FIRST_COMPLETED)
-        return working in done
-    finally:
-        timer.cancel()
-        timeout.cancel()
-        working.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await working
-
-
 _HEARD = (Change.PARTITION_STATE, Change.TOPIC_DELETED, Change.BROKERS, Change.REGISTRATION)
 
 
@@ -244,28 +230,23 @@ async def hand_over(metadata: ClusterMetadata, broker_id: int, clock: Clock, tim
         return
     await metadata.begin_to_stop()
     if not _is_stopping(metadata, broker_id):
-        return  # it could not be announced, so nobody would act on it
-    moved = asyncio.Event()
-    unlisten = metadata.listen(lambda change, name: moved.set() if change in _HEARD else None)
-    is_late = False
-
-    def give_up() -> None:
-        nonlocal is_late
-        is_late = True
-        moved.set()
-
-    timer = clock.call_later(timeout_ms, give_up)
+        return  # it could not be announced, so no other broker would act on it
+    waiters = ConditionWaiters(clock)
+    unlisten = metadata.listen(lambda change, name: waiters.check() if change in _HEARD else None)
     led = shared
+
+    def is_over() -> bool:
+        nonlocal led
+        led = {key for key in led if _is_led_until_another_is(metadata, key, broker_id)}
+        return not led or not _is_member(metadata)
+
     try:
-        while led := {key for key in led if _is_led_until_another_is(metadata, key, broker_id)}:
-            if is_late or not _is_member(metadata):
-                logger.warning("%d partitions are still led here, and the broker stops nevertheless", len(led))
-                return
-            await moved.wait()
-            moved.clear()
+        await waiters.until(is_over, int(clock.monotonic_ms() + timeout_ms))
     finally:
-        timer.cancel()
         unlisten()
+    if led:
+        logger.warning("%d partitions are still led here, and the broker stops nevertheless", len(led))
+        return
     logger.info("leadership of the partitions that others have as well is handed over")
 
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalite.client.broker_channel import BrokerChannel, BrokerUnreachable, SecurityTo, without_security
-from kafkalite.common.clock import Clock
+from kafkalite.common.clock import Clock, within
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord, Change, RegistrationState
 from kafkalite.protocol.messages.metadata import MetadataRequest
@@ -121,28 +121,30 @@ async def find_witness(
     `timeout_ms`. All are asked at the same time, at their last known addresses: at `listener` if they have it, else at
     all listeners. Raises only CancelledError."""
     addresses = [(each.broker_id, endpoint) for each in others for endpoint in inter_broker_endpoints(each, listener)]
-    questions: dict[asyncio.Future[Any], int] = {}
-    for broker_id, endpoint in addresses[:_BROKERS_MAX]:
-        find = {broker_id: endpoint}.get
-        channel = BrokerChannel(broker_id, find, clock, "kafkalite-peer", int(timeout_ms), security_to)
-        questions[asyncio.ensure_future(_misses(us, cluster_id, channel))] = broker_id
-    timeout: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(timeout_ms, lambda: None if timeout.done() else timeout.set_result(None))
-    pending = set(questions)
+
+    async def first() -> int | None:
+        questions: dict[asyncio.Future[bool], int] = {}
+        for broker_id, endpoint in addresses[:_BROKERS_MAX]:
+            find = {broker_id: endpoint}.get
+            channel = BrokerChannel(broker_id, find, clock, "kafkalite-peer", int(timeout_ms), security_to)
+            questions[asyncio.ensure_future(_misses(us, cluster_id, channel))] = broker_id
+        pending = set(questions)
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for question in done:
+                    if question.result():
+                        return questions[question]
+            return None
+        finally:
+            for question in questions:
+                question.cancel()
+            await asyncio.gather(*questions, return_exceptions=True)
+
     try:
-        while pending and not timeout.done():
-            done, _ = await asyncio.wait({*pending, timeout}, return_when=asyncio.FIRST_COMPLETED)
-            pending -= done
-            for question in done & questions.keys():
-                if question.result():
-                    return questions[question]
+        return await within(clock, timeout_ms, first())
+    except TimeoutError:
         return None
-    finally:
-        timer.cancel()
-        timeout.cancel()
-        for question in pending:
-            question.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
 
 
 async def _misses(us: BrokerRecord, cluster_id: str, channel: BrokerChannel) -> bool:
@@ -150,7 +152,7 @@ async def _misses(us: BrokerRecord, cluster_id: str, channel: BrokerChannel) -> 
     try:
         response = await channel.ask(MetadataRequest(topics=[], is_missing=us.broker_id), _VERSION)
     except BrokerUnreachable as error:
-        logger.debug("nobody there can say whether we are a member: %s", error)
+        logger.debug("no answer to whether this broker is a member: %s", error)
         return False
     finally:
         channel.close()

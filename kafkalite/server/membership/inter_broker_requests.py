@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.broker_channel import BrokerChannels, BrokerUnreachable, SecurityTo, without_security
@@ -64,7 +64,26 @@ class InterBrokerRequests:
         done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
     ) -> None:
         """The `SendMarkers` of a marker writer: partitions without an answer are left out of the result."""
-        self._start(self._send_markers(broker_id, marker, partitions, done))
+        topics = [WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in _by_topic(partitions)]
+        row = WritableTxnMarker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.commit,
+            topics=topics,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+
+        def on_response(response: Any) -> None:
+            done(
+                {
+                    (topic.name, each.partition_index): ErrorCode.of(each.error_code)
+                    for result in (response.markers if response is not None else ())
+                    for topic in result.topics
+                    for each in topic.partitions
+                }
+            )
+
+        self._send(broker_id, WriteTxnMarkersRequest(markers=[row]), _WRITE_TXN_MARKERS_VERSION, on_response)
 
     def send_add_partitions(
         self,
@@ -73,7 +92,33 @@ class InterBrokerRequests:
         done: Callable[[AddPartitionsResponse], None],
     ) -> None:
         """The `Send` of an AddPartitionsToTxnManager."""
-        self._start(self._send_add_partitions(broker_id, requests, done))
+        rows = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                verify_only=not each.adds,
+                topics=[AddPartitionsToTxnTopic(name=name, partitions=of) for name, of in _by_topic(each.partitions)],
+            )
+            for each in requests
+        ]
+
+        def on_response(response: Any) -> None:
+            if response is None or response.error_code:
+                done(ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode.of(response.error_code))
+                return
+            done(
+                {
+                    result.transactional_id: {
+                        (topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
+                        for topic in result.topic_results
+                        for each in topic.results_by_partition
+                    }
+                    for result in response.results_by_transaction
+                }
+            )
+
+        self._send(broker_id, AddPartitionsToTxnRequest(transactions=rows), _ADD_PARTITIONS_VERSION, on_response)
 
     def refuse(self) -> None:
         """Requests under way, and later ones, fail at once: this broker stops, and waits for no other."""
@@ -86,76 +131,23 @@ class InterBrokerRequests:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _start(self, sending: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(sending)
+    def _send(self, broker_id: int, request: Message, version: int, on_response: Callable[[Any | None], None]) -> None:
+        """Passes None on instead of a response if the broker does not answer. A fault of this broker is logged and
+        treated like that."""
+
+        async def ask() -> None:
+            response = None
+            try:
+                response = await self._channels.ask(broker_id, request, version)
+            except BrokerUnreachable as error:
+                logger.info("%s: %s", type(request).__name__, error.message)
+            except Exception:
+                logger.exception("%s to broker %d failed", type(request).__name__, broker_id)
+            on_response(response)
+
+        task = asyncio.ensure_future(ask())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _ask(self, broker_id: int, request: Message, version: int) -> Any:
-        """The response, or None; a fault of this broker is logged and treated like a broker's that does not answer."""
-        try:
-            return await self._channels.ask(broker_id, request, version)
-        except BrokerUnreachable as error:
-            logger.info("%s: %s", type(request).__name__, error.message)
-        except Exception:
-            logger.exception("%s to broker %d failed", type(request).__name__, broker_id)
-        return None
-
-    async def _send_markers(
-        self,
-        broker_id: int,
-        marker: TransactionMarker,
-        partitions: Collection[TopicPartition],
-        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
-    ) -> None:
-        topics = [WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in _by_topic(partitions)]
-        row = WritableTxnMarker(
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            transaction_result=marker.commit,
-            topics=topics,
-            coordinator_epoch=marker.coordinator_epoch,
-        )
-        response = await self._ask(broker_id, WriteTxnMarkersRequest(markers=[row]), _WRITE_TXN_MARKERS_VERSION)
-        done(
-            {
-                (topic.name, each.partition_index): ErrorCode.of(each.error_code)
-                for result in (response.markers if response is not None else ())
-                for topic in result.topics
-                for each in topic.partitions
-            }
-        )
-
-    async def _send_add_partitions(
-        self,
-        broker_id: int,
-        requests: Sequence[AddPartitionsRequest],
-        done: Callable[[AddPartitionsResponse], None],
-    ) -> None:
-        rows = [
-            AddPartitionsToTxnTransaction(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-                verify_only=not each.adds,
-                topics=[AddPartitionsToTxnTopic(name=name, partitions=of) for name, of in _by_topic(each.partitions)],
-            )
-            for each in requests
-        ]
-        response = await self._ask(broker_id, AddPartitionsToTxnRequest(transactions=rows), _ADD_PARTITIONS_VERSION)
-        if response is None or response.error_code:
-            done(ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode.of(response.error_code))
-            return
-        done(
-            {
-                result.transactional_id: {
-                    (topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
-                    for topic in result.topic_results
-                    for each in topic.results_by_partition
-                }
-                for result in response.results_by_transaction
-            }
-        )
 
 
 def inter_broker_endpoint_finder(metadata: ClusterMetadata, listener: ListenerConfig | None) -> FindEndpoint:

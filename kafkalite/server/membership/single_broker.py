@@ -105,7 +105,7 @@ def adopt(
 
 
 def identity(data_dirs: Sequence[str]) -> MetaProperties:
-    """The cluster and the broker that the directories belong to. Raises ConfigError if that cannot be told."""
+    """The cluster and the broker that the directories belong to. Raises ConfigError if they do not say."""
     found: dict[str, MetaProperties] = {}
     files = Files()
     for data_dir in data_dirs:

@@ -143,15 +143,15 @@ class KazooConnection:
                 hangup.join()
 
     def _state_changed(self, _: object) -> None:
-        """kazoo's listener, on its thread. The client's state tells a lost connection, an expired session and refused
-        credentials apart."""
+        """kazoo's listener, on its thread. The client's state is a lost connection, an expired session or refused
+        credentials."""
         state = self._client.client_state
         connected = state == "CONNECTED"
         with self._lock:
             self._is_open = connected
             if not connected:
                 # kazoo has failed the requests under way before this call; one that was submitted in between must not
-                # stay in its queue for the next connection, long after its caller was told of the loss
+                # stay in its queue for the next connection, long after its caller was notified of the loss
                 self._client._notify_pending(state)
         if connected:
             self._on_state(ConnectionState.CONNECTED)

@@ -126,11 +126,11 @@ class RequestQueue:
     def _reply_to(self, future: asyncio.Future[Answer]) -> Callable[[Answer | None, Exception | None], None]:
         def done(answer: Answer | None, error: Exception | None) -> None:
             with suppress(RuntimeError):  # the loop is closed: no caller waits
-                future.get_loop().call_soon_threadsafe(self._settle, future, answer, error)
+                future.get_loop().call_soon_threadsafe(self._complete, future, answer, error)
 
         return done
 
-    def _settle(self, future: asyncio.Future[Answer], answer: Answer | None, error: Exception | None) -> None:
+    def _complete(self, future: asyncio.Future[Answer], answer: Answer | None, error: Exception | None) -> None:
         if self._at_servers.pop(future, self) is not self:
             self._send()
         if answer is None:

@@ -129,11 +129,11 @@ class BrokerLifecycle:
         registration = self.registration
         if registration.endpoints is not None:
             registration.endpoints, registration.rack = endpoints, rack
-            await self._hold_on()
+            await self._ensure_registration()
             return
         registration.want(endpoints, rack)
         try:
-            node = await self.session.retry_until_connected(self._hold_patiently)
+            node = await self.session.retry_until_connected(self._ensure_registration_with_patience)
         except BaseException as fault:
             registration.endpoints = None
             if isinstance(fault, Unavailable | OperationFailed):
@@ -141,14 +141,14 @@ class BrokerLifecycle:
             raise
         self._registered(node)
 
-    async def _hold_patiently(self) -> Node:
+    async def _ensure_registration_with_patience(self) -> Node:
         """May be repeated after Unavailable."""
         node = await self.registration.hold(patience_ms=self.session.session_timeout_ms)
         await self.reader.refresh(self.registration.paths)
         return node
 
-    async def _hold_on(self) -> None:
-        """The node of this broker becomes as it is wanted."""
+    async def _ensure_registration(self) -> None:
+        """Creates or updates /brokers/ids/N to match the wanted endpoints."""
         try:
             node = await self.registration.hold()
             await self.reader.refresh(self.registration.paths)
@@ -203,7 +203,7 @@ class BrokerLifecycle:
 
     def _check_own_node(self) -> None:
         """Enters FENCED when the node is gone: deleted by hand, or by ZooKeeper, whose notification of the session's
-        end has not arrived yet. Gets a new number when somebody else has raised it."""
+        end has not arrived yet. Gets a new number when another writer has raised it."""
         if self.registration_state is MEMBER:
             number = self._view.node(self.registration.number_path)
             if number is not None and self.registration.is_outdated(number.version):
@@ -275,7 +275,7 @@ class BrokerLifecycle:
 
     async def _verify_cluster(self) -> None:
         """Raises ConfigError when the present connection leads to another cluster."""
-        await self.session.sync()  # a lagging server may not have topics yet, which would look like lost data
+        await self.session.sync()  # a lagging server may not have topics yet, as if the data were lost
         found = await read_cluster_id(self.session)
         if found != self.cluster_id:
             raise ConfigError(

@@ -106,7 +106,7 @@ class BrokerRegistration:
         self.endpoints, self.rack, self._is_stopping = endpoints, rack, False
 
     def is_outdated(self, version: int) -> bool:
-        """Whether the number has been raised, to this version of its node, by somebody else."""
+        """Whether the number has been raised, to this version of its node, by another writer."""
         return version > self._version
 
     async def remember_session(self) -> None:
@@ -141,7 +141,7 @@ class BrokerRegistration:
                 node, life = await self._session.read([self.path, self.number_path])
                 is_ours = node is not None and node.ephemeral_owner == self._session.session_id
                 if node is None or (is_ours and (life is None or life.version != self._version)):
-                    with suppress(NodeExists, BadVersion):  # another number, another session: look again
+                    with suppress(NodeExists, BadVersion):  # another number, another session: read again
                         await self._begin_life(life, Create(self.path, data, ephemeral=True) if node is None else None)
                     continue
             if is_ours:
@@ -165,7 +165,7 @@ class BrokerRegistration:
 
     async def _begin_life(self, node: Node | None, registration: Create | None) -> None:
         """Raise the number, whose `node` was read, and register with it; None: this session is registered already.
-        Raises OperationFailed when somebody else was faster, and Unavailable."""
+        Raises OperationFailed when another writer was faster, and Unavailable."""
         if node is None:
             await self._session.make_paths([znode_paths.REGISTRATIONS])
             await self._session.write([Create(self.number_path, self._life_json(is_intact=False))])
@@ -201,7 +201,7 @@ class BrokerRegistration:
             if life is not None and life.version == self._version == self.number:
                 known = znode_data.parse_registration(life.data)._replace(stopping=True)
                 write = SetData(self.number_path, znode_data.registration_json(known), life.version)
-                self._version += 1  # also if the answer is lost: nobody else writes this version
+                self._version += 1  # also if the answer is lost: no other writes this version
                 with suppress(BadVersion, NoNode):
                     await self._session.write([write])
 

@@ -76,7 +76,7 @@ class ClusterView:
         self.last_epochs: dict[str, dict[int, int]] = {}
         self.registrations: dict[int, Known[znode_data.RegistrationNode]] = {}
         self.deletions: set[str] = set()
-        self.deletion_fence: tuple[Check, ...] = ()  # fails if a topic was deleted after the last `settle`
+        self.deletion_fence: tuple[Check, ...] = ()  # fails if a topic was deleted after the last `complete_deletions`
         self.controller: Known[int] | None = None
         self.controller_epoch: Known[int] | None = None
         self.last_transaction = -1  # the latest that wrote one of the nodes
@@ -106,7 +106,7 @@ class ClusterView:
         topic, state = self.assignments.get(key[0]), self.states.get(key[0], {}).get(key[1])
         return None if topic is None or state is None else (topic.node.czxid, state.node.czxid)
 
-    def settle(self, deletions: Node | None) -> None:
+    def complete_deletions(self, deletions: Node | None) -> None:
         """The view has everything up to this count of deleted topics."""
         self.deletion_fence = () if deletions is None else (Check(znode_paths.TOPIC_DELETIONS, deletions.version),)
 
@@ -122,14 +122,14 @@ class ClusterView:
         the next call adds the new one. So call it until it returns nothing.
         """
         for path, node in nodes:
-            self._take(path, node)
+            self._ingest(path, node)
         changed, self._changed_topics = self._changed_topics, {}
         for name, numbers in changed.items():
-            self._changes += self._show(name) if numbers is None else self._show_states(name, numbers)
+            self._changes += self._publish(name) if numbers is None else self._publish_states(name, numbers)
         changes, self._changes = self._changes, []
         return list(dict.fromkeys(changes))
 
-    def _take(self, path: str, node: Node | None) -> None:
+    def _ingest(self, path: str, node: Node | None) -> None:
         known = self._nodes.get(path)
         if node is None:
             if known is None:
@@ -141,30 +141,30 @@ class ClusterView:
             self._nodes[path] = node
             self.last_transaction = max(self.last_transaction, node.mzxid)
         try:
-            self._understand(path, node)
+            self._parse(path, node)
         except ValueError as fault:
             self._faults.append(Fault(path, str(fault) or "is not understood"))
 
-    def _understand(self, path: str, node: Node | None) -> None:
+    def _parse(self, path: str, node: Node | None) -> None:
         """Raises ValueError, and then nothing has changed."""
         if (state := znode_paths.state_of(path)) is not None:
-            self._take_state(*state, node)
+            self._ingest_state(*state, node)
         elif (entity := znode_paths.config_of(path)) is not None:
-            self._take_config(*entity, node)
+            self._ingest_config(*entity, node)
         elif (resource := acl_nodes.resource_of(path)) is not None:
-            self._take_acls(resource, node)
+            self._ingest_acls(resource, node)
         elif (token_id := token_nodes.token_of(path)) is not None:
-            self._take_token(token_id, node)
+            self._ingest_token(token_id, node)
         elif (broker_id := znode_paths.broker_of(path)) is not None:
-            self._take_broker(broker_id, node)
+            self._ingest_broker(broker_id, node)
         elif (broker_id := znode_paths.registration_of(path)) is not None:
-            self._take_registration(broker_id, node)
+            self._ingest_registration(broker_id, node)
         elif (deleted := znode_paths.deleted_topic_of(path)) is not None:
             self.deletions.discard(deleted)
             if node is not None:
                 self.deletions.add(deleted)
         elif (name := _topic_of(path)) is not None:
-            self._take_topic(name, node)
+            self._ingest_topic(name, node)
         elif path == znode_paths.CONTROLLER:
             controller = Known(znode_data.parse_controller(node.data), node) if node is not None else None
             if controller != self.controller:
@@ -175,7 +175,7 @@ class ClusterView:
                 Known(znode_data.parse_controller_epoch(node.data), node) if node is not None else None
             )
 
-    def _take_topic(self, name: str, node: Node | None) -> None:
+    def _ingest_topic(self, name: str, node: Node | None) -> None:
         if node is None:
             self.assignments.pop(name, None)
             self.without_id.discard(name)
@@ -214,7 +214,7 @@ class ClusterView:
         if znode_paths.config(znode_paths.CONFIG_TOPICS, name) not in self._nodes:
             self._topic_configs.pop(name, None)
 
-    def _take_state(self, name: str, number: int, node: Node | None) -> None:
+    def _ingest_state(self, name: str, number: int, node: Node | None) -> None:
         if node is None:
             states = self.states.get(name, {})
             last = states.pop(number, None)
@@ -228,7 +228,7 @@ class ClusterView:
         if numbers is not None:
             numbers.add(number)
 
-    def _take_config(self, entity_type: str, entity: str, node: Node | None) -> None:
+    def _ingest_config(self, entity_type: str, entity: str, node: Node | None) -> None:
         if entity_type == znode_paths.CONFIG_TOPICS:
             self._changed_topics[entity] = None
             if node is not None:
@@ -254,7 +254,7 @@ class ClusterView:
         if config != before:
             self._changes.append((change, key))
 
-    def _take_acls(self, resource: Resource, node: Node | None) -> None:
+    def _ingest_acls(self, resource: Resource, node: Node | None) -> None:
         entries = acl_nodes.parse_acls(node.data) if node is not None else ()
         if entries:
             self.acls[resource] = entries
@@ -262,28 +262,28 @@ class ClusterView:
             self.acls.pop(resource, None)
         self._changes.append((Change.ACLS, resource.text))
 
-    def _take_token(self, token_id: str, node: Node | None) -> None:
+    def _ingest_token(self, token_id: str, node: Node | None) -> None:
         if node is None:
             self.delegation_tokens.pop(token_id, None)
         else:
             self.delegation_tokens[token_id] = token_nodes.parse_token(node.data, token_id)
         self._changes.append((Change.DELEGATION_TOKEN, token_id))
 
-    def _take_broker(self, broker_id: int, node: Node | None) -> None:
+    def _ingest_broker(self, broker_id: int, node: Node | None) -> None:
         if node is None:
             self._broker_nodes.pop(broker_id, None)
         else:
             self._broker_nodes[broker_id] = Known(znode_data.parse_broker(node.data), node)
-        self._show_broker(broker_id)
+        self._publish_broker(broker_id)
 
-    def _take_registration(self, broker_id: int, node: Node | None) -> None:
+    def _ingest_registration(self, broker_id: int, node: Node | None) -> None:
         if node is None:
             self.registrations.pop(broker_id, None)
         else:
             self.registrations[broker_id] = Known(znode_data.parse_registration(node.data), node)
-        self._show_broker(broker_id)
+        self._publish_broker(broker_id)
 
-    def _show_broker(self, broker_id: int) -> None:
+    def _publish_broker(self, broker_id: int) -> None:
         before, known = self.brokers.get(broker_id), self._broker_nodes.get(broker_id)
         if known is not None:
             self.brokers[broker_id] = _broker(broker_id, known, self.registrations.get(broker_id))
@@ -292,10 +292,10 @@ class ClusterView:
         if before != self.brokers.get(broker_id):
             self._changes.append((Change.BROKERS, ""))
 
-    def _show(self, name: str) -> Iterator[tuple[Change, str]]:
+    def _publish(self, name: str) -> Iterator[tuple[Change, str]]:
         """Updates the topic in `topics`; returns the changes."""
         before, now = self.topics.get(name), self._record(name)
-        if before is not None and (now is None or not _continues(before, now)):
+        if before is not None and (now is None or not _is_successor(before, now)):
             del self.topics[name]
             if now is not None:
                 self._changed_topics[name] = None
@@ -307,9 +307,9 @@ class ClusterView:
             elif before != now:
                 yield from ((change, name) for change in _differences(before, now))
 
-    def _show_states(self, name: str, numbers: Collection[int]) -> Iterator[tuple[Change, str]]:
-        """As `_show`, if nothing but the states of these partitions has changed: the others, of which a topic may have
-        thousands, are not looked at."""
+    def _publish_states(self, name: str, numbers: Collection[int]) -> Iterator[tuple[Change, str]]:
+        """As `_publish`, if nothing but the states of these partitions has changed: the others, of which a topic may
+        have thousands, are not compared."""
         topic, known = self.topics.get(name), self.assignments.get(name)
         if topic is None or known is None:
             return
@@ -375,7 +375,7 @@ def _partition(
     return PartitionRecord(replicas, max(leader, NO_LEADER), leader_epoch, isr, version, elr, adding, removing)
 
 
-def _continues(before: TopicRecord, now: TopicRecord) -> bool:
+def _is_successor(before: TopicRecord, now: TopicRecord) -> bool:
     """Whether both are the same topic: the ids are equal, and no partition is gone, since a client may create a new
     topic with the same id."""
     return now.topic_id == before.topic_id and len(now.partitions) >= len(before.partitions)

@@ -79,7 +79,7 @@ class IsrWrites(IsrStates):
 
     async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
         if any(number < 0 for number in write.registrations.values()):
-            return WriteOutcome.REFUSED  # brokers without a number, whose lives nobody can tell apart
+            return WriteOutcome.REFUSED  # brokers without a number, whose lives cannot be told apart
         created = self._view.created((name, partition))
         waiting = _Waiting((name, partition), created, write, asyncio.get_running_loop().create_future())
         self._writes.append(waiting)

@@ -1,7 +1,7 @@
 """Takes a broker whose logs may have lost their ends out of the ISR and ELR of every partition, before it registers;
 and one whose logs have failed out of those of their partitions.
 
-So no election counts it before it has caught up, whatever the controller has or has not seen. Kafka's controller has to
+So no election counts it before it has caught up, also if the controller has not noticed. Kafka's controller has to
 notice that a broker was away (KIP-380). The rule is `metadata.partition_state.leave_with_lost_tail`.
 """
 
@@ -35,8 +35,8 @@ async def leave_lists(
     min_insync_replicas: int,
     failed: Collection[TopicPartition] | None = None,
 ) -> int:
-    """Returns when no partition with several replicas counts on the broker any more, except as the last one, and tells
-    how many there were. `fence` checks its registration; `min_insync_replicas` is for topics without a setting. With
+    """Returns when no partition with several replicas counts on the broker any more, except as the last one: their
+    number. `fence` checks its registration; `min_insync_replicas` is for topics without a setting. With
     `failed` only those are looked at, and one whose last member the broker is stays as it is.
 
     Raises Unavailable, OperationFailed.

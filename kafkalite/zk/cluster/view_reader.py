@@ -70,7 +70,7 @@ class ViewReader:
         self._parents = (*_PARENTS, *(acl_nodes.PARENTS if with_acls else ()), *tokens)
         self._turn = asyncio.Lock()
         self._changed: dict[str, None] = {}
-        self._has_missed = True  # changes that nobody will report; `read_all` finds them
+        self._has_missed = True  # changes that will not be reported; `read_all` finds them
         self._unreadable: set[str] = set()
         self.last_transaction = -1  # the view has all transactions up to this one
         self.ordered: set[str] = set()  # topics whose deletion was requested, until they are created again
@@ -94,7 +94,7 @@ class ViewReader:
         """Read these paths, and those that have changed. Raises Unavailable, OperationFailed."""
         async with self._turn:
             changed, self._changed = self._changed, {}
-            deletions = self._view.node(znode_paths.TOPIC_DELETIONS)  # whatever came before this count is in `changed`
+            deletions = self._view.node(znode_paths.TOPIC_DELETIONS)  # all changes before this count are in `changed`
             changed.update(dict.fromkeys(wanted))
             try:
                 late = [name for path in changed if (name := znode_paths.topic_of(path)) not in self._view.assignments]
@@ -149,7 +149,7 @@ class ViewReader:
             if not self._changed:  # the session reports a change before any read that shows a later one
                 self.last_transaction = self._view.last_transaction
                 deletions = self._view.node(znode_paths.TOPIC_DELETIONS)
-            self._view.settle(deletions)
+            self._view.complete_deletions(deletions)
         self.ordered -= {
             name
             for name in self.ordered

@@ -2,7 +2,7 @@
 
     /kafka-acl/Topic/orders                            literal patterns, * among them
     /kafka-acl-extended/prefixed/Topic/orders-         prefixes
-    /kafka-acl-changes/acl_changes_0000000001          TOPIC:orders; tells Apache Kafka's brokers to read the node again
+    /kafka-acl-changes/acl_changes_0000000001          TOPIC:orders; Apache Kafka's brokers read the node again
 
 Source: kafka.zk.ZkData (ResourceZNode, LiteralAclStore, ExtendedAclStore), kafka.security.authorizer.AclEntry.
 """
@@ -101,7 +101,7 @@ def _member(members: dict[str, _E], source: js.JsonObject, key: str) -> _E:
     name = js.text(source, key)
     found = members.get(name)
     if found is None:
-        raise ValueError(f"{key} is none of {', '.join(members)} but {js.shown(name)}")
+        raise ValueError(f"{key} is none of {', '.join(members)} but {js.literal(name)}")
     return found
 
 

@@ -31,7 +31,7 @@ def encode(value: JsonObject) -> bytes:
 
 def as_object(value: Any, what: str) -> JsonObject:
     if type(value) is not dict:
-        raise ValueError(f"{what} is not an object but {shown(value)}")
+        raise ValueError(f"{what} is not an object but {literal(value)}")
     return value
 
 
@@ -55,10 +55,10 @@ def integers(source: JsonObject, key: str) -> tuple[int, ...]:
 
 def as_integers(value: Any, what: str) -> tuple[int, ...]:
     if type(value) is not list:
-        raise ValueError(f"{what} is not a list but {shown(value)}")
+        raise ValueError(f"{what} is not a list but {literal(value)}")
     for each in value:
         if type(each) is not int or not -INT32_MAX - 1 <= each <= INT32_MAX:
-            raise ValueError(f"{what} has something else than integers in it: {shown(each)}")
+            raise ValueError(f"{what} has something else than integers in it: {literal(each)}")
     return tuple(value)
 
 
@@ -68,12 +68,12 @@ def text(source: JsonObject, key: str) -> str:
 
 def as_text(value: Any, what: str) -> str:
     if type(value) is not str:
-        raise ValueError(f"{what} is not a text but {shown(value)}")
+        raise ValueError(f"{what} is not a text but {literal(value)}")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{what} is not a text but half of one: {shown(value)}") from None
+            raise ValueError(f"{what} is not a text but half of one: {literal(value)}") from None
     return value
 
 
@@ -107,7 +107,7 @@ def optional_text(source: JsonObject, key: str) -> str | None:
 def number_key(key: str, what: str) -> int:
     """A key that is a number, such as a partition's."""
     if not key.isascii() or not key.isdigit() or len(key) > 10 or int(key) > INT32_MAX:
-        raise ValueError(f"{what} {shown(key)} is not a number")
+        raise ValueError(f"{what} {literal(key)} is not a number")
     return int(key)
 
 
@@ -115,15 +115,15 @@ def decimal(data: bytes, what: str, at_most: int) -> int:
     """The number that is the whole data of a node."""
     digits = data.removeprefix(b"-")
     if not digits.isdigit() or len(digits) > 19 or not -at_most - 1 <= int(data) <= at_most:
-        raise ValueError(f"{what} is not a number but {shown(data)}")
+        raise ValueError(f"{what} is not a number but {literal(data)}")
     return int(data)
 
 
-def shown(value: Any) -> str:
+def literal(value: Any) -> str:
     """A value for a message, on one line of limited length."""
     line = ascii(value) if isinstance(value, (str, bytes, int, float, bool, type(None))) else type(value).__name__
     return line if len(line) <= 80 else line[:77] + "..."
 
 
 def _fault(source: JsonObject, key: str, wanted: str) -> str:
-    return f"{key} is missing" if key not in source else f"{key} is not {wanted} but {shown(source[key])}"
+    return f"{key} is missing" if key not in source else f"{key} is not {wanted} but {literal(source[key])}"

@@ -150,7 +150,7 @@ def parse_topic(data: bytes) -> TopicNode:
     if text is not None:
         topic_id = parse_uuid(text)
         if topic_id == ZERO_UUID or format_uuid(topic_id) != text:
-            raise ValueError(f"topic_id {js.shown(text)} is none")
+            raise ValueError(f"topic_id {js.literal(text)} is none")
     js.as_object(source.get("partitions"), "partitions")  # required; the other two may be missing
     return TopicNode(
         _assignment(source, "partitions"),
@@ -162,7 +162,7 @@ def parse_topic(data: bytes) -> TopicNode:
 
 def _assignment(source: js.JsonObject, key: str) -> dict[int, tuple[int, ...]]:
     return {
-        js.number_key(number, "partition"): js.as_integers(replicas, f"{key} of {js.shown(number)}")
+        js.number_key(number, "partition"): js.as_integers(replicas, f"{key} of {js.literal(number)}")
         for number, replicas in js.object_of(source, key).items()
     }
 
@@ -204,7 +204,7 @@ def parse_config(data: bytes) -> dict[str, str]:
         return {}
     source = js.parse(data)
     return {
-        js.as_text(name, "a name"): js.as_text(value, js.shown(name))
+        js.as_text(name, "a name"): js.as_text(value, js.literal(name))
         for name, value in js.object_of(source, "config").items()
     }
 
@@ -309,7 +309,7 @@ def parse_feature(data: bytes) -> tuple[bool, dict[str, int]]:
     status = js.integer(source, "status", 0, 1)
     levels = {
         js.as_text(name, "a feature"): js.integer(
-            js.as_object(level, js.shown(name)), "max_version_level", 1, (1 << 15) - 1
+            js.as_object(level, js.literal(name)), "max_version_level", 1, (1 << 15) - 1
         )
         for name, level in js.object_of(source, "features").items()
     }

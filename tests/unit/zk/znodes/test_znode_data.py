@@ -237,4 +237,4 @@ def test_the_message_says_what_is_wrong(parse, data, says):
 
 
 def test_messages_stay_short_and_on_one_line():
-    assert json_object.shown("a\n" * 1000) == ascii("a\n" * 1000)[:77] + "..." and json_object.shown({}) == "dict"
+    assert json_object.literal("a\n" * 1000) == ascii("a\n" * 1000)[:77] + "..." and json_object.literal({}) == "dict"
