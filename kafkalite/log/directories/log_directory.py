@@ -2,7 +2,7 @@
 
     .lock                              held while a broker runs here
     meta.properties                    cluster id and broker id that the directory belongs to
-    .kafka_cleanshutdown               how the last run ended, with .kafkalite_cleanshutdown (see `clean_shutdown_file`)
+    .kafka_cleanshutdown               how the last run ended, with .kafkalite_cleanshutdown (see `meta_properties`)
     recovery-point-offset-checkpoint   each log is on the disk up to this offset
     log-start-offset-checkpoint        start offsets of the logs that begin inside a segment
     replication-offset-checkpoint      high watermarks
@@ -29,9 +29,13 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.forks import HomeProcess
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.region import OpenFile
-from kafkalite.log.directories.clean_shutdown_file import CleanShutdownFile, LastShutdown
 from kafkalite.log.directories.election_file import ElectionFile
-from kafkalite.log.directories.meta_properties import MetaProperties, read_meta_properties
+from kafkalite.log.directories.meta_properties import (
+    CleanShutdownFile,
+    LastShutdown,
+    MetaProperties,
+    read_meta_properties,
+)
 from kafkalite.log.directories.offset_checkpoints import LogOffsets, OffsetCheckpoints
 from kafkalite.log.partition.flusher import remember_failed_sync
 from kafkalite.log.partition.partition_log import PartitionLog

@@ -21,10 +21,9 @@ from itertools import pairwise
 
 from kafkalite.common.errors import Malformed
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.recovery.segment_split import find_parts, split
+from kafkalite.log.recovery.segment_split import SegmentRebuild, find_parts, rewrite_content, split, was_sealed
 from kafkalite.log.segment.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
 from kafkalite.log.segment.segment_file import iter_headers
-from kafkalite.log.segment.segment_rebuild import SegmentRebuild, rewrite_content, was_sealed
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import FAILED_SYNC

@@ -404,7 +404,7 @@ class Segment:
             if self.file is None:
                 self.time_index.release()  # the descriptor cache does not know it
 
-    # rebuilding the indexes (`segment_rebuild`)
+    # rebuilding the indexes (`SegmentRebuild`)
 
     def reset_indexes(self) -> None:
         """Empties the sparse indexes. Raises OSError."""

@@ -15,9 +15,9 @@ from random import Random
 from kafkalite.cleaner.job.job import LastRecord
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.recovery.segment_split import SegmentRebuild
 from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.log.segment.segment import Segment
-from kafkalite.log.segment.segment_rebuild import SegmentRebuild
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import build_set

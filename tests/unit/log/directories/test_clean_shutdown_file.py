@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.directories.clean_shutdown_file import CleanShutdownFile, LastShutdown
+from kafkalite.log.directories.meta_properties import CleanShutdownFile, LastShutdown
 from kafkalite.log.storage.files import Files
 
 BY_US = LastShutdown(clean=True, by_another=False)

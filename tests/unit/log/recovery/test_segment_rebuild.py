@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkalite.log.recovery.segment_split import SegmentRebuild, rewrite_content, was_sealed
 from kafkalite.log.segment.record_counting import Tally
-from kafkalite.log.segment.segment_rebuild import SegmentRebuild, rewrite_content, was_sealed
 from tests.unit.log.conftest import Disk
 
 
