@@ -179,7 +179,7 @@ class LogCleaner:
             self._totals = self._totals._replace(max_dirty_ratio=max(ratios, default=0.0))
             for state in self._states:
                 if state.current is QUEUED:
-                    state.rest()
+                    state.become_idle()
             for key in self._queue.replace_due(due):
                 if (found := self._states.get(key)) is not None:
                     found.enter(QUEUED)
@@ -238,7 +238,7 @@ class LogCleaner:
         durable_offset = durable_offset_of(self._logs, log)
         plan = self._states.make_plan(state, now_ms, durable_offset if entry.is_durable else None)
         if not plan.is_due and not (plan.dirty_bytes and entry.requests):
-            state.rest()
+            state.become_idle()
             self._finish(entry, RunOutcome(*state.key, why_not=plan.why_not))
         elif durable_offset < plan.first_uncleanable_offset:
             state.enter(FLUSHING)

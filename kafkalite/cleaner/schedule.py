@@ -83,7 +83,7 @@ class CleanerState:
         assert self.current in ENTERED_FROM[state], f"{self.key}: {self.current} -> {state}"
         self.current = state
 
-    def rest(self) -> None:
+    def become_idle(self) -> None:
         """Nothing is to be done with the log now."""
         state = IDLE if self.uncleanable is None else UNCLEANABLE
         if self.current is not state:
@@ -129,7 +129,7 @@ class CleanerState:
         else:
             self.deaths = 0
             self._mark_uncleanable(outcome.reason)
-        self.rest()
+        self.become_idle()
 
     def _mark_uncleanable(self, reason: str) -> None:
         self.uncleanable = reason

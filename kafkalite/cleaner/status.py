@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningState(Enum):
-    """The value is the word that `kafkalite cleaner status` shows; FLUSHING is shown as QUEUED.
+    """The value is the word that `kafkalite cleaner status` prints; FLUSHING is printed as QUEUED.
 
     UNCLEANABLE: tried again on request, when the topic's settings change, and at the next start; also each hour if
     worker processes died.

@@ -78,13 +78,13 @@ class DelayedOperation:
             self.wake()
 
     def wake(self) -> None:
-        """Wake the operation regardless of the missing bytes, as when a partition is retired."""
+        """Wakes the operation regardless of the missing bytes, as when a partition is retired."""
         if not self.woken:
             self.woken = True
             self._call_soon(self._wake)
 
     def complete(self) -> None:
-        """End the wait, whatever is missing."""
+        """Ends the wait, however many bytes are missing."""
         self.wake()
 
     def withdraw(self) -> None:

@@ -43,7 +43,7 @@ _NO_LOW_WATERMARK = -1  # it is another leader's to know
 
 
 class FollowerSession(Protocol):
-    """A fetch session with partitions that are idle: nothing is asked until `end_idle` tells of news."""
+    """A fetch session with partitions that are idle: nothing is fetched until `end_idle` reports news."""
 
     def end_idle(self, wanted: Any, /) -> None: ...
 
@@ -63,7 +63,7 @@ def _min_isr(record: PartitionRecord, min_insync_replicas: int) -> int:
 class LeaderPartition(ReplicatedPartition):
     """`begin` comes before the first request. `replica_fetches` are the delayed fetches of followers; they end with the
     next append, and when the high watermark moves, so that an idle follower learns of it. `idle_followers` are the
-    sessions that need not look here until then, each with its name for this partition. `adding` are the replicas that a
+    sessions that need not poll this partition until then, each with its name for it. `adding` are the replicas that a
     reassignment adds."""
 
     __slots__ = (

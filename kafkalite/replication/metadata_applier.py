@@ -127,7 +127,7 @@ class MetadataApplier:
             self._due[name] = None
             self._is_due.set()
         elif change is Change.CONTROLLER:
-            self._is_due.set()  # `wait_until_led` looks again
+            self._is_due.set()  # `wait_until_led` checks again
 
     async def _run(self) -> None:
         while True:

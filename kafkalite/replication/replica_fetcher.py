@@ -4,7 +4,7 @@ r"""Fetches from one leader for the followers here: one request in flight, over 
                        ^______________________________________________________________________________________________|
 
 The fetch names only partitions whose parameters have changed since the one before (a fetch session), so an idle
-partition costs nothing here. A partition is looked at again when it was answered, was added, is ready (`on_ready`), or
+partition costs nothing here. A partition is polled again when it was answered, was added, is ready (`on_ready`), or
 when its time has come. An answer is taken apart in the turn in which it was read; a large one is spread over turns. It
 counts only for a partition that has been fetched here since the request was sent.
 
@@ -100,7 +100,7 @@ class ReplicaFetcher:
         self._nudges = 0  # requests that were to end the wait of the fetch in flight
         self._nudge_again_ms = 0.0
         self._asked: Sequence[Key] = ()  # by the request in flight, if it is no fetch
-        self._rest: Iterator[wire.FetchedData] | None = None  # of the answer that is being taken apart
+        self._unprocessed: Iterator[wire.FetchedData] | None = None  # of the answer that is being taken apart
         self._continued: tuple[Key, int] | None = None  # further records of that partition begin at this offset
         self._failures = 0  # since the last answer
         self._session_errors = 0
@@ -144,7 +144,7 @@ class ReplicaFetcher:
     async def close(self) -> None:
         self._is_closed = True
         self._followed.clear()
-        self._rest = None
+        self._unprocessed = None
         if self._timer is not None:
             self._timer.cancel()
         if self._connection is not None:
@@ -162,7 +162,7 @@ class ReplicaFetcher:
     def _mark(self, key: Key) -> None:
         """Look at the partition before the next request, and send that soon."""
         self._changed[key] = None
-        if self._rest is None:
+        if self._unprocessed is None:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -172,7 +172,7 @@ class ReplicaFetcher:
 
     def _on_schedule(self) -> None:
         self._is_scheduled = False
-        self._go_on()
+        self._resume()
 
     def _wake_at(self, time_ms: float) -> None:
         if self._timer is None or time_ms < self._timer_ms:
@@ -183,9 +183,9 @@ class ReplicaFetcher:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._go_on()
+        self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Sends the next request if none is in flight; otherwise ends the wait of a fetch for what is ready now."""
         if self._is_closed:
             return
@@ -310,7 +310,7 @@ class ReplicaFetcher:
         if self._is_closed:
             connection.close()
         else:
-            self._go_on()
+            self._resume()
 
     def _send(self, request: Message, version: int, on_answer: Callable[[memoryview], None]) -> None:
         assert self._connection is not None
@@ -346,7 +346,7 @@ class ReplicaFetcher:
         self._failures += 1
         self._paused_until_ms = self._clock.monotonic_ms() + pause_ms
         self._waits_at_leader = False
-        if self._rest is None:
+        if self._unprocessed is None:
             self._is_busy = False
             self._schedule()
 
@@ -360,9 +360,9 @@ class ReplicaFetcher:
             self._on_session_error(answer.error)
             return
         self._session_errors = 0
-        self._rest = iter(answer.partitions)
+        self._unprocessed = iter(answer.partitions)
         self._session.on_answer(answer.session_id)
-        self._take_rest()
+        self._process_answer()
 
     def _on_session_error(self, error: ErrorCode) -> None:
         """The next request opens a new session: at once the first time, later after a pause."""
@@ -372,29 +372,29 @@ class ReplicaFetcher:
             logger.warning("broker %d refuses to be fetched from: %s", self.leader_id, error.name)
             self._paused_until_ms = self._clock.monotonic_ms() + self._settings().replica_fetch_backoff_ms
         self._is_busy = False
-        self._go_on()
+        self._resume()
 
-    def _take_rest(self) -> None:
+    def _process_answer(self) -> None:
         """Deals with partitions of the answer, as many as a turn of the loop may have."""
-        if self._rest is None or self._is_closed:
+        if self._unprocessed is None or self._is_closed:
             return
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         size_bytes = 0
         until = monotonic_s() + TURN_SECONDS
-        for data in self._rest:
-            size_bytes += self._take(data, now_ms, wall_ms)
+        for data in self._unprocessed:
+            size_bytes += self._process(data, now_ms, wall_ms)
             if size_bytes >= TURN_BYTES or monotonic_s() > until:
                 if self._connection is not None:
                     self._connection.pause()
-                asyncio.get_running_loop().call_soon(self._take_rest)
+                asyncio.get_running_loop().call_soon(self._process_answer)
                 return
-        self._rest = self._continued = None
+        self._unprocessed = self._continued = None
         self._is_busy = False
         if self._connection is not None:
             self._connection.resume()
-        self._go_on()
+        self._resume()
 
-    def _take(self, data: wire.FetchedData, now_ms: float, wall_ms: int) -> int:
+    def _process(self, data: wire.FetchedData, now_ms: float, wall_ms: int) -> int:
         """Hands one partition's part to it; returns the bytes that it has appended."""
         key, answer, records, is_more = data
         partition, sent = self._followed.get(key), self._session.sent(key)
@@ -426,7 +426,7 @@ class ReplicaFetcher:
         for partition in self._still_asking(asked):
             error, end = ends.get((partition.topic, partition.index), (ErrorCode.UNKNOWN_SERVER_ERROR, _NO_END))
             partition.on_epoch_end(error, end, now_ms)
-        self._go_on()
+        self._resume()
 
     def _on_offsets(self, asked: dict[FollowerPartition, AskOffset], frame: memoryview) -> None:
         offsets = wire.offsets(decode_response(ListOffsetsRequest, wire.OFFSETS_VERSION, frame)[1])
@@ -434,10 +434,10 @@ class ReplicaFetcher:
         for partition in self._still_asking(asked):
             error, offset = offsets.get((partition.topic, partition.index), (ErrorCode.UNKNOWN_SERVER_ERROR, -1))
             partition.on_offset(asked[partition], error, offset, now_ms)
-        self._go_on()
+        self._resume()
 
     def _still_asking(self, asked: Iterable[FollowerPartition]) -> list[FollowerPartition]:
-        """The partitions that an answer is for. They are looked at before the next request."""
+        """The partitions that an answer is for. They are polled before the next request."""
         self._failures = 0
         self._is_busy = False
         self._changed.update(dict.fromkeys(self._asked))

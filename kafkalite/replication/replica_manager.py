@@ -299,7 +299,7 @@ class ReplicaManager:
             follower.is_being_added = self._is_being_added(topic, index)
 
     def change_replication(self, topic: Topic, index: int) -> None:
-        """A partition that is led here got further replicas, or lost all others; operations that wait go on. Raises
+        """A partition that is led here got further replicas, or lost all others; operations that wait continue. Raises
         StorageError if its epoch cannot be written; it is offline then."""
         former = topic.partitions[index]
         log, state = self._logs.get(topic.name, index), topic.states[index]

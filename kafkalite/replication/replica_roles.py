@@ -117,9 +117,9 @@ class ReplicaRoles:
         self.fetchers = fetchers
         self.isr_writer = IsrWriter(isr_states, clock)
         self._live: dict[int, int] = {}
-        self._look_at_brokers()
+        self._update_live()
 
-    def _look_at_brokers(self) -> bool:
+    def _update_live(self) -> bool:
         before = self._live
         self._live = {
             broker_id: broker.registration
@@ -180,7 +180,7 @@ class ReplicaRoles:
     def on_brokers(self) -> None:
         """Brokers have come or gone, or begin to stop."""
         self.fetchers.on_brokers()
-        if self._look_at_brokers():
+        if self._update_live():
             for partition in list(self.leaders.values()):
                 partition.on_brokers(self._live)
 

@@ -36,7 +36,7 @@ Assignment = Mapping[int, Sequence[int]]
 """The replicas of partitions, the preferred leader first."""
 
 Charge = Callable[[int], object]
-"""Takes so many partitions from the quota of whoever creates or deletes them. Raises KafkaError."""
+"""Takes so many partitions from the quota of the client that creates or deletes them. Raises KafkaError."""
 
 
 def free(partition_count: int) -> None:
@@ -85,7 +85,7 @@ class TopicAdmin:
         """Create a topic; the partitions that this broker leads are open when this returns.
 
         `replication_factor` None is default.replication.factor; an `assignment` says both count and replicas. `charge`
-        is told the number of partitions before anything is changed, and may refuse.
+        gets the number of partitions before anything is changed, and may refuse.
         Raises KafkaError: 17 bad name, 36 exists, 37 bad count, 38 too few brokers, 40 bad setting. None if
         `validate_only`.
         """

@@ -166,7 +166,7 @@ class _RunningJob:
         self._sent_at_s = monotonic_s()
 
     def swap(self, segment: CleanedSegment) -> bool:
-        """The files of a group are complete; whether to go on."""
+        """The files of a group are complete; whether to continue."""
         self._receive(0)
         self._answer = None
         self._channel.send(segment)

@@ -165,7 +165,7 @@ class WorkerProcess:
     def _reap(self, attempt: int) -> None:
         if self._process.poll() is None:
             if attempt >= len(_REAP_AFTER_S):
-                self._process.kill()  # it has closed its end and goes on: no message can reach it
+                self._process.kill()  # it has closed its end and still runs: no message can reach it
             wait_s = _REAP_AFTER_S[min(attempt, len(_REAP_AFTER_S) - 1)]
             self._loop.call_later(wait_s, self._reap, attempt + 1)
             return

@@ -1,7 +1,7 @@
 """A worker as a thread of the broker's process, for brokers that live for a moment.
 
 It does the same work as the process of `worker_main`, by the same messages; they pass through queues and no pickle. The
-work is done in columns, largely outside the interpreter lock, so the loop goes on beside it.
+work is done in columns, largely outside the interpreter lock, so the loop runs beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Closed(BaseException):
 
 
 class _ThreadChannel:
-    """The worker's end. `close` ends the thread when it has received all messages, `kill` at its next look."""
+    """The worker's end. `close` ends the thread when it has received all messages, `kill` at its next poll."""
 
     def __init__(self, send: Callable[[FromWorker], None]) -> None:
         self.send = send

@@ -9,7 +9,7 @@ the epoch with its first batch. If there is none, the next start finds it here.
     orders 0 mKyTPz5xRZ2sHyIl7o2TcA 5 1200    topic, partition, topic id, epoch, its first offset: the end of the log
     orders 3 mKyTPz5xRZ2sHyIl7o2TcA 5 0
 
-Restored is what the log's own file would tell after the start: in a log with batches these tell their epochs, and an
+The epochs are restored that the log's own file would have after the start: batches carry their epochs, and an
 epoch behind them, in which nothing was written, is forgotten (`log_loader`). So entries may stay when they are out
 of date; the next write leaves them out. Apache Kafka ignores the file.
 """
@@ -44,7 +44,7 @@ class Election(NamedTuple):
 class ElectionFile:
     """The file in the data directory at `path`. Used by the owner of the logs; jobs run on any thread, one at a time.
 
-    Invariant: every election that a log was told to be recorded, and whose own file is not on the disk, is in the file.
+    Invariant: every election that a log knows to be recorded, and whose own file is not on the disk, is in the file.
     """
 
     def __init__(self, path: str, files: Files) -> None:
@@ -85,7 +85,7 @@ class ElectionFile:
         self, elected: Collection[tuple[PartitionLog, int]], logs: Mapping[TopicPartition, PartitionLog]
     ) -> tuple[Job, Callable[[], None]]:
         """A job that writes the elections of these logs to these epochs, beside earlier ones that are still needed, and
-        a call that tells the logs when it is done. `logs` are all of the broker, since one may have been moved to
+        a call that notifies the logs when it is done. `logs` are all of the broker, since one may have been moved to
         another directory. The job raises OSError."""
         for key, election in list(self._elections.items()):
             if not _is_needed(logs.get(key), election):
@@ -95,11 +95,11 @@ class ElectionFile:
         path, data, files = self._path, encode_entries(self._lines.values()), self._files
         recorded = [(log.epochs, epoch, log.end_offset) for log, epoch in elected]
 
-        def tell() -> None:
+        def notify() -> None:
             for epochs, epoch, start_offset in recorded:
                 epochs.note_recorded(epoch, start_offset)
 
-        return lambda: files.write_atomically(path, data, durable=True), tell
+        return lambda: files.write_atomically(path, data, durable=True), notify
 
     def _add(self, key: TopicPartition, election: Election) -> None:
         topic_id = _NO_ID if election.topic_id is None else format_uuid(election.topic_id)

@@ -316,7 +316,7 @@ class LogDirectories:
             try:
                 contents = directory.listing()
             except OSError:
-                continue  # whoever lists the logs finds out
+                continue  # `list_logs` meets the same error
             replaced.update(contents.deleted)
             taken.update(contents.logs)
             futures += [(directory, key, name) for key, names in contents.futures.items() for name in names]

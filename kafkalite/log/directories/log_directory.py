@@ -302,7 +302,7 @@ class LogDirectory:
     def replace(self, key: TopicPartition, future: str) -> str:
         """Frees the name of a log whose place a copy in another directory takes. Returns its new path. Raises OSError.
 
-        The names of both tell the next start that they belong together, if the broker dies in between.
+        The names of both show the next start that they belong together, if the broker dies in between.
         """
         path = f"{self.path}/{replaced_directory(future)}"
         self._files.rename(self.log_path(key), path)

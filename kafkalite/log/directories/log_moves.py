@@ -3,7 +3,7 @@
 A copy, <topic>-<partition>.<uuid>-future, gets the batches as they are, as a follower does, piece by piece. When it has
 all of them, and they are on the disk, it takes the place of the log in one turn of the loop: the old directory is
 renamed to <topic>-<partition>.<uuid>-delete, the copy gets its name. A broker that dies in between finds the two names
-with the same uuid, and goes on (`LogDirectories.list_logs`); one that dies earlier begins the copy anew.
+with the same uuid, and completes the move (`LogDirectories.list_logs`); one that dies earlier begins the copy anew.
 Compaction leaves a log alone that is on the move: a copy with records that were removed meanwhile, but without the
 tombstone that had removed them, would bring them back.
 Source: kafka.server.ReplicaAlterLogDirsThread, kafka.log.LogManager (replaceCurrentWithFutureLog),
@@ -148,9 +148,9 @@ class LogMoves:
                 continue
             move = self._moves[key] = _Move(key, log, self._directory_of[key], target)
             logger.info("%s-%d is on the move from %s to %s", *key, move.source.path, target.path)
-            self._timers.call_later(0, lambda move=move: self._go_on(move))  # type: ignore[misc]
+            self._timers.call_later(0, lambda move=move: self._continue(move))  # type: ignore[misc]
 
-    def _go_on(self, move: _Move) -> None:
+    def _continue(self, move: _Move) -> None:
         """The next step, in a turn of its own."""
         if move.is_over:
             return
@@ -165,26 +165,26 @@ class LogMoves:
     def _step(self, move: _Move) -> None:
         if move.copy is None:
             if move.key in self._being_cleaned:
-                self._timers.call_later(_BUSY_PAUSE_MS, lambda: self._go_on(move))
+                self._timers.call_later(_BUSY_PAUSE_MS, lambda: self._continue(move))
                 return
             move.copy = self._create(move)
         log, copy = move.log, move.copy
         if log.truncated_to < copy.end_offset:
             copy.truncate_to(log.truncated_to)
         log.truncated_to = NEVER
-        region = self._rest(move, copy)
+        region = self._remaining(move, copy)
         if region is not None and move.is_flushed and region.size < _LAST_BYTES:
             self._append(move, region.read())  # without another turn, in which there might come more
-            region = self._rest(move, copy)
+            region = self._remaining(move, copy)
         if region is not None:
             self._read(move, region)
         elif not move.is_flushed:
             self._flush(move, copy)
         else:
-            self._take_its_place(move, copy)
+            self._replace_log(move, copy)
 
     @staticmethod
-    def _rest(move: _Move, copy: PartitionLog) -> FileRegion | None:
+    def _remaining(move: _Move, copy: PartitionLog) -> FileRegion | None:
         log = move.log
         return log.read(max(copy.end_offset, log.start_offset), _PIECE_BYTES, log.end_offset)
 
@@ -213,7 +213,7 @@ class LogMoves:
             except (KafkaError, OSError) as fault:
                 self._give_up(move, fault)
                 return
-            self._timers.call_later(max(0.0, self._next_ms - now_ms), lambda: self._go_on(move))
+            self._timers.call_later(max(0.0, self._next_ms - now_ms), lambda: self._continue(move))
 
         self._background()(lambda: found.append(region.read()), done)
 
@@ -234,17 +234,17 @@ class LogMoves:
         move.is_flushed = True
         copy.flusher.on_ack = lambda error: None
         copy.flusher.flush_soon()
-        copy.segment_list.background(lambda: None, lambda error: self._go_on(move))
+        copy.segment_list.background(lambda: None, lambda error: self._continue(move))
 
     # the end
 
-    def _take_its_place(self, move: _Move, copy: PartitionLog) -> None:
+    def _replace_log(self, move: _Move, copy: PartitionLog) -> None:
         """In this turn. Until the first rename an error leaves the log where it is."""
         key, log, source, target = move.key, move.log, move.source, move.target
         copy.config = log.config
         if not copy.size_bytes:
             copy.restart_at(log.end_offset)
-        elif copy.end_offset < log.end_offset:  # the last records are gone: only the name of a segment tells the end
+        elif copy.end_offset < log.end_offset:  # the last records are gone: only the name of a segment says the end
             copy.segment_list.roll(log.end_offset, self._clock.wall_ms())
             copy.end_offset = log.end_offset
         copy.delete_records_before(log.start_offset)

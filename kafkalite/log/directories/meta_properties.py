@@ -1,4 +1,6 @@
-"""Identity and last shutdown of a log directory. meta.properties is as a broker with ZooKeeper writes it (version 0) or a KRaft node (1).
+"""Identity and last shutdown of a log directory.
+
+meta.properties is as a broker with ZooKeeper writes it (version 0), or a KRaft node (1):
 
     broker.id=3                       node.id=3
     version=0                         version=1
@@ -28,7 +30,7 @@ from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN, OWN_CLEAN_SHUTDOWN
 from kafkalite.log.storage.files import Files
 
-# Kafka reads the two fields that it knows; the third tells the next start which broker stopped here last.
+# Kafka reads the two fields that it knows; the third says to the next start which broker stopped here last.
 _CONTENT = b'{"version":0,"brokerEpoch":-1,"by":"kafkalite"}'
 
 

@@ -21,7 +21,7 @@ from kafkalite.log.storage.files import SyncFailed
 
 
 class LogTruncation:
-    """The methods raise StorageError. After `cut` and `restart` the owner takes over the offsets, and tells the
+    """The methods raise StorageError. After `cut` and `restart` the owner takes over the offsets, and notifies the
     flusher."""
 
     __slots__ = ("_epochs", "_key", "_location", "_segments", "_swap", "_transactions")

@@ -229,11 +229,11 @@ class PartitionLog:
         is appended. Raises StorageError when the disk refuses: then the first ones of the batches may be appended.
         """
         batches = check_batches(records, self.end_offset, leader_epoch)
-        rest = ReplicaAppend(records, batches, self.end_offset, self.segment_list, self.flusher)
-        while not rest.is_over:
-            self.end_offset = rest.write(self.epochs, self._segment_bytes, now_ms)
+        batches_left = ReplicaAppend(records, batches, self.end_offset, self.segment_list, self.flusher)
+        while not batches_left.is_over:
+            self.end_offset = batches_left.write(self.epochs, self._segment_bytes, now_ms)
             acknowledged_to = min(self.flusher.flush_at, self.replicated_offset)
-            rest.apply(self.producers, self.transactions, acknowledged_to, self.truncate_to)
+            batches_left.apply(self.producers, self.transactions, acknowledged_to, self.truncate_to)
             self.flusher.on_append(self.end_offset)
         return self.end_offset
 
@@ -400,7 +400,7 @@ class PartitionLog:
 
     def delete_records_before(self, offset: int) -> None:
         """Makes `offset` the start offset, and removes segments that end at or below it, at most SEGMENTS_PER_TURN;
-        retention removes the rest. Raises KafkaError(OFFSET_OUT_OF_RANGE) past the end, StorageError."""
+        retention removes the others. Raises KafkaError(OFFSET_OUT_OF_RANGE) past the end, StorageError."""
         if offset > self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset <= self.start_offset:
@@ -476,7 +476,7 @@ class PartitionLog:
         Raises StorageError, also if an fsync failed before. The log is closed afterwards in any case.
         """
         try:
-            self.swap.settle()
+            self.swap.complete()
             self.flusher.refuse_if_failed()
             paths = self.segment_list.seal_all(self.end_offset)
         except OSError as error:

@@ -3,7 +3,7 @@
     write    the batches that fit into the active segment are one run, and one write; it rolls where an append would
     apply    to the state beside the records: producers, transactions, the record count
 
-The rules of rolling, and those of the sparse indexes, look at each batch and not at the answers that brought them. So a
+The rules of rolling, and those of the sparse indexes, apply to each batch, not to the answers that brought them. So a
 follower with the settings of its leader has the same files, however the fetches have cut the log. (Apache Kafka's has a
 new index entry per answer at most, and rolls between answers only.)
 Source: kafka.log.UnifiedLog.appendAsFollower.
@@ -89,7 +89,7 @@ class ReplicaAppend:
         ):
             segment = listed.roll(self.end_offset, now_ms)
         if base_offset + delta > segment.roll_offset >= 0:
-            # offsets are missing, so many that the rest of them do not fit into the index
+            # offsets are missing, so many that they do not fit into the index
             segment.tally.record_count -= base_offset - self.end_offset
             segment = listed.roll(base_offset, now_ms)
         return segment

@@ -341,7 +341,7 @@ class SegmentList:
         crash.
 
         If compaction has removed the record right before `offset`, a new segment begins at `offset`, because only its
-        name tells the next start the end offset. Raises OSError, Malformed.
+        name gives the next start the end offset. Raises OSError, Malformed.
         """
         location = self.location
         last = self.active

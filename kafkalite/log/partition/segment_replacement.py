@@ -213,7 +213,7 @@ class SegmentReplacement:
 
     # events in between
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Gives the new segments their final names now if it is SWITCHED. Raises OSError; then `retry` may succeed."""
         if self._stage is SWITCHED:
             self._rename_sources(len(self._remaining))
@@ -222,7 +222,7 @@ class SegmentReplacement:
     def cancel_for_truncation(self, offset: int) -> None:
         """Completes or undoes the replacement before the log is truncated to `offset`, so that truncated records cannot
         come back. Raises OSError; then the log must not be truncated."""
-        self.settle()
+        self.complete()
         if self._stage in (WRITTEN, READY) and offset < self.end_offset:
             if self._stage is READY:
                 self._step_back()
@@ -231,7 +231,7 @@ class SegmentReplacement:
     def retry(self) -> None:
         """Repeats the step that the disk refused. Raises OSError if it is refused again."""
         if self._stage is SWITCHED:
-            self.settle()
+            self.complete()
             return
         if self._stage is READY:
             self._step_back()

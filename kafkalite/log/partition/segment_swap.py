@@ -108,10 +108,10 @@ class SegmentSwap:
         )
         self._replacement.begin()
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Gives a compacted segment that is visible to readers its final names. Raises OSError."""
         if self._replacement is not None:
-            self._replacement.settle()
+            self._replacement.complete()
 
     def cancel_for_truncation(self, offset: int) -> None:
         """Completes or undoes a replacement before a truncation to `offset`. Raises OSError; then the log must not be

@@ -168,7 +168,7 @@ class LeaderEpochCache:
             dropped.append((epochs.pop(), starts.pop()))
         self.latest = epoch
         if epochs and epochs[-1] == epoch:
-            return  # it goes on: the dropped one was of an election after which nothing was written
+            return  # it continues: the dropped one was of an election after which nothing was written
         while epochs and epochs[-1] >= epoch:
             dropped.append((epochs.pop(), starts.pop()))
         if dropped and (len(dropped) > 1 or dropped[0][1] != start_offset):

@@ -93,7 +93,7 @@ class ProducerState:
         return None
 
     def move(self, directory: str, snapshots: list[int]) -> None:
-        """The log goes on in another directory, which has these snapshots."""
+        """The log continues in another directory, which has these snapshots."""
         self._directory = directory
         self.snapshots = sorted(snapshots)
 

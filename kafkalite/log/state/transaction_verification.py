@@ -32,7 +32,7 @@ class VerificationSetting:
 
 
 class _Verification:
-    """`first_seen_ms` is the time of the first look for expired ones, None until then."""
+    """`first_seen_ms` is the time of the first check for expired ones, None until then."""
 
     __slots__ = ("epoch", "first_seen_ms", "guard", "lowest_sequence")
 

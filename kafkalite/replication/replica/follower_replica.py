@@ -117,7 +117,7 @@ class FollowerReplica:
         return [TruncateTo(whole_to)] if whole_to < log.end_offset else []
 
     def next_request(self, log: ReplicaLog, now_ms: float) -> Request | None:
-        """The request to be sent now; None: none yet. A fetch offset tells the leader that the records below are here
+        """The request to be sent now; None: none yet. A fetch offset shows the leader that the records below are here
         to stay, so with flush.messages it waits for the disk."""
         if now_ms < self.retry_at_ms or log.synced_offset < log.end_offset:
             return None
@@ -180,7 +180,7 @@ class FollowerReplica:
     def on_offset(
         self, sent: AskOffset, error: ErrorCode, offset: int, log: ReplicaLog, now_ms: float
     ) -> list[FollowerEffect]:
-        """The answer to `AskOffset`. Whatever it is, the replica goes on (KAFKA-7414)."""
+        """The answer to `AskOffset`. In any case the replica continues (KAFKA-7414)."""
         if self.phase is not OUT_OF_RANGE or sent.timestamp != self.asked_offset:
             return []
         if error:

@@ -73,9 +73,9 @@ class InSyncReplicas:
     # --- what has been done
 
     def on_write(self, sent: WriteIsr, outcome: WriteOutcome) -> list[WriteIsr | ReadIsr]:
-        """The write has ended. Effects follow if that does not settle it."""
+        """The write has ended. Effects follow if that does not complete it."""
         if sent != self.pending:
-            return []  # settled meanwhile, by the state itself; another change may be pending
+            return []  # completed meanwhile, by the state itself; another change may be pending
         if outcome is WriteOutcome.WRITTEN:
             self._commit(self._written(sent))
         elif outcome is WriteOutcome.REFUSED and not self._in_doubt:
@@ -98,7 +98,7 @@ class InSyncReplicas:
         """The state node as it is now, or was; True if that is news. Settles a pending change: after another write
         with the same version none can succeed."""
         if state.partition_epoch <= self.committed.partition_epoch or state.leader_epoch != self.committed.leader_epoch:
-            return False  # of a newer leader epoch: somebody else is to act on it
+            return False  # of a newer leader epoch: another leader is to act on it
         self._commit(state)
         return True
 

@@ -6,8 +6,8 @@ A decision takes values and the time (monotonic milliseconds) and returns effect
                   -> producers with acks=-1 are answered, consumers may read it
 
 A follower that lags for replica.lag.time.max.ms leaves the ISR; one that has caught up joins it. Both are written to
-ZooKeeper first (`InSyncReplicas`), never merely assumed: cut off from ZooKeeper, a leader goes on only with the members
-that it has. An instance lives for one leader epoch.
+ZooKeeper first (`InSyncReplicas`), never merely assumed: cut off from ZooKeeper, a leader continues only with the
+members that it has. An instance lives for one leader epoch.
 Source: kafka.cluster.Partition; KIP-207, KIP-497, KIP-841, KIP-903, KIP-966, KAFKA-13091, KAFKA-15583.
 """
 
@@ -209,7 +209,7 @@ class LeaderReplica:
         )
 
     def on_idle_fetch(self, broker_id: int, fetched_ms: float) -> None:
-        """The latest fetch of an idle follower, which was not told of when it came."""
+        """The latest fetch of an idle follower, which was not reported when it came."""
         self.followers[broker_id].on_idle_fetch(fetched_ms)
 
     def _may_join(self, broker_id: int, follower: ReplicaState) -> bool:
