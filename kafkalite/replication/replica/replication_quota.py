@@ -1,8 +1,8 @@
 """The quota of replication: how fast replicas that are not in sync may be filled, at their leader and at the follower.
 
-The rate is measured over some windows of fixed length, and bytes are recorded after they have moved: a caller that finds
-the quota exceeded leaves the throttled partitions out until it is not. Replicas that are in sync are never left out, but
-count.
+The rate is measured over some windows of fixed length, and bytes are recorded after they have moved: a caller that
+finds the quota exceeded leaves the throttled partitions out until it is not. Replicas that are in sync are never left
+out, but count.
 Source: kafka.server.ReplicationQuotaManager, org.apache.kafka.common.metrics.stats.SimpleRate, KIP-73.
 """
 
