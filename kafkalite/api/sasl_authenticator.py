@@ -18,8 +18,7 @@ from kafkalite.api.request.error_answer import error_answer
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode
-from kafkalite.network.client_connection import Pending
-from kafkalite.network.last_answer import LastAnswer
+from kafkalite.network.client_connection import LastAnswer, Pending
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import RequestHeader, decode_request_header, response_frame

@@ -19,9 +19,8 @@ from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.connection import Connection
-from kafkalite.network.connection_quotas import ConnectionQuotas
+from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.listener import Listener, plain_address
-from kafkalite.network.network_limits import NetworkLimits
 from kafkalite.network.processor import Processor
 from kafkalite.network.tls_handshake import TlsHandshakes
 
@@ -41,7 +40,7 @@ class _Accepted(NamedTuple):
 
 
 class _RefusedSockets:
-    """Connections that are kept, unread, until they are closed: whoever comes too often is told so late."""
+    """Rate-limited connections, which are kept unread and closed after a delay (KIP-612)."""
 
     __slots__ = ("_clock", "_timers")
 

@@ -35,8 +35,8 @@ class ClientConnection:
     the low byte of the API key. `principal` is TYPE:NAME, `is_by_token` whether it was proven by a delegation token.
     `authenticator` gets the frames instead of the processor's handler as long as it is set; its frames are limited
     until `lift_limit`. `refused_batches` belong to the handlers of produces: topic and partition -> the error code of
-    its last refusal, and how many batches may be behind it. `quotas` belong to whoever counts requests against quotas
-    (`api/request/request_quotas`). The acceptor tells `accepted_ms`, of the monotonic clock, and `is_encrypted`.
+    its last refusal, and how many batches may be behind it. `quotas` belong to the counting of requests against quotas
+    (`api/request/request_quotas`). The acceptor sets `accepted_ms`, of the monotonic clock, and `is_encrypted`.
     """
 
     __slots__ = (
@@ -81,8 +81,8 @@ class ClientConnection:
 
 
 class ThrottledAnswer(list[Part]):
-    """An answer, perhaps empty, that is sent at once; then its connection rests, and handles nothing for `throttle_ms`.
-    Source: KIP-219.
+    """An answer, perhaps empty, that is sent at once; then its connection is muted: no request of it is handled for
+    `throttle_ms`. Source: KIP-219.
     """
 
     __slots__ = ("throttle_ms",)
@@ -178,14 +178,14 @@ class Pending:
             self.answer(task.result())
 
 
-class Rest(Pending):
-    """No answer, but the time after one, for which its connection rests."""
+class MutedPending(Pending):
+    """No answer, but the time after one, for which its connection is muted."""
 
     __slots__ = ()
 
 
 class PreemptiblePending(Pending):
-    """An answer to come whose wait ends early when its connection sends something else, meanwhile or together with its
+    """An answer to come whose wait ends early when its client sends something else, meanwhile or together with its
     request: that of a follower's fetch, since the next one may name a partition that has become ready."""
 
     __slots__ = ("preempt",)
@@ -194,6 +194,15 @@ class PreemptiblePending(Pending):
         """`preempt` is called when more has been received, perhaps several times. It answers a little later."""
         super().__init__(release)
         self.preempt = preempt
+
+
+class LastAnswer(Disconnect):
+    """Raised by a handler: send `parts`, then close, so that the client surely reads them. The text, if there is one,
+    is for the log."""
+
+    def __init__(self, parts: list[Part], why: str = "") -> None:
+        super().__init__(why)
+        self.parts = parts
 
 
 Answer = list[Part] | None | Pending

@@ -9,7 +9,7 @@ their turn.
 Raw sockets with add_reader, not a transport with BufferedProtocol: both cost the same for a small request (uvloop, 5
 in flight: 4.3 and 4.7 us of CPU each; one in flight: equal within noise), and the socket gives what a transport hides:
 where to receive is chosen for each read, sendfile needs neither a dup of the descriptor nor an empty write buffer, a
-sent byte has left Python, and the end of a stream is seen while reading rests.
+sent byte has left Python, and the end of a stream is seen while reading is paused.
 
 When the client leaves, its pending response is cancelled, and the requests it had sent are still handled (a producer
 with acks=0 may send and go); their answers are dropped.
@@ -30,13 +30,13 @@ from kafkalite.common.forks import close_socket
 from kafkalite.common.region import Part
 from kafkalite.network.client_connection import (
     ClientConnection,
+    LastAnswer,
+    MutedPending,
     Pending,
     PreemptiblePending,
-    Rest,
     ThrottledAnswer,
 )
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
-from kafkalite.network.last_answer import LastAnswer
 from kafkalite.network.processor import Processor
 from kafkalite.network.sender import TURN_BYTES, Sender
 
@@ -88,10 +88,12 @@ class Connection:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
-        self._sender = self.sender_type(self._loop, sock, processor.cold_reads, self._moved, self._go_on, self._failed)
+        self._sender = self.sender_type(
+            self._loop, sock, processor.cold_reads, self._on_progress, self._resume, self._failed
+        )
         self._pending: Pending | None = None
         self._cut = False  # the rest of the turn is scheduled
-        self._reading = True  # whether the loop tells us of received bytes
+        self._reading = True  # whether the loop watches for received bytes
         self._is_request_partial = False  # part of a large request is here, and counted
         self._gone = False  # the client left: answers are dropped
         self._at_end = False  # and all it sent has been received
@@ -110,9 +112,9 @@ class Connection:
     def drain(self) -> None:
         self._draining = True
         self._stop_reading()
-        if isinstance(self._pending, Rest):
+        if isinstance(self._pending, MutedPending):
             self._cancel_pending()
-        self._go_on()
+        self._resume()
 
     def close(self) -> None:
         sock = self._sock
@@ -148,7 +150,7 @@ class Connection:
         try:
             count = self._recv_into(framer.room())
         except (BlockingIOError, InterruptedError):
-            framer.settle(False)
+            framer.end_turn(False)
             return
         except OSError as reason:
             self._failed(reason)
@@ -182,7 +184,7 @@ class Connection:
                 framer.received(count)
             except (BlockingIOError, InterruptedError):
                 pass
-            framer.settle(False)
+            framer.end_turn(False)
         except OSError as reason:
             self._failed(reason)
             return
@@ -235,7 +237,7 @@ class Connection:
 
     def _on_end_of_stream(self) -> None:
         """All bytes that the client sent have been received."""
-        self._framer.settle(False)
+        self._framer.end_turn(False)
         self._at_end = True
         self._stop_reading()
         self._on_disconnect()
@@ -245,11 +247,11 @@ class Connection:
     def _serve(self) -> bool:
         """Handle the whole frames that are here, until one must wait, the socket is full or the turn is long enough.
 
-        Tells whether something was sent (or the connection is closed).
+        Returns whether something was sent (or the connection is closed).
         """
         try:
             answered = self._handle_frames()
-            self._framer.settle(self._pending is not None or self._sender.pending)
+            self._framer.end_turn(self._pending is not None or self._sender.pending)
         except Exception as reason:
             self._failed(reason)
             return True
@@ -280,7 +282,7 @@ class Connection:
                 elif isinstance(answer, ThrottledAnswer):
                     out += answer
                     out_bytes += sum(map(len, answer))
-                    self._rest(answer.throttle_ms)
+                    self._mute(answer.throttle_ms)
                     break
                 elif answer is not None:
                     assert not isinstance(answer, list)
@@ -299,7 +301,7 @@ class Connection:
 
     def _continue(self) -> None:
         self._cut = False
-        self._go_on()
+        self._resume()
 
     def _wait_for(self, answer: Pending) -> None:
         self._pending = answer
@@ -310,14 +312,14 @@ class Connection:
         elif isinstance(answer, PreemptiblePending) and self._framer.held_bytes:  # it came together with the next
             answer.preempt()
 
-    def _rest(self, duration_ms: int) -> None:
-        """Handle nothing for this long. To whoever looks, an answer is pending: the client is not idle meanwhile."""
-        timer = self._processor.clock.call_later(duration_ms, lambda: rest.answer([]))
-        rest = Rest(timer.cancel)
-        self._wait_for(rest)
+    def _mute(self, duration_ms: int) -> None:
+        """Mute the connection: handle nothing for this long. It counts as busy for the idle check."""
+        timer = self._processor.clock.call_later(duration_ms, lambda: muted.answer([]))
+        muted = MutedPending(timer.cancel)
+        self._wait_for(muted)
 
     def _on_answer(self, answer: list[Part] | None) -> None:
-        """Send the pending response (empty if none is due) and go on."""
+        """Send the pending response (empty if none is due) and resume."""
         self._pending = None
         processor = self._processor
         self.active_ms = processor.now_ms
@@ -329,8 +331,8 @@ class Connection:
                 self._failed(failure)
                 return
         if isinstance(answer, ThrottledAnswer) and self._sock is not None and not self._draining:
-            self._rest(answer.throttle_ms)
-        self._go_on()
+            self._mute(answer.throttle_ms)
+        self._resume()
 
     def _on_failure(self, reason: Exception) -> None:
         self._pending = None
@@ -342,10 +344,10 @@ class Connection:
         if pending is not None:
             pending.cancel()
             self._pending = None
-        self._go_on()
+        self._resume()
 
-    def _go_on(self) -> None:
-        """Something that made this connection busy is over: handle what is held, then read on; or close at last."""
+    def _resume(self) -> None:
+        """No longer busy: handle the frames that are held, then read again; or close if the client has left."""
         sender = self._sender
         if self._sock is None or self._pending is not None or sender.pending or self._cut:
             return
@@ -372,11 +374,11 @@ class Connection:
         if not self._gone:
             self._sender.send(parts)
 
-    def _moved(self) -> None:
+    def _on_progress(self) -> None:
         self.active_ms = self._processor.now_ms  # a client that reads slowly is not idle
 
     def _failed(self, reason: Exception) -> None:
-        """Close for `reason`, and say so if someone can do something about it."""
+        """Close for `reason`, and log it if an operator can act on it."""
         if self._sock is None:
             return
         warn, client = self._processor.rate_limited_log.about, self.client
@@ -405,5 +407,5 @@ class Connection:
         except OSError:
             self.close()
             return
-        self._framer.settle(self._sender.pending)
-        self._go_on()
+        self._framer.end_turn(self._sender.pending)
+        self._resume()

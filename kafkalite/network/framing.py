@@ -66,7 +66,7 @@ class FrameMemory:
 
 
 class Framer:
-    """The frames of one connection. In each turn: `room`, `received`, `next_frame` until None, `settle`.
+    """The frames of one connection. In each turn: `room`, `received`, `next_frame` until None, `end_turn`.
 
     The bytes not yet handed out are `_data[_position:_end]`. Invariant: between turns `_data` is not the slab.
     """
@@ -97,7 +97,7 @@ class Framer:
         self._frame_bytes_max = frame_bytes_max
 
     def room(self) -> memoryview:
-        """Where to receive to; never empty. End the turn with `settle` even if nothing came."""
+        """Where to receive to; never empty. End the turn with `end_turn` even if nothing came."""
         if self._want:
             return self._data[self._end : self._want]
         free = self._memory.free
@@ -130,7 +130,7 @@ class Framer:
         self._position = stop
         return self._data[start:stop]
 
-    def settle(self, pinned: bool) -> None:
+    def end_turn(self, pinned: bool) -> None:
         """End the turn. Keeps what is unfinished, and what was handed out if `pinned`: an answer is not complete."""
         left = self._end - self._position
         if left and self._own:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.network.client_connection import ClientConnection, Handler
-from kafkalite.network.network_limits import NetworkLimits
+from kafkalite.network.connection_quotas import NetworkLimits
 
 PORT_ATTEMPTS = 10
 EVERY_ADDRESS = ("", "::")

@@ -8,20 +8,21 @@ Source: kafka.network.Processor; idle expiry: org.apache.kafka.common.network.Se
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
+import socket
 import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Protocol
 
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.forks import close_socket
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.network.client_connection import ClientConnection, Handler
-from kafkalite.network.cold_reads import ColdReads
-from kafkalite.network.connection_quotas import ConnectionQuotas
+from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.framing import FrameMemory
-from kafkalite.network.last_answer import LingeringSockets
-from kafkalite.network.network_limits import NetworkLimits
+from kafkalite.network.sender import ColdReads
 
 if sys.platform == "linux":
 
@@ -86,6 +87,65 @@ else:
 
 SWEEPS_PER_IDLE_TIME = 8
 SWEEP_MS_MAX = 30_000
+
+
+LINGER_SECONDS = 1.0
+DISCARDED_BYTES_MAX = 1024 * 1024
+LINGERING_MAX = 1024
+"""Sockets that may linger at a time; those beyond are closed at once."""
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class LingeringSockets:
+    """Sockets whose sending side has ended, so that the client reads the last bytes. Used on the event loop only.
+
+    A socket that is closed while received bytes lie unread is reset, and the reset may overtake what was sent: the
+    client sees a lost connection, tries again for ever, and never learns that its password is wrong. So the sending
+    side ends first, what still comes is thrown away until the client has closed its side, and only then the socket is
+    closed. A client that does not close has `LINGER_SECONDS`, and may send `DISCARDED_BYTES_MAX`.
+    Source: RFC 1122, 4.2.2.13; org.apache.kafka.common.network.Selector.delayCloseOnAuthenticationFailure.
+    """
+
+    __slots__ = ("_discarded", "_loop")
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._discarded: dict[socket.socket, int] = {}
+
+    def add(self, sock: socket.socket) -> None:
+        """Take over a non-blocking socket: nothing of it may be registered with the loop."""
+        try:
+            if len(self._discarded) >= LINGERING_MAX:
+                raise ConnectionAbortedError
+            sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            close_socket(sock)
+            return
+        self._discarded[sock] = 0
+        self._loop.add_reader(sock.fileno(), self._readable, sock)
+        self._loop.call_later(LINGER_SECONDS, self._end, sock)
+
+    def close(self) -> None:
+        for sock in list(self._discarded):
+            self._end(sock)
+
+    def _readable(self, sock: socket.socket) -> None:
+        try:
+            count = len(sock.recv(_CHUNK_BYTES))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        self._discarded[sock] += count
+        if not count or self._discarded[sock] > DISCARDED_BYTES_MAX:
+            self._end(sock)
+
+    def _end(self, sock: socket.socket) -> None:
+        if self._discarded.pop(sock, None) is not None:
+            self._loop.remove_reader(sock.fileno())
+            with contextlib.suppress(OSError):
+                close_socket(sock)
 
 
 class ProcessedConnection(Protocol):

@@ -21,11 +21,10 @@ from kafkalite.common.forks import close_socket
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.network.acceptor import Acceptor
 from kafkalite.network.client_connection import ClientConnection, Handler
-from kafkalite.network.cold_reads import ColdReads
-from kafkalite.network.connection_quotas import ConnectionQuotas
+from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.listener import Listener, Tls, bind, plain_address
-from kafkalite.network.network_limits import NetworkLimits
 from kafkalite.network.processor import ProcessedConnection, Processor
+from kafkalite.network.sender import ColdReads
 from kafkalite.network.tls_handshake import TlsHandshakes
 
 __all__ = ["Listener", "NetworkLimits", "SocketServer", "Tls"]

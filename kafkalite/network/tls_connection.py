@@ -24,10 +24,9 @@ from typing import ClassVar
 from kafkalite.common.errors import Disconnect
 from kafkalite.common.region import FileRegion, Part
 from kafkalite.network.client_connection import ClientConnection
-from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection import Connection
 from kafkalite.network.processor import Processor
-from kafkalite.network.sender import TURN_BYTES, Sender, region_ended_early
+from kafkalite.network.sender import TURN_BYTES, ColdReads, Sender, region_ended_early
 
 CHUNK_BYTES = 64 * 1024
 """Four records of TLS: larger pieces are no faster, and a slow client holds one of them."""
@@ -43,11 +42,11 @@ class TlsSender(Sender):
         loop: AbstractEventLoop,
         sock: socket.socket,
         cold_reads: ColdReads,
-        moved: Callable[[], None],
-        drained: Callable[[], None],
+        on_progress: Callable[[], None],
+        on_drained: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        super().__init__(loop, sock, cold_reads, moved, drained, failed)
+        super().__init__(loop, sock, cold_reads, on_progress, on_drained, failed)
         self._chunk: bytes | None = None  # given to OpenSSL and not taken: it must see the same bytes again
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -191,8 +190,8 @@ class TlsConnection(Connection):
         super()._readable()
         self._look_for_more()
 
-    def _go_on(self) -> None:
-        super()._go_on()
+    def _resume(self) -> None:
+        super()._resume()
         self._look_for_more()
 
     def _look_for_more(self) -> None:

@@ -93,13 +93,13 @@ def _hand_out(framer: framing.Framer, found: list[bytes], late: int) -> None:
             if late and len(found) % (late + 1) == 0:
                 parked = frame
                 break
-        framer.settle(parked is not None)
+        framer.end_turn(parked is not None)
         if parked is None:
             return
         other = framing.Framer(framer._memory, FRAME_BYTES_MAX)  # another connection of the same processor
         room = other.room()
         room[:] = b"\xee" * len(room)
-        other.settle(False)
+        other.end_turn(False)
         assert found[-1] == bytes(parked), "a frame stays as it is until it is answered"
 
 

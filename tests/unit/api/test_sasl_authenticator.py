@@ -9,8 +9,7 @@ import pytest
 
 from kafkalite.api.sasl_authenticator import AUTHENTICATE_KEY, HANDSHAKE_KEY, SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
-from kafkalite.network.client_connection import ClientConnection, Pending
-from kafkalite.network.last_answer import LastAnswer
+from kafkalite.network.client_connection import ClientConnection, LastAnswer, Pending
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest, MetadataRequestTopic

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalite.common.region import FileRegion, OpenFile, Part
-from kafkalite.network.cold_reads import THREADS, ColdReads
-from kafkalite.network.sender import COPIED_REGION_BYTES, TURN_BYTES
+from kafkalite.network.sender import COPIED_REGION_BYTES, THREADS, TURN_BYTES, ColdReads
 from tests.support.wait import DEADLINE_S
 
 if TYPE_CHECKING:

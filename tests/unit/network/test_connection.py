@@ -12,8 +12,8 @@ import pytest
 from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.network.client_connection import Answer, ClientConnection, PreemptiblePending
 from kafkalite.network.connection import HELD_BYTES_MAX, TURN_FRAMES
+from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.framing import SLAB_BYTES
-from kafkalite.network.network_limits import NetworkLimits
 from tests.support.loop import idle
 
 if TYPE_CHECKING:

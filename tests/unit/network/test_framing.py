@@ -58,11 +58,11 @@ def test_any_split_into_reads_gives_the_same_frames_and_pinned_ones_stay(
         waiting = bool(waits) and waits[turn % len(waits)]
         if waiting:
             pinned += [(got, bytes(got)) for got in frames]
-        framer.settle(waiting)
+        framer.end_turn(waiting)
         receive(neighbour, b"\0\0\0\x04\xee\xee\xee\xee" * 10)
         while neighbour.next_frame() is not None:
             pass
-        neighbour.settle(False)
+        neighbour.end_turn(False)
         turn += 1
     assert seen == stream
     assert framer.held_bytes == 0
@@ -82,7 +82,7 @@ def test_frames_held_while_the_connection_is_busy_come_out_in_order(stream: list
             got = framer.next_frame()
             if got is not None:
                 seen.append(bytes(got))
-        framer.settle(data.draw(st.booleans()))
+        framer.end_turn(data.draw(st.booleans()))
     assert seen == stream
 
 
@@ -94,7 +94,7 @@ def test_an_impossible_size_is_refused_before_memory_is_taken(size: int) -> None
 
     framer = Framer(NoMemory(), 1000)
     receive(framer, struct.pack(">i", size) + b"abc")
-    framer.settle(False)  # as a busy connection does, which looks at the frame later
+    framer.end_turn(False)  # as a busy connection does, which looks at the frame later
     with pytest.raises(Malformed):
         framer.next_frame()
 
@@ -119,9 +119,9 @@ def test_a_header_that_claims_100_mb_takes_what_arrives() -> None:
     for framer in framers:
         receive(framer, struct.pack(">i", FRAME_BYTES_MAX) + b"x" * 10)
         assert framer.next_frame() is None
-        framer.settle(False)
+        framer.end_turn(False)
         receive(framer, b"y" * 100_000)
-        framer.settle(False)
+        framer.end_turn(False)
         assert framer.held_bytes == 100_014
     assert resident_bytes() - before < 16 * 1024 * 1024
 
@@ -137,8 +137,8 @@ def test_memory_of_large_frames_is_used_again_when_their_answers_are_complete() 
             position += receive(framer, data[position : position + 70_000])
             got = framer.next_frame()
             if got is None:
-                framer.settle(False)
-        framer.settle(pinned)
+                framer.end_turn(False)
+        framer.end_turn(pinned)
         return got
 
     first = next_large(False)

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.common.region import FileRegion, OpenFile, Part
 from kafkalite.network.client_connection import Answer, ClientConnection
-from kafkalite.network.network_limits import NetworkLimits
+from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.sender import COPIED_REGION_BYTES
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.acceptor import RETRY_MS
+from kafkalite.network.connection_quotas import ListenerLimits, NetworkLimits
 from kafkalite.network.listener import plain_address
-from kafkalite.network.network_limits import ListenerLimits, NetworkLimits
 from kafkalite.network.socket_server import Listener, SocketServer
 from tests.support.descriptors import open_sockets
 from tests.support.loop import idle

@@ -21,7 +21,7 @@ from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.errors import ErrorCode
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.storage.files import Files
-from kafkalite.network.client_connection import ClientConnection, Pending, Rest
+from kafkalite.network.client_connection import ClientConnection, MutedPending, Pending
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -511,7 +511,7 @@ def test_the_fast_path_waits_as_the_long_way_does(beside: Callable[..., None], g
 
 def responses() -> dict[int, Pending]:
     """By id. A Rest would be of another broker in this process: nobody is throttled here."""
-    found = (one for one in gc.get_objects() if isinstance(one, Pending) and type(one) is not Rest)
+    found = (one for one in gc.get_objects() if isinstance(one, Pending) and type(one) is not MutedPending)
     return {id(one): one for one in found}
 
 

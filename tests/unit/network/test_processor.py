@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalite.network.client_connection import Answer, ClientConnection, Pending
-from kafkalite.network.last_answer import DISCARDED_BYTES_MAX, LastAnswer
+from kafkalite.network.client_connection import Answer, ClientConnection, LastAnswer, Pending
+from kafkalite.network.processor import DISCARDED_BYTES_MAX
 
 if TYPE_CHECKING:
     from .conftest import Tell, World
