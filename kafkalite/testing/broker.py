@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkalite.server.broker import RunningBroker
-from kafkalite.server.loop_thread import LoopThread, blocking
+from kafkalite.server.broker import LoopThread, RunningBroker, blocking
 from kafkalite.testing.async_broker import AsyncBroker, AsyncTopicHandle
 from kafkalite.testing.broker_clock import BrokerClock
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.common.clock import SystemClock, date_ms
 from kafkalite.common.errors import ConfigError
-from kafkalite.server.broker import Broker
-from kafkalite.server.loop_thread import LoopThread
+from kafkalite.server.broker import Broker, LoopThread
 from kafkalite.testing.faults.faults import Faults
 from kafkalite.testing.requests.interception import Interception
 
