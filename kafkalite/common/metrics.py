@@ -31,11 +31,15 @@ _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
 
 class Column(NamedTuple):
-    """One metric of a table: `kind` is COUNTER (its name ends in _total, or in _count beside a time) or GAUGE."""
+    """One metric of a table, COUNTER or GAUGE; a counter's name ends in _total, or in _count beside a time."""
 
     name: str
-    kind: str
     help: str
+    kind: str = ""
+
+    @property
+    def type(self) -> str:
+        return self.kind or (COUNTER if self.name.endswith("_total") else GAUGE)
 
 
 class Row(NamedTuple):
@@ -61,11 +65,11 @@ class Metrics:
 
     def gauge(self, name: str, text: str, read: Callable[[], Value]) -> None:
         """A number that goes up and down."""
-        self.table((Column(name, GAUGE, text),), (), lambda: (Row((), (read(),)),))
+        self.table((Column(name, text, GAUGE),), (), lambda: (Row((), (read(),)),))
 
     def counter(self, name: str, text: str, read: Callable[[], Value]) -> None:
         """A number that only grows, from 0 at the start of the process."""
-        self.table((Column(name, COUNTER, text),), (), lambda: (Row((), (read(),)),))
+        self.table((Column(name, text, COUNTER),), (), lambda: (Row((), (read(),)),))
 
     def table(self, columns: Sequence[Column], labels: Sequence[str], rows: Callable[[], Iterable[Row | None]]) -> None:
         """Several metrics with the same labels. `rows` is called for each scrape and iterated with pauses, so it must
@@ -73,7 +77,7 @@ class Metrics:
         for column in columns:
             assert _NAME.match(column.name) and column.name not in self.names, column.name
             ends = column.name.endswith
-            assert ends(("_total", "_count")) if column.kind == COUNTER else not ends("_total"), column.name
+            assert ends(("_total", "_count")) if column.type == COUNTER else not ends("_total"), column.name
             self.names.add(column.name)
         assert all(map(_LABEL.match, labels)), labels
         self._tables.append(_Table(tuple(columns), [column.name for column in columns], tuple(labels), rows))
@@ -89,7 +93,7 @@ class Metrics:
                     yield ""
             for column, lines in zip(table.columns, samples, strict=True):
                 if lines:
-                    yield f"# HELP {column.name} {_escaped(column.help)}\n# TYPE {column.name} {column.kind}\n"
+                    yield f"# HELP {column.name} {_escaped(column.help)}\n# TYPE {column.name} {column.type}\n"
                 while lines:  # freed piece by piece, too: 70,000 strings at once take 4 ms
                     yield "".join(lines[:_LINES_PER_PIECE])
                     del lines[:_LINES_PER_PIECE]

@@ -16,12 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.status import CleaningState
-from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
+from kafkalite.common.metrics import Column, Metrics, Row
 from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
+    from kafkalite.api.request.services import Services
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
     from kafkalite.controller.pending_changes import ControllerStats, Durations
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import PartitionRecord
-    from kafkalite.network.socket_server import SocketServer
     from kafkalite.replication.replica_manager import ReplicaManager
 
 _PER_PAUSE = 500  # partitions or groups of which few numbers are read
@@ -37,136 +37,116 @@ _WHERE = ("topic", "partition")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _LOG_COLUMNS = (
-    Column("kafka_log_log_size", GAUGE, "Bytes of the partition's segments."),
-    Column("kafka_log_log_numlogsegments", GAUGE, "Segments of the partition."),
-    Column("kafka_log_log_logstartoffset", GAUGE, "The first offset that may be read."),
-    Column("kafka_log_log_logendoffset", GAUGE, "The offset that the next record will get."),
-    Column("kafkalite_log_high_watermark", GAUGE, "Consumers read what lies below this offset."),
+    Column("kafka_log_log_size", "Bytes of the partition's segments."),
+    Column("kafka_log_log_numlogsegments", "Segments of the partition."),
+    Column("kafka_log_log_logstartoffset", "The first offset that may be read."),
+    Column("kafka_log_log_logendoffset", "The offset that the next record will get."),
+    Column("kafkalite_log_high_watermark", "Consumers read what lies below this offset."),
     Column(
-        "kafkalite_log_live_records",
-        GAUGE,
-        "Data records, aborted ones too, exactly; absent where they were not counted yet.",
+        "kafkalite_log_live_records", "Data records, aborted ones too, exactly; absent where they were not counted yet."
     ),
-    Column("kafkalite_log_control_records", GAUGE, "Markers of transactions, exactly; absent like live records."),
+    Column("kafkalite_log_control_records", "Markers of transactions, exactly; absent like live records."),
     Column(
         "kafka_cluster_partition_laststableoffsetlag",
-        GAUGE,
         "Offsets that read_committed consumers cannot read yet; absent if there are none.",
     ),
 )
 _BROKER_COLUMNS = (
-    Column("kafka_server_replicamanager_partitioncount", GAUGE, "Partitions of this broker."),
-    Column("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this broker leads."),
-    Column("kafka_server_replicamanager_offlinereplicacount", GAUGE, "Partitions in directories that have failed."),
-    Column("kafka_controller_kafkacontroller_activecontrollercount", GAUGE, "1 if this broker is the controller."),
-    Column("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, "Partitions that nobody leads."),
+    Column("kafka_server_replicamanager_partitioncount", "Partitions of this broker."),
+    Column("kafka_server_replicamanager_leadercount", "Partitions that this broker leads."),
+    Column("kafka_server_replicamanager_offlinereplicacount", "Partitions in directories that have failed."),
+    Column("kafka_controller_kafkacontroller_activecontrollercount", "1 if this broker is the controller."),
+    Column("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions that nobody leads."),
     Column(
         "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
-        GAUGE,
         "Partitions that are not led by their first replica.",
     ),
-    Column("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics."),
-    Column("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of all topics."),
-    Column("kafka_controller_kafkacontroller_activebrokercount", GAUGE, "Brokers that are registered."),
-    Column("kafka_controller_kafkacontroller_fencedbrokercount", GAUGE, "0: a broker is registered, or it is not."),
+    Column("kafka_controller_kafkacontroller_globaltopiccount", "Topics."),
+    Column("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions of all topics."),
+    Column("kafka_controller_kafkacontroller_activebrokercount", "Brokers that are registered."),
+    Column("kafka_controller_kafkacontroller_fencedbrokercount", "0: a broker is registered, or it is not."),
 )
 _DELETION_COLUMNS = (
-    Column("kafka_controller_kafkacontroller_topicstodeletecount", GAUGE, "Topics that are to be deleted."),
+    Column("kafka_controller_kafkacontroller_topicstodeletecount", "Topics that are to be deleted."),
     Column(
         "kafka_controller_kafkacontroller_topicsineligibletodeletecount",
-        GAUGE,
         "Those of them that wait for a broker that is away.",
     ),
-    Column("kafka_controller_kafkacontroller_replicastodeletecount", GAUGE, "Replicas that are to be deleted."),
+    Column("kafka_controller_kafkacontroller_replicastodeletecount", "Replicas that are to be deleted."),
     Column(
-        "kafka_controller_kafkacontroller_replicasineligibletodeletecount",
-        GAUGE,
-        "Those of them on brokers that are away.",
+        "kafka_controller_kafkacontroller_replicasineligibletodeletecount", "Those of them on brokers that are away."
     ),
 )
 _CONTROLLER_STATS = "kafka_controller_controllerstats"
 _QUANTILES = ("0.5", "0.95", "0.99")
 _PROCESSOR = "kafka_server_socket_server_metrics"
 _PROCESSOR_COLUMNS = (
-    Column(f"{_PROCESSOR}_connection_count", GAUGE, "Open connections of clients."),
-    Column(f"{_PROCESSOR}_connection_creation_total", COUNTER, "Connections of clients that were taken."),
-    Column(f"{_PROCESSOR}_incoming_byte_total", COUNTER, "Bytes received from clients."),
-    Column(f"{_PROCESSOR}_outgoing_byte_total", COUNTER, "Bytes of answers to clients."),
-    Column("kafkalite_requests_total", COUNTER, "Requests of clients."),
+    Column(f"{_PROCESSOR}_connection_count", "Open connections of clients."),
+    Column(f"{_PROCESSOR}_connection_creation_total", "Connections of clients that were taken."),
+    Column(f"{_PROCESSOR}_incoming_byte_total", "Bytes received from clients."),
+    Column(f"{_PROCESSOR}_outgoing_byte_total", "Bytes of answers to clients."),
+    Column("kafkalite_requests_total", "Requests of clients."),
 )
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 _GROUP_COLUMNS = (
-    Column(_GROUPS, GAUGE, "Consumer groups."),
-    *(Column(_GROUPS + one.value.lower(), GAUGE, f"Groups in state {one.value}.") for one in GroupState),
+    Column(_GROUPS, "Consumer groups."),
+    *(Column(_GROUPS + one.value.lower(), f"Groups in state {one.value}.") for one in GroupState),
 )
 _TRANSACTION_COLUMNS = (
-    Column("kafkalite_transactions_open", GAUGE, "Open transactions whose coordinator is this broker."),
-    Column("kafkalite_transactions_oldest_open_seconds", GAUGE, "For how long the oldest of them has been open."),
-    Column("kafkalite_transactions_ending", GAUGE, "Ended transactions whose markers are not all written yet."),
+    Column("kafkalite_transactions_open", "Open transactions whose coordinator is this broker."),
+    Column("kafkalite_transactions_oldest_open_seconds", "For how long the oldest of them has been open."),
+    Column("kafkalite_transactions_ending", "Ended transactions whose markers are not all written yet."),
 )
-_TRANSACTIONAL_IDS = Column("kafkalite_transactional_ids", GAUGE, "Transactional ids whose coordinator is this broker.")
+_TRANSACTIONAL_IDS = Column("kafkalite_transactional_ids", "Transactional ids whose coordinator is this broker.")
 _LATE_TRANSACTIONS = Column(
     "kafka_server_replicamanager_partitionswithlatetransactionscount",
-    GAUGE,
     "Partitions with a transaction that is open for longer than any timeout allows.",
 )
 _LATE_TRANSACTION_BUFFER_MS = 5 * 60_000  # Kafka's: time for the coordinator to write its marker
 _CLEANING = "kafkalite_log_cleaner"
 _CLEANING_COLUMNS = (
-    Column(f"{_CLEANING}_dirty_ratio", GAUGE, "Share of the log's compactable bytes that were not compacted yet."),
-    Column(f"{_CLEANING}_clean_bytes", GAUGE, "Bytes in front of the first dirty offset."),
-    Column(f"{_CLEANING}_dirty_bytes", GAUGE, "Bytes that could be compacted now."),
-    Column(f"{_CLEANING}_uncleanable_bytes", GAUGE, "Bytes that may not be compacted yet."),
-    Column(f"{_CLEANING}_first_dirty_offset", GAUGE, "The log is compacted below this offset."),
-    Column(f"{_CLEANING}_is_running", GAUGE, "1 while the log is being compacted."),
-    Column(f"{_CLEANING}_is_set_aside", GAUGE, "1 if the log cannot be compacted: see kafkalite cleaner status."),
-    Column(f"{_CLEANING}_partition_runs_total", COUNTER, "Cleanings of the log since the start."),
-    Column(f"{_CLEANING}_last_run_timestamp_seconds", GAUGE, "When the last cleaning ended, in seconds since 1970."),
-    Column(f"{_CLEANING}_last_run_seconds", GAUGE, "How long the last cleaning took."),
-    Column(f"{_CLEANING}_last_run_read_bytes", GAUGE, "Bytes that the last cleaning read to write anew."),
-    Column(f"{_CLEANING}_last_run_kept_bytes", GAUGE, "Bytes that it kept."),
-    Column(f"{_CLEANING}_last_run_read_records", GAUGE, "Records that the last cleaning read to write anew."),
-    Column(f"{_CLEANING}_last_run_kept_records", GAUGE, "Records that it kept."),
+    Column(f"{_CLEANING}_dirty_ratio", "Share of the log's compactable bytes that were not compacted yet."),
+    Column(f"{_CLEANING}_clean_bytes", "Bytes in front of the first dirty offset."),
+    Column(f"{_CLEANING}_dirty_bytes", "Bytes that could be compacted now."),
+    Column(f"{_CLEANING}_uncleanable_bytes", "Bytes that may not be compacted yet."),
+    Column(f"{_CLEANING}_first_dirty_offset", "The log is compacted below this offset."),
+    Column(f"{_CLEANING}_is_running", "1 while the log is being compacted."),
+    Column(f"{_CLEANING}_is_set_aside", "1 if the log cannot be compacted: see kafkalite cleaner status."),
+    Column(f"{_CLEANING}_partition_runs_total", "Cleanings of the log since the start."),
+    Column(f"{_CLEANING}_last_run_timestamp_seconds", "When the last cleaning ended, in seconds since 1970."),
+    Column(f"{_CLEANING}_last_run_seconds", "How long the last cleaning took."),
+    Column(f"{_CLEANING}_last_run_read_bytes", "Bytes that the last cleaning read to write anew."),
+    Column(f"{_CLEANING}_last_run_kept_bytes", "Bytes that it kept."),
+    Column(f"{_CLEANING}_last_run_read_records", "Records that the last cleaning read to write anew."),
+    Column(f"{_CLEANING}_last_run_kept_records", "Records that it kept."),
 )
 
 
-def broker_metrics(
-    replica_manager: ReplicaManager,
-    logs: LogManager,
-    groups: GroupCoordinator,
-    transactions: TransactionCoordinator,
-    server: SocketServer,
-    cleaner: Callable[[], LogCleaner],
-    wall_ms: Callable[[], int],
-    transaction_timeout_max_ms: Callable[[], int],
-    is_controller: Callable[[], bool] = lambda: True,
-    controller_stats: ControllerStats | None = None,
-    broker_count: Callable[[], int] = lambda: 1,
-) -> Metrics:
-    """All metrics. Metrics of the whole cluster are 0 except on its controller, as in Kafka, so that the sum over all
-    brokers counts them once. `broker_count` are the brokers that are registered."""
+def broker_metrics(services: Services, controller_stats: ControllerStats | None = None) -> Metrics:
+    """All metrics but those of replication and quotas. Metrics of the whole cluster are 0 except on its controller, as
+    in Kafka, so that the sum over all brokers counts them once."""
+    replica_manager, transactions, cleaner = services.replica_manager, services.transactions, services.cleaner.get
     metrics = Metrics()
     _add_process_metrics(metrics)
-    metrics.table(_BROKER_COLUMNS, (), partial(_broker, replica_manager, is_controller, broker_count))
+    metrics.table(_BROKER_COLUMNS, (), partial(_broker, services))
     if controller_stats is not None:
         _add_controller_stats(metrics, controller_stats)
-    directories = logs.directories
+    directories = services.logs.directories
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Directories of log.dirs whose disk has failed.",
         lambda: len(directories.offline),
     )
     metrics.table(
-        (Column("kafka_log_logmanager_logdirectoryoffline", GAUGE, "1 if the directory's disk has failed."),),
+        (Column("kafka_log_logmanager_logdirectoryoffline", "1 if the directory's disk has failed."),),
         ("logDirectory",),
         lambda: [Row((one.path,), (not one.is_online,)) for one in directories],
     )
-    metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, server))
-    metrics.table(_GROUP_COLUMNS, (), partial(_groups, groups))
+    metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, services))
+    metrics.table(_GROUP_COLUMNS, (), partial(_groups, services.groups))
     metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
     metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
-    late = partial(_late_transactions, replica_manager, wall_ms, transaction_timeout_max_ms)
-    metrics.table((_LATE_TRANSACTIONS,), (), late)
+    metrics.table((_LATE_TRANSACTIONS,), (), partial(_late_transactions, services))
     metrics.gauge(
         "kafka_log_logcleaner_deadthreadcount",
         "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
@@ -215,9 +195,8 @@ def _resident_bytes() -> int | None:
         return None
 
 
-def _broker(
-    replica_manager: ReplicaManager, is_controller: Callable[[], bool], broker_count: Callable[[], int]
-) -> Iterator[Row | None]:
+def _broker(services: Services) -> Iterator[Row | None]:
+    replica_manager, metadata = services.replica_manager, services.metadata
     here = leading = offline = since_pause = of_all = leaderless = imbalanced = 0
     names = list(replica_manager)
     for topic in names:
@@ -234,7 +213,9 @@ def _broker(
         if since_pause >= _PER_PAUSE:
             since_pause = 0
             yield None
-    of_cluster = (1, leaderless, imbalanced, len(names), of_all, broker_count()) if is_controller() else (0,) * 6
+    is_controller = metadata.controller_id == services.brokers.broker_id
+    broker_count = len(metadata.brokers)
+    of_cluster = (1, leaderless, imbalanced, len(names), of_all, broker_count) if is_controller else (0,) * 6
     fenced = 0  # Kafka's in ZooKeeper mode as well
     yield Row((), (here, leading, offline, *of_cluster, fenced))
 
@@ -275,14 +256,14 @@ def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
 def _add_durations(metrics: Metrics, name: str, text: str, durations: Durations) -> None:
     metrics.counter(f"{name}_count", text, lambda: durations.count)
     metrics.table(
-        (Column(name, GAUGE, "How many milliseconds the latest of them took."),),
+        (Column(name, "How many milliseconds the latest of them took."),),
         ("quantile",),
         lambda: [Row((quantile,), (durations.quantile_ms(float(quantile)),)) for quantile in _QUANTILES],
     )
 
 
-def _processors(server: SocketServer) -> Iterator[Row]:
-    for one in server.processors:
+def _processors(services: Services) -> Iterator[Row]:
+    for one in services.reports.network().processors:
         numbers = (len(one.connections), one.connections_accepted, one.bytes_in, one.bytes_out, one.requests)
         yield Row((str(one.number),), numbers)
 
@@ -313,13 +294,12 @@ def _transactional_ids(transactions: TransactionCoordinator) -> Iterator[Row | N
         yield Row((state.value,), (count,))
 
 
-def _late_transactions(
-    replica_manager: ReplicaManager, wall_ms: Callable[[], int], timeout_max_ms: Callable[[], int]
-) -> Iterator[Row | None]:
+def _late_transactions(services: Services) -> Iterator[Row | None]:
     """Source: ProducerStateManager.hasLateTransaction."""
-    late_since_ms = wall_ms() - timeout_max_ms() - _LATE_TRANSACTION_BUFFER_MS
+    timeout_max_ms = services.config.transaction_max_timeout_ms
+    late_since_ms = services.runtime.clock.wall_ms() - timeout_max_ms - _LATE_TRANSACTION_BUFFER_MS
     late = since_pause = 0
-    for topic in list(replica_manager):
+    for topic in list(services.replica_manager):
         for partition in list(topic.partitions.values()):
             oldest = None if partition.is_offline else partition.oldest_open_transaction
             late += oldest is not None and 0 < oldest.last_timestamp_ms < late_since_ms
@@ -358,30 +338,25 @@ def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:
 def _add_cleaner_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -> None:
     """All of them from one call of `totals`."""
     columns = (
-        Column("kafka_log_logcleanermanager_uncleanable_partitions_count", GAUGE, "Logs that cannot be compacted."),
-        Column("kafka_log_logcleanermanager_uncleanable_bytes", GAUGE, "Bytes of logs that cannot be compacted."),
-        Column(f"{_CLEANING}_failing_partitions", GAUGE, "Logs whose last try failed, whether it is repeated or not."),
-        Column(
-            "kafka_log_logcleanermanager_max_dirty_percent",
-            GAUGE,
-            "The dirtiest log's share of dirty bytes, in percent.",
-        ),
-        Column("kafka_log_logcleanermanager_time_since_last_run_ms", GAUGE, "Time since the cleaner's last scan."),
-        Column("kafka_log_logcleaner_max_clean_time_secs", GAUGE, "Duration of the last cleaning."),
+        Column("kafka_log_logcleanermanager_uncleanable_partitions_count", "Logs that cannot be compacted."),
+        Column("kafka_log_logcleanermanager_uncleanable_bytes", "Bytes of logs that cannot be compacted."),
+        Column(f"{_CLEANING}_failing_partitions", "Logs whose last try failed, whether it is repeated or not."),
+        Column("kafka_log_logcleanermanager_max_dirty_percent", "The dirtiest log's share of dirty bytes, in percent."),
+        Column("kafka_log_logcleanermanager_time_since_last_run_ms", "Time since the cleaner's last scan."),
+        Column("kafka_log_logcleaner_max_clean_time_secs", "Duration of the last cleaning."),
         Column(
             "kafka_log_logcleaner_max_buffer_utilization_percent",
-            GAUGE,
             "How full the offset map of the last cleaning was, in percent.",
         ),
-        Column("kafka_log_logcleaner_cleaner_recopy_percent", GAUGE, "Bytes kept of those read in the last cleaning."),
-        Column(f"{_CLEANING}_workers", GAUGE, "Worker processes that are running."),
-        Column(f"{_CLEANING}_workers_busy", GAUGE, "Worker processes that are compacting a log."),
-        Column(f"{_CLEANING}_worker_deaths_total", COUNTER, "Worker processes that ended when they should not."),
-        Column(f"{_CLEANING}_runs_total", COUNTER, "Cleanings of logs."),
-        Column(f"{_CLEANING}_read_bytes_total", COUNTER, "Bytes read to be written anew."),
-        Column(f"{_CLEANING}_kept_bytes_total", COUNTER, "Bytes of them that were kept."),
-        Column(f"{_CLEANING}_read_records_total", COUNTER, "Records read to be written anew."),
-        Column(f"{_CLEANING}_kept_records_total", COUNTER, "Records of them that were kept."),
+        Column("kafka_log_logcleaner_cleaner_recopy_percent", "Bytes kept of those read in the last cleaning."),
+        Column(f"{_CLEANING}_workers", "Worker processes that are running."),
+        Column(f"{_CLEANING}_workers_busy", "Worker processes that are compacting a log."),
+        Column(f"{_CLEANING}_worker_deaths_total", "Worker processes that ended when they should not."),
+        Column(f"{_CLEANING}_runs_total", "Cleanings of logs."),
+        Column(f"{_CLEANING}_read_bytes_total", "Bytes read to be written anew."),
+        Column(f"{_CLEANING}_kept_bytes_total", "Bytes of them that were kept."),
+        Column(f"{_CLEANING}_read_records_total", "Records read to be written anew."),
+        Column(f"{_CLEANING}_kept_records_total", "Records of them that were kept."),
     )
 
     def rows() -> Iterator[Row]:

@@ -353,19 +353,7 @@ class BrokerServer:
         from kafkalite.server.replication_metrics import add_replication_metrics
 
         where = metrics_listener(self.config.metrics_listener)
-        metrics = broker_metrics(
-            self.replica_manager,
-            self.logs,
-            self.groups,
-            self.transactions,
-            self.server,
-            lambda: self.cleaner,
-            self.clock.wall_ms,
-            lambda: self.config.transaction_max_timeout_ms,
-            lambda: self.metadata.controller_id == self.broker_id,
-            self._member.controller_stats,
-            lambda: len(self.metadata.brokers),
-        )
+        metrics = broker_metrics(self._services, self._member.controller_stats)
         add_replication_metrics(metrics, self.replica_manager, self._services.follower_fetches)
         add_quota_metrics(metrics, self._quotas, self.server.quotas, self.clock)
         endpoint = MetricsEndpoint(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.common.metrics import GAUGE, Column, Metrics, Row
+from kafkalite.common.metrics import Column, Metrics, Row
 from kafkalite.common.names import desanitized
 from kafkalite.security.quota.entities import (
     CONSUMER_BYTE_RATE,
@@ -31,11 +31,10 @@ _WHO = ("user", "client_id")
 _THROTTLE_TIME = "Milliseconds that they were told to wait, on the average of those who were."
 _SOCKETS = "kafka_server_socket_server_metrics"
 _LISTENER_COLUMNS = (
-    Column(f"{_SOCKETS}_connection_accept_rate", GAUGE, "New connections in a second."),
-    Column(f"{_SOCKETS}_connection_accept_throttle_time", GAUGE, "Milliseconds that new connections waited."),
+    Column(f"{_SOCKETS}_connection_accept_rate", "New connections in a second."),
+    Column(f"{_SOCKETS}_connection_accept_throttle_time", "Milliseconds that new connections waited."),
     Column(
         f"{_SOCKETS}_ip_connection_accept_throttle_time",
-        GAUGE,
         "Milliseconds that connections of addresses over their quota were kept before they were closed.",
     ),
 )
@@ -45,22 +44,22 @@ def add_quota_metrics(
     metrics: Metrics, clients: ClientQuotaManager, connections: ConnectionQuotas, clock: Clock
 ) -> None:
     for key, name, rate in (
-        (PRODUCER_BYTE_RATE, "produce", Column("kafka_server_produce_byte_rate", GAUGE, "Bytes produced in a second.")),
-        (CONSUMER_BYTE_RATE, "fetch", Column("kafka_server_fetch_byte_rate", GAUGE, "Bytes fetched in a second.")),
+        (PRODUCER_BYTE_RATE, "produce", Column("kafka_server_produce_byte_rate", "Bytes produced in a second.")),
+        (CONSUMER_BYTE_RATE, "fetch", Column("kafka_server_fetch_byte_rate", "Bytes fetched in a second.")),
         (
             REQUEST_PERCENTAGE,
             "request",
-            Column("kafka_server_request_request_time", GAUGE, "Time of the broker, in percent of one processor."),
+            Column("kafka_server_request_request_time", "Time of the broker, in percent of one processor."),
         ),
         (
             CONTROLLER_MUTATION_RATE,
             "controllermutation",
-            Column("kafka_server_controllermutation_mutation_rate", GAUGE, "Partitions made or deleted in a second."),
+            Column("kafka_server_controllermutation_mutation_rate", "Partitions made or deleted in a second."),
         ),
     ):
-        columns = (rate, Column(f"kafka_server_{name}_throttle_time", GAUGE, _THROTTLE_TIME))
+        columns = (rate, Column(f"kafka_server_{name}_throttle_time", _THROTTLE_TIME))
         metrics.table(columns, _WHO, partial(_clients, clients, key, clock))
-    tokens = Column("kafka_server_controllermutation_tokens", GAUGE, "Partitions that they may make or delete now.")
+    tokens = Column("kafka_server_controllermutation_tokens", "Partitions that they may make or delete now.")
     metrics.table((tokens,), _WHO, partial(_tokens, clients, clock))
     metrics.gauge(
         f"{_SOCKETS}_broker_connection_accept_rate",

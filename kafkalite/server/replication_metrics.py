@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.common.metrics import GAUGE, Column, Metrics, Row
+from kafkalite.common.metrics import Column, Metrics, Row
 from kafkalite.replication.leader_partition import LeaderPartition
 
 if TYPE_CHECKING:
@@ -26,31 +26,30 @@ _MANAGER = "kafka_server_replicamanager"
 _PARTITION = "kafka_cluster_partition"
 
 _LED_COLUMNS = (
-    Column(f"{_MANAGER}_underreplicatedpartitions", GAUGE, "Partitions led here of which a replica is not in sync."),
+    Column(f"{_MANAGER}_underreplicatedpartitions", "Partitions led here of which a replica is not in sync."),
     Column(
         f"{_MANAGER}_underminisrpartitioncount",
-        GAUGE,
         "Partitions led here with fewer in-sync replicas than min.insync.replicas: acks=all is refused.",
     ),
-    Column(f"{_MANAGER}_atminisrpartitioncount", GAUGE, "Partitions led here that have just as many."),
-    Column(f"{_MANAGER}_reassigningpartitions", GAUGE, "Partitions led here whose replicas are being reassigned."),
+    Column(f"{_MANAGER}_atminisrpartitioncount", "Partitions led here that have just as many."),
+    Column(f"{_MANAGER}_reassigningpartitions", "Partitions led here whose replicas are being reassigned."),
 )
 _PARTITION_COLUMNS = (
-    Column(f"{_PARTITION}_replicascount", GAUGE, "Replicas of the partition."),
-    Column(f"{_PARTITION}_insyncreplicascount", GAUGE, "In-sync replicas of the partition."),
-    Column(f"{_PARTITION}_underreplicated", GAUGE, "1 if a replica is not in sync."),
-    Column(f"{_PARTITION}_underminisr", GAUGE, "1 if there are fewer than min.insync.replicas."),
-    Column(f"{_PARTITION}_atminisr", GAUGE, "1 if there are just as many."),
+    Column(f"{_PARTITION}_replicascount", "Replicas of the partition."),
+    Column(f"{_PARTITION}_insyncreplicascount", "In-sync replicas of the partition."),
+    Column(f"{_PARTITION}_underreplicated", "1 if a replica is not in sync."),
+    Column(f"{_PARTITION}_underminisr", "1 if there are fewer than min.insync.replicas."),
+    Column(f"{_PARTITION}_atminisr", "1 if there are just as many."),
 )
 _REPLICA_LAG = Column(
-    "kafkalite_partition_replica_lag", GAUGE, "Records of the leader's log that this replica does not have yet."
+    "kafkalite_partition_replica_lag", "Records of the leader's log that this replica does not have yet."
 )
 _CONSUMER_LAG = Column(
-    "kafka_server_fetcherlagmetrics_consumerlag", GAUGE, "Committed records that the follower here does not have yet."
+    "kafka_server_fetcherlagmetrics_consumerlag", "Committed records that the follower here does not have yet."
 )
 _FETCHER_COLUMNS = (
-    Column("kafka_server_replicafetchermanager_maxlag", GAUGE, "The largest lag of a follower here, in records."),
-    Column("kafka_server_replicafetchermanager_failedpartitionscount", GAUGE, "Followers here that ceased to fetch."),
+    Column("kafka_server_replicafetchermanager_maxlag", "The largest lag of a follower here, in records."),
+    Column("kafka_server_replicafetchermanager_failedpartitionscount", "Followers here that ceased to fetch."),
 )
 
 

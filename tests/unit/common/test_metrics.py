@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
+from kafkalite.common.metrics import Column, Metrics, Row
 from tests.support.prometheus import parse, value
 
-COLUMNS = (Column("size_bytes", GAUGE, "How large."), Column("reads_total", COUNTER, "How often."))
+COLUMNS = (Column("size_bytes", "How large."), Column("reads_total", "How often."))
 
 
 def text(metrics: Metrics) -> str:
@@ -73,9 +73,7 @@ def test_numbers_of_every_kind(number: float, written: str) -> None:
 def test_whatever_is_in_a_label_is_read_back(label: str, said: str, number: float) -> None:
     label, said = (each.replace("\r", " ") for each in (label, said))  # what splits lines elsewhere is no matter here
     metrics = Metrics()
-    metrics.table(
-        (Column("it", GAUGE, "About " + said.replace("\n", " ")),), ("name",), lambda: [Row((label,), (number,))]
-    )
+    metrics.table((Column("it", "About " + said.replace("\n", " ")),), ("name",), lambda: [Row((label,), (number,))])
     families = parse(text(metrics))
     found = value(families, "it", name=label)
     assert found == number or (math.isnan(found) and math.isnan(number))

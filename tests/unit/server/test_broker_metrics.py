@@ -65,17 +65,7 @@ def scrape(broker: Broker) -> dict[str, Family]:
 
 
 def metrics_of(running: BrokerServer, controller_stats: ControllerStats | None = None) -> Metrics:
-    return broker_metrics(
-        running.replica_manager,
-        running.logs,
-        running.groups,
-        running.transactions,
-        running.server,
-        lambda: running.cleaner,
-        running.clock.wall_ms,
-        lambda: running.config.transaction_max_timeout_ms,
-        controller_stats=controller_stats,
-    )
+    return broker_metrics(running._services, controller_stats)
 
 
 def test_what_is_told_of_partitions_is_true(tmp_path: Path) -> None:
