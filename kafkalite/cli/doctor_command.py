@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]]:
-    from kafkalite.inspection.doctor.settings_checkup import settings_findings
+    from kafkalite.inspection.doctor.checkup import settings_findings
 
     config = own_config(options.config, os.environ)
     endpoints = endpoints_of(config, socket.gethostname())
@@ -76,20 +76,20 @@ def _settings(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding
 
 def _running(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]]:
     """The listener that was named, and those that its brokers tell of, if they let us ask."""
-    from kafkalite.inspection.doctor.running_checkup import broker_settings, meet, met_findings
+    from kafkalite.inspection.doctor.checkup import broker_settings, probe_findings, probe_listener
 
     if options.config is not None:
         raise ConfigError("a broker that runs, or the settings of one: give only one of --bootstrap-server and a file")
     address = options.bootstrap_server.split(",")[0].strip()
-    met = meet(address, options.timeout)
-    endpoints, findings = [met.endpoint], list(met_findings(met, time.time()))
+    probed = probe_listener(address, options.timeout)
+    endpoints, findings = [probed.endpoint], list(probe_findings(probed, time.time()))
     try:
         with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
             for broker_id, place in sorted(cluster.brokers.items()):
                 config = broker_settings(cluster, broker_id)
                 own = endpoints_of(config, host_of(place))
                 if not endpoints[0].listener:
-                    endpoints = sorted(own, key=lambda one: one.port != met.endpoint.port)  # the one that was named
+                    endpoints = sorted(own, key=lambda one: one.port != probed.endpoint.port)  # the one that was named
                 findings += [
                     Finding(f"broker {broker_id}: {each.fault}", each.remedy) for each in exposures(config, own)
                 ]

@@ -71,7 +71,7 @@ def offset_ranges(options: ReadOptions) -> dict[TopicPartition, tuple[int, int]]
 def plan_ranges(
     options: ReadOptions, ranges: Mapping[TopicPartition, OffsetRange], *, parallelism: int = 0
 ) -> list[Split]:
-    """The splits of these offsets, whatever the positions in the options: for a micro-batch of a stream.
+    """The splits of these offsets, without the positions in the options: for a micro-batch of a stream.
 
     Offsets that are gone, or partitions, are a StorageError that names them, or are logged and left out without
     failOnDataLoss. Raises as `plan` besides.

@@ -65,7 +65,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) ->
 
 
 def decompress_pieces(codec: int, data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
-    """As `decompress`, in pieces of at most `piece_bytes`; a block of snappy is one piece, whatever its size."""
+    """As `decompress`, in pieces of at most `piece_bytes`; a block of snappy is one piece of any size."""
     if not 0 <= codec < len(_DECOMPRESS):
         raise Malformed(f"there is no codec {codec}")
     return _DECOMPRESS[codec](data, max_bytes, piece_bytes)

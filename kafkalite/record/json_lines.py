@@ -46,7 +46,7 @@ class Line(NamedTuple):
 
 def json_of(one: Shown) -> bytes:
     """A line with an object, its end included."""
-    told = {
+    parsed = {
         "topic": one.topic,
         "partition": one.partition,
         "offset": one.offset,
@@ -55,7 +55,7 @@ def json_of(one: Shown) -> bytes:
         "value": _text_or_base64(one.value),
         "headers": [{"name": name, "value": _text_or_base64(value)} for name, value in one.headers],
     }
-    return safe_json(json.dumps(told, separators=(",", ":"), ensure_ascii=False)).encode() + b"\n"
+    return safe_json(json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)).encode() + b"\n"
 
 
 def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
@@ -133,8 +133,8 @@ _NAMES = ("headers", "key", "offset", "partition", "timestamp", "topic", "value"
 _HEADER_NAMES = ("name", "value")
 
 
-def _line(text: str, told: Any) -> Line:
-    members = _members(told, _NAMES)
+def _line(text: str, parsed: Any) -> Line:
+    members = _members(parsed, _NAMES)
     source = _Source(text)
     if "value" not in members:
         raise ValueError('has no "value"; null is a tombstone')
@@ -157,12 +157,12 @@ _Member = tuple[int, Any]  # its place among the members, and its value
 _ABSENT: _Member = (-1, None)
 
 
-def _members(told: Any, names: Sequence[str]) -> dict[str, _Member]:
+def _members(parsed: Any, names: Sequence[str]) -> dict[str, _Member]:
     """The members of an object, each of `names` at most once. Raises ValueError."""
-    if not isinstance(told, tuple):
+    if not isinstance(parsed, tuple):
         raise ValueError("is no JSON object")
     found: dict[str, _Member] = {}
-    for at, (name, value) in enumerate(told):
+    for at, (name, value) in enumerate(parsed):
         if name in found:
             raise ValueError(f"has {_quoted(name)} twice")
         if name not in names:
@@ -171,38 +171,38 @@ def _members(told: Any, names: Sequence[str]) -> dict[str, _Member]:
     return found
 
 
-def _number(told: Any, name: str, smallest: int, largest: int) -> int | None:
-    if told is None:
+def _number(parsed: Any, name: str, smallest: int, largest: int) -> int | None:
+    if parsed is None:
         return None
-    if not isinstance(told, _Number) or not _NUMBER.fullmatch(told) or not smallest <= int(told) <= largest:
+    if not isinstance(parsed, _Number) or not _NUMBER.fullmatch(parsed) or not smallest <= int(parsed) <= largest:
         raise ValueError(f"has a {name} that is no number from {smallest} to {largest}")
-    return int(told)
+    return int(parsed)
 
 
-def _headers(place: int, told: Any, source: _Source) -> Iterator[tuple[str, bytes | None]]:
+def _headers(place: int, parsed: Any, source: _Source) -> Iterator[tuple[str, bytes | None]]:
     """Of an array of {"name": TEXT, "value": VALUE}, or of an object with a name for each."""
-    if isinstance(told, tuple):
-        for at, (name, value) in enumerate(told):
+    if isinstance(parsed, tuple):
+        for at, (name, value) in enumerate(parsed):
             yield _whole(name, "header"), _bytes(value, "header", source, (place, at))
-    elif isinstance(told, list):
-        for at, one in enumerate(told):
+    elif isinstance(parsed, list):
+        for at, one in enumerate(parsed):
             header = _members(one, _HEADER_NAMES) if isinstance(one, tuple) else {}
             name = header.get("name", _ABSENT)[1]
             if not isinstance(name, str) or isinstance(name, _Number):
                 raise ValueError('has a header that is not {"name": TEXT, "value": TEXT}')
             inner, value = header.get("value", _ABSENT)
             yield _whole(name, "header"), _bytes(value, "header", source, (place, at, inner))
-    elif told is not None:
+    elif parsed is not None:
         raise ValueError('has headers that are neither [{"name": TEXT, "value": TEXT}] nor {NAME: TEXT}')
 
 
-def _bytes(told: Any, name: str, source: _Source, path: tuple[int, ...]) -> bytes | None:
-    if told is None:
+def _bytes(parsed: Any, name: str, source: _Source, path: tuple[int, ...]) -> bytes | None:
+    if parsed is None:
         return None
-    if isinstance(told, str):
-        return _whole(told, name).encode()
-    if isinstance(told, tuple) and len(told) == 1 and told[0][0] == "base64":
-        data = told[0][1]
+    if isinstance(parsed, str):
+        return _whole(parsed, name).encode()
+    if isinstance(parsed, tuple) and len(parsed) == 1 and parsed[0][0] == "base64":
+        data = parsed[0][1]
         try:
             return base64.b64decode(
                 "?" if not isinstance(data, str) or isinstance(data, _Number) else data, validate=True

@@ -186,8 +186,8 @@ def clean(
     *,
     piece_bytes: int = PIECE_BYTES,
 ) -> CleanResult:
-    """Clean the log of `job`. `swap` returns whether to go on; `throttle` gets the size of every piece that was read or
-    written, and may wait.
+    """Clean the log of `job`. `swap` returns whether to continue; `throttle` gets the size of every piece that was read
+    or written, and may wait.
 
     Raises CleaningFailed, OSError, and the exceptions of both callbacks; then the files of the unfinished group are
     removed. Groups that were swapped in before stay: they lack only records that later ones supersede.

@@ -30,7 +30,7 @@ _EVERY_HOST = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 
 class Endpoint(NamedTuple):
-    """`address` is where it listens; `advertised` what clients are told to dial (None: the address that they dialled).
+    """`address` is where it listens; `advertised` the one that clients dial (None: the address that they dialled).
     `ca`: the file with the authorities that sign certificates, if it is known. `client_auth`: none, requested or
     required. `token_url`: where tokens of OAUTHBEARER are given; `service`: the first part of the broker's principal of
     Kerberos; both if they are known."""
@@ -70,8 +70,8 @@ class Endpoint(NamedTuple):
         return self.is_bound_to_all or not is_loopback(host_of(self.address))
 
     @property
-    def knows_its_clients(self) -> bool:
-        """Whether nobody gets in without saying who he is."""
+    def requires_authentication(self) -> bool:
+        """Whether every client must authenticate."""
         return self.has_sasl or (self.has_tls and self.client_auth == "required")
 
 
@@ -134,7 +134,7 @@ def host_of(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody outside of this machine is reached, or reaches, there."""
+    """Whether no other machine is reached, or reaches, there."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -160,9 +160,9 @@ def exposures(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[F
 
 
 def _open_doors(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
-    """Listeners that other machines reach, and that let everybody in."""
+    """Listeners that other machines reach without authentication."""
     for one in endpoints:
-        if not one.is_open or one.knows_its_clients:
+        if not one.is_open or one.requires_authentication:
             continue
         may = "may do everything" if _may_everything(config) else "is let in as User:ANONYMOUS"
         why = "asks nobody who he is" if one.client_auth != "requested" else "lets clients in without a certificate"
@@ -202,7 +202,7 @@ def _readable(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[F
 def _authorizer(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
     is_open = any(one.is_open for one in endpoints)
     if not config.authorizer_class_name:
-        if is_open and any(one.is_open and one.knows_its_clients for one in endpoints):
+        if is_open and any(one.is_open and one.requires_authentication for one in endpoints):
             yield Finding(
                 "there is no authorizer: whoever logs in may do everything, to every topic",
                 "set authorizer.class.name=kafka.security.authorizer.AclAuthorizer and super.users",
@@ -220,7 +220,7 @@ def _authorizer(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator
         )
     if ANONYMOUS in config.super_users:
         for one in endpoints:
-            if one.is_open and not one.knows_its_clients:
+            if one.is_open and not one.requires_authentication:
                 yield Finding(
                     f"{ANONYMOUS} is in super.users, and is everybody who reaches {one.address} ({one.listener})",
                     "let brokers meet at a SASL or SSL listener, and take ANONYMOUS out of super.users",

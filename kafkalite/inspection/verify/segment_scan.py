@@ -52,7 +52,7 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentScan:
-    """Outcome of a scan. The columns have one row for every batch that could be told apart, in the order of the file.
+    """Outcome of a scan. The columns have one row for every batch that could be discerned, in the order of the file.
 
     `end_offset` is the offset behind the last of them, the segment's base offset without any.
     """
@@ -139,7 +139,7 @@ class _Scanner:
         self.found.faults.append(Fault(self.segment.path, where, what, position=position, unwritten=unwritten))
 
     def skip(self, position: int, reason: str) -> int:
-        """Reports the unreadable bytes at `position`; returns the position where the scan goes on."""
+        """Reports the unreadable bytes at `position`; returns the position where the scan continues."""
         size = self.log.size_bytes
         # sound batches may lie inside a batch with a wrong length
         start = self.last_doubtful if self.last_doubtful >= 0 else position

@@ -2,7 +2,7 @@
 
 All files are opened before the first is read, so that retention and compaction take none of them meanwhile. Between
 planning and opening, retention may have renamed a file: it is found under its new name for a while.
-Where batches are large, each header is read by itself: 1 us each, whatever the size of the batch. Small batches are
+Where batches are large, each header is read by itself: 1 us each, for a batch of any size. Small batches are
 read in windows that stay in the second-level cache, which costs 0.1 us per batch and 0.1 us per KiB.
 Files are read with pread only: a mapping would die with SIGBUS if a broker cut them.
 Behind damage a batch is found by a plausible header and a right checksum, not by lengths that may lie: its offset is

@@ -128,7 +128,7 @@ class BatchChoice:
         base = batches.base_offset[wanted]
         count = batches.record_count[wanted]
         is_dense = batches.column("last_offset_delta")[wanted] + 1 == count
-        # of a batch with gaps nobody asks for offsets, and it is whole
+        # a batch with gaps is whole here, and its offsets are not asked for
         skipped = np.where(is_dense, np.clip(self.first_offset - base, 0, count), 0)
         count = np.where(is_dense, np.minimum(count, self.last_offset + 1 - base), count) - skipped
         end = np.cumsum(count)
@@ -160,7 +160,7 @@ class BatchChoice:
 _GAP_BYTES = 64 << 10  # unwanted bytes between wanted ones: reading them costs less than decoding twice as often
 
 Steps = Generator[Rows, None, int]
-"""Rows, and in the end the position to go on from."""
+"""Rows, and in the end the position to continue from."""
 
 
 class ChunkRows:
@@ -372,7 +372,7 @@ class ChunkRows:
     # -- faults
 
     def _skip(self, position: int, why: str) -> int:
-        """Where to go on behind the corrupt batch at `position`. Raises Malformed unless corrupt ones are skipped."""
+        """The position behind the corrupt batch at `position`. Raises Malformed unless corrupt ones are skipped."""
         chunk = self._chunk
         header = header_at(self._file, position)
         if header is not None and not self._next_offset <= header.base_offset < chunk.end_offset:

@@ -3,7 +3,7 @@
 A comparison of topic or partition leaves out partitions. One of offset or timestamp becomes bounds: planning leaves out
 segments and parts of segments by them, the reader batches and then records. Of timestamps, planning uses the lower
 bound only: an index tells up to where all records are earlier, and nothing tells from where on all are later, since
-timestamps need not ascend. Whoever knows that they do sets startingTimestamp and endingTimestamp.
+timestamps need not ascend. Where they are known to do so, set startingTimestamp and endingTimestamp.
 """
 
 from __future__ import annotations

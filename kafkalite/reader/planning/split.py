@@ -67,7 +67,7 @@ _BATCH_BYTES_MIN = 1 << 18
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
     """`batch_bytes`: the limit of an Arrow batch. A task takes at most three times as much memory, however large a
-    segment is and whatever its batches unpack to; but a batch of records is unpacked whole.
+    segment is or its batches unpack to; but a batch of records is unpacked whole.
     `fail_on_data_loss`: a file that was deleted, cut or replaced since planning is an error; otherwise it is reported.
     `skip_corrupt`: batches that cannot be read are reported and left out; otherwise they are an error.
     `check_crcs`: verify the checksum of every batch whose records are read, as a consumer does (its check.crcs).

@@ -1,9 +1,9 @@
 """The beginnings of records, and their varints, for many at once: the first step of `record_columns`.
 
 The length of a record precedes it, so the records of a batch must be found one by one; but batches are independent: the
-k-th records of all batches are one numpy step, a lane for each batch. Where too few batches go on (few, huge ones), a
-tight loop goes on alone. Positions are clipped to the buffer while reading, so malformed data lead to wrong positions
-and never to a read outside; the decoder of the records checks that they end where their batch ends.
+k-th records of all batches are one numpy step, a lane for each batch. Where too few batches have more (few, huge
+ones), a tight loop reads the others. Positions are clipped to the buffer while reading, so malformed data lead to wrong
+positions and never to a read outside; the decoder of the records checks that they end where their batch ends.
 Several varints side by side in every row, as between the fields of records, are written as a matrix with as many byte
 columns as the widest row needs; every byte column is one numpy step, and one selection closes the gaps: 29 ns a row of
 five varints, where writing each varint at its own place takes 73.
@@ -61,7 +61,7 @@ def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
     order = np.argsort(-counts, kind="stable")
     slots, at = slots[order], starts[order]
     begins[slots] = at
-    counts_left = (counts[order] - 1).tolist()  # descending: batches that go on are always the first `width` lanes
+    counts_left = (counts[order] - 1).tolist()  # descending: batches with more are always the first `width` lanes
     width = len(counts_left)
     step = 0
     hops: _Hops | None = None
@@ -133,7 +133,7 @@ def _hop_table() -> npt.NDArray[np.int16]:
 def _find_alone(data: memoryview, position: int, count: int) -> list[int]:
     """`position`, and the beginnings of the `count` records behind the one there.
 
-    The sign of sizes of one byte or two is left to the caller, who looks at all of them at once.
+    The sign of sizes of one byte or two is left to the caller, which checks all of them at once.
     """
     begins = [position]
     append = begins.append
@@ -217,7 +217,7 @@ def read_varints(data: Bytes, at: Array, bits: int = 32) -> tuple[Signed, Array]
 
 
 def skip_varints(data: Bytes, at: Array, bits: int = 64) -> Array:
-    """The ends of the varints at `at`, whose values nobody wants: half the work of reading them."""
+    """The ends of the varints at `at`, whose values are not wanted: half the work of reading them."""
     byte = data.take(at, mode="clip")
     at = at + 1
     more = byte >> 7

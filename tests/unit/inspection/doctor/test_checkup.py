@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from kafkalite.inspection.doctor.settings_checkup import certificate_findings, names
+from kafkalite.inspection.doctor.checkup import certificate_findings, names
 from tests.support.certificates import DAY, Authority
 
 AUTHORITY = Authority()
