@@ -3,13 +3,19 @@
     append: validate -> duplicate? -> roll if needed -> stamp offset and epoch -> one write -> index -> advance
     read:   segment by bisect -> sparse index -> iterate headers -> a region of the file, sent with sendfile
 
-A follower's log takes its leader's batches as they are (`replica_append`), and is truncated where it has others
-(`log_truncation`).
+A follower's log takes its leader's batches as they are (`replica_append`), and is truncated where it has others. The
+checkpoints of the directory are lowered first (`LogContext.before_truncation`): a recovery point, or a start, that lies
+above the new end would make a start after a crash believe in records that are not checked. Then the disk comes first
+and memory follows. If the disk refuses in between, the two do not agree, and the log is stopped (`Flusher.stop`), for
+records that were appended behind a half-cut log would be lost.
+A leader epoch begins with its first batch, or when its leader is elected, which may write nothing. It goes with its
+records, at either end of the log.
 
 Memory follows the disk: offsets, indexes and producers move only after the write, so a failed append changes nothing.
 The event loop owns the log; threads only fsync or unlink the paths that they are given. An append touches a fixed
 number of objects, independent of the number of segments and partitions.
-Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
+Source: kafka.log.UnifiedLog (append, truncateTo, truncateFullyAndStartAt, maybeAssignEpochStartOffset),
+org.apache.kafka.storage.internals.log.LocalLog; KIP-101, KIP-279, KAFKA-6361.
 """
 
 from __future__ import annotations
@@ -20,14 +26,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext, LogLocation
-from kafkalite.log.partition.log_metadata import LogEpochs, PartitionMetadata
 from kafkalite.log.partition.log_transactions import LogTransactions
-from kafkalite.log.partition.log_truncation import LogTruncation
+from kafkalite.log.partition.partition_metadata import PartitionMetadata
 from kafkalite.log.partition.replica_append import ReplicaAppend
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
@@ -39,7 +44,7 @@ from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after, latest
 from kafkalite.log.state.producer import AppendedBatch
 from kafkalite.log.state.transaction_verification import VerificationGuard
-from kafkalite.log.storage.files import storage_error
+from kafkalite.log.storage.files import SyncFailed, storage_error
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
 from kafkalite.record.validation.replica_validation import EPOCH_MAX, check_batches
@@ -71,10 +76,10 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_config", "_context", "_location", "_log_epochs", "_rules", "_segment_bytes", "_truncation", "directory",
-        "end_offset", "epochs", "files", "flusher", "gap_offset", "lost_bytes", "metadata", "on_new_start", "partition",
-        "producers", "record_counts", "replicated_offset", "segment_list", "start_offset", "swap", "topic",
-        "transactions", "truncated_to",
+        "_config", "_context", "_location", "_rules", "_segment_bytes", "directory", "end_offset", "epochs", "files",
+        "flusher", "gap_offset", "lost_bytes", "metadata", "on_new_start", "partition", "producers",
+        "record_counts", "replicated_offset", "segment_list", "start_offset", "swap", "topic", "transactions",
+        "truncated_to",
     )  # fmt: skip
 
     def __init__(
@@ -113,10 +118,6 @@ class PartitionLog:
         )  # fmt: skip
         self.swap = SegmentSwap(self.segment_list)
         self.transactions = LogTransactions(self._location, self.segment_list, self.producers)
-        self._log_epochs = LogEpochs(self._location, self.epochs, self.flusher)
-        self._truncation = LogTruncation(
-            (self.topic, self.partition), self._location, self.segment_list, self.swap, self.epochs, self.transactions
-        )
         self.config = config
 
     @classmethod
@@ -201,7 +202,8 @@ class PartitionLog:
             ) and segment.size_bytes:
                 segment = self.segment_list.roll(base_offset, now_ms)
             if leader_epoch != self.epochs.written and leader_epoch >= 0:
-                self._log_epochs.begin(leader_epoch, base_offset)
+                self.epochs.assign(leader_epoch, base_offset)
+                self._mark_epochs_dirty()
             stamp(records, base_offset, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
@@ -245,7 +247,14 @@ class PartitionLog:
     def assign_epoch(self, leader_epoch: int) -> None:
         """Begins an epoch at the end of the log, whose leader was elected here. It is on the disk when this returns:
         followers must learn of it even if nothing is written (KIP-279). Raises StorageError."""
-        self._log_epochs.elect(leader_epoch, self.end_offset)
+        try:
+            self.flusher.refuse_if_failed()
+            self.epochs.elect(leader_epoch, self.end_offset)
+        except OSError as error:
+            raise self._location.refusal(f"cannot begin an epoch of {self._location.name}", error) from error
+
+    def _mark_epochs_dirty(self) -> None:
+        self.flusher.mark_dirty(self.epochs.path, self.directory)
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None:
         """The batches from the one that holds `offset` up to `limit_offset`; None if no batch remains.
@@ -436,24 +445,79 @@ class PartitionLog:
     def _start_moved(self) -> None:
         if self.start_offset > self.gap_offset:
             self.gap_offset = NEVER
-        self._log_epochs.drop_before(self.start_offset)
+        try:
+            self.epochs.truncate_from_start(self.start_offset)
+            self._mark_epochs_dirty()
+        except OSError as error:  # the next start truncates the epochs again
+            logger.warning("cannot write %s: %s", self.epochs.path, error)
         self.on_new_start()
 
     def truncate_to(self, offset: int) -> None:
         """Drops everything at or past `offset`, and the leader epochs that begin there, even if the log ends there.
         Raises StorageError; the log may take no more records then (`failure`)."""
         if offset >= self.end_offset:
-            self._log_epochs.drop_from(self.end_offset)
+            try:
+                if self.epochs.truncate_from_end(self.end_offset):
+                    self._mark_epochs_dirty()
+            except OSError as error:
+                raise self._location.refusal(f"cannot write {self.epochs.path}", error) from error
         elif offset < self.segment_list.bases[0]:
             self.restart_at(offset)
         else:
-            self._truncation.cut(offset, self.start_offset, self.end_offset, self.committed_offset)
+            self._cut(offset, min(self.start_offset, offset))
             self._end_moved(min(self.start_offset, offset), offset)
+
+    def _cut(self, offset: int, start_offset: int) -> None:
+        """Removes everything at or past `offset`, which lies below the end and not before the first segment."""
+        listed = self.segment_list
+        committed_offset = self.committed_offset
+        self._prepare_truncation(start_offset, offset, empties=False)
+        try:
+            listed.counts.count_appended(listed.active, self.end_offset)
+            listed.counts.cut()
+            self.flusher.lower_to(offset)
+            listed.cut(offset)
+            listed.counts.counted_to = offset
+            listed.secure_end(offset)
+            self.epochs.truncate_from_end(offset)
+            self.flusher.mark_dirty(self.epochs.path)
+            self.transactions.reload(start_offset, offset, committed_offset)
+        except (OSError, StorageError, Malformed) as error:
+            raise self._stop_after(error) from error
+
+    def _prepare_truncation(self, start_offset: int, end_offset: int, *, empties: bool) -> None:
+        """The log has not changed when this raises StorageError. `empties`: all segments are about to go."""
+        try:
+            self.swap.cancel_for_truncation(0 if empties else end_offset)
+            self._context.before_truncation(self._location.key, start_offset, end_offset, empties)
+        except OSError as error:
+            raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
+
+    def _stop_after(self, error: OSError | StorageError | Malformed) -> StorageError:
+        """Stops the log in the middle of a truncation."""
+        if isinstance(error, SyncFailed):
+            remember_failed_sync(self.files, self.directory)
+        if isinstance(error, Malformed):
+            error = self._location.unreadable(error)
+        elif isinstance(error, OSError):
+            error = self._location.refusal(f"cannot truncate {self._location.name}", error)
+        return self.flusher.stop(error)
 
     def restart_at(self, offset: int) -> None:
         """Drops all records, leader epochs and producers: the log is empty and begins at `offset`. Raises StorageError;
         the log may take no more records then (`failure`)."""
-        self._truncation.restart(offset)
+        listed = self.segment_list
+        self._prepare_truncation(offset, offset, empties=True)
+        try:
+            listed.counts.cut()
+            self.transactions.forget()
+            if self.epochs.latest >= 0:
+                # on the disk before the new segment: a log that begins elsewhere must not have epochs of the old one
+                self.epochs.clear(durable=True)
+            listed.restart(offset)
+            listed.counts.counted_to = offset
+        except (OSError, StorageError) as error:
+            raise self._stop_after(error) from error
         self.flusher.restart_at(offset)
         self._end_moved(offset, offset)
         self.on_new_start()
