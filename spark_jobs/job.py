@@ -17,9 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafkalite.cli.output import aligned, complain
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import WriteFailed
-from kafkalite.common.errors import ConfigError, Malformed, StorageError
+from kafkalite.common.errors import ConfigError, Malformed, StorageError, Unanswered
 from kafkalite.common.timestamps import format_timestamp, parse_moment
 from kafkalite.reader.topic_reader import as_options
 

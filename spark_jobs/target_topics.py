@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 

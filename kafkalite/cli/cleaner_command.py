@@ -15,10 +15,10 @@ from typing import Any
 from kafkalite.cleaner.status import CleaningState
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, seconds, security_of, whole
 from kafkalite.cli.output import aligned, complain, json_line, print_all, say
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
 from kafkalite.client.log_dirs import describe, list_partitions
-from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.timestamps import format_timestamp
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
@@ -77,8 +77,6 @@ def run(options: argparse.Namespace) -> int:
     try:
         with ClusterClient(options.bootstrap_server, _ANSWER_S, security_of(options)) as cluster:
             return _status(cluster, options) if options.cleaner_command == "status" else _run(cluster, options)
-    except Unanswered as error:
-        return complain(str(error))
     except KeyboardInterrupt:
         complain("what was begun goes on; see kafkalite cleaner status")
         return 130

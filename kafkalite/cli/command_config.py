@@ -4,8 +4,8 @@ for TLS and SASL as Kafka's tools take them. Numbers fit what they are for, so t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkalite.client.logins import ClientSecurity
@@ -69,6 +69,28 @@ def add_timeout(command: argparse.ArgumentParser, default_s: float) -> None:
     """The option, `timeout` in seconds."""
     help_text = f"how long to wait (default: {default_s:g})"
     command.add_argument("--timeout", type=seconds, default=default_s, metavar="S", help=help_text)
+
+
+def add_commands(
+    parser: argparse.ArgumentParser,
+    dest: str,
+    commands: Mapping[str, tuple[Any, Callable[[argparse.ArgumentParser], None], str]],
+    timeout_s: float,
+    *,
+    with_json: bool = True,
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """The commands of a command, each with a function that adds its options and a sentence of help, and the options of
+    all that ask brokers."""
+    added = parser.add_subparsers(dest=dest, metavar="COMMAND", required=True)
+    for name, (_, add_options, help_text) in commands.items():
+        command = added.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
+        add_options(command)
+        add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
+        add_command_config(command)
+        if with_json:
+            command.add_argument("--json", action="store_true", help="one JSON object a line")
+        add_timeout(command, timeout_s)
+    return added
 
 
 def security_of(options: argparse.Namespace) -> ClientSecurity | None:

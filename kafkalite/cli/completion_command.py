@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkalite.cli.command_config import security_of
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_admin import GroupAdmin
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import INTERNAL_TOPICS
 
 SHELLS = ("bash", "zsh", "fish")

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import Render, renderer, safe
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.client.scan import BEGINNING, END, OFFSET, TAIL, TIME, Scan, Start
@@ -71,8 +70,6 @@ def run(options: argparse.Namespace) -> int:
                 write(one)
                 if number == options.count:
                     break
-    except Unanswered as error:
-        return complain(str(error))
     except KeyboardInterrupt:
         pass
     finally:

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
 from kafkalite.cli.output import complain, say
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.inspection.doctor.client_properties import CLIENTS, client_properties
 from kafkalite.inspection.doctor.exposure import Endpoint, Finding, endpoints_of, exposures, host_of
 
@@ -45,10 +44,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
-    try:
-        endpoints, findings = _running(options) if options.bootstrap_server is not None else _settings(options)
-    except Unanswered as error:
-        return complain(str(error))
+    endpoints, findings = _running(options) if options.bootstrap_server is not None else _settings(options)
     if options.ca is not None:
         endpoints = [one._replace(ca=options.ca) for one in endpoints]
     if options.listener is not None:

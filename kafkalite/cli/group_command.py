@@ -9,9 +9,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
-from kafkalite.cli.output import aligned, complain, json_line, print_all, say
-from kafkalite.client.blocking_client import Unanswered
+from kafkalite.cli.command_config import add_commands, security_of
+from kafkalite.cli.output import complain, print_rows, say
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.group_admin import (
     CLASSIC,
@@ -29,11 +28,11 @@ from kafkalite.client.group_admin import (
     reset,
 )
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.timestamps import parse_timestamp
 
-_UNKNOWN, _EMPTY = "-", '""'  # a group may have an empty name
+_EMPTY = '""'  # a group may have an empty name
 _LEFT = 0, 1  # columns of the tables that are aligned to the left
 
 Row = Sequence[object]
@@ -41,34 +40,19 @@ Row = Sequence[object]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands of `kafkalite group`."""
-    commands = parser.add_subparsers(dest="group_command", metavar="COMMAND", required=True)
-    for name, (_, add_options, help_text) in _COMMANDS.items():
-        command = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
-        add_options(command)
-        add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
-        add_command_config(command)
-        command.add_argument("--json", action="store_true", help="one JSON object a line")
-        add_timeout(command, 10.0)
+    add_commands(parser, "group_command", _COMMANDS, 10.0)
 
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
     perform = _COMMANDS[options.group_command][0]
-    try:
-        with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
-            return perform(cluster, GroupAdmin(cluster, options.timeout), options)
-    except Unanswered as error:
-        return complain(str(error))
+    with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+        return perform(cluster, GroupAdmin(cluster, options.timeout), options)
 
 
 def _print(columns: Sequence[str], rows: Iterable[Row], options: argparse.Namespace) -> None:
-    """None is a value that nobody knows."""
-    if options.json:
-        names = [column.replace(" ", "_") for column in columns]
-        print_all(json_line(dict(zip(names, row, strict=True))) for row in rows)
-    else:
-        cells = [[_UNKNOWN if cell is None else str(cell) or _EMPTY for cell in row] for row in rows]
-        print_all(aligned([columns, *cells], _LEFT))
+    """None is an unknown value."""
+    print_rows(columns, rows, as_json=options.json, left=_LEFT, empty=_EMPTY)
 
 
 # list

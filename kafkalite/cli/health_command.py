@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cli.command_config import LOOPBACK_OF, add_command_config, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
 from kafkalite.cli.output import complain, say
-from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 
@@ -50,11 +50,8 @@ def run(options: argparse.Namespace) -> int:
             security = _own_security(config, listener)
             if listener.protocol.startswith("SASL_") and security.login is None:
                 return _is_let_in_by_nobody(address, options.timeout, security)
-    try:
-        with BlockingClient(address, options.timeout, security) as client:
-            answer = client.ask(MetadataRequest(topics=[]), _VERSION)
-    except Unanswered as error:
-        return complain(str(error))
+    with BlockingClient(address, options.timeout, security) as client:
+        answer = client.ask(MetadataRequest(topics=[]), _VERSION)
     if len(answer.brokers) <= 1 and answer.controller_id < 0:
         return complain(f"{address} answers, and knows no controller and no other broker: it is not registered")
     say(f"{address} serves, one of {len(answer.brokers)} in cluster {answer.cluster_id}")
@@ -78,11 +75,8 @@ def _address_of(listener: ListenerConfig) -> str:
 
 def _is_let_in_by_nobody(address: str, timeout_s: float, security: ClientSecurity) -> int:
     """Without a login, a broker says only which APIs it has. That it does is enough to be healthy."""
-    try:
-        with BlockingClient(address, timeout_s, security) as client:
-            client.ask(ApiVersionsRequest(), 0)
-    except Unanswered as error:
-        return complain(str(error))
+    with BlockingClient(address, timeout_s, security) as client:
+        client.ask(ApiVersionsRequest(), 0)
     say(f"{address} serves those who log in; --command-config with a login tells more")
     return 0
 

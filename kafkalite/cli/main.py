@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.cli.output import complain
-from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.errors import ConfigError, StorageError, Unanswered
 
 if TYPE_CHECKING:
     import argparse
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = _module(options.command).run(options)
         sys.stdout.flush()
         return code
-    except (ConfigError, StorageError) as error:
+    except (ConfigError, StorageError, Unanswered) as error:
         return complain(str(error))
     except UnicodeEncodeError as error:  # of an argument, which goes into a request
         return complain(f"{error.object[:_SHOWN_CHARS]} is not UTF-8")

@@ -42,6 +42,24 @@ def aligned(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> Iterat
         yield "  ".join(cells).rstrip()
 
 
+def print_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    as_json: bool,
+    left: Sequence[int] = (0,),
+    unknown: str = "-",
+    empty: str = "",
+) -> None:
+    """Print a table, or a JSON object for each row. None is `unknown` in a table."""
+    if as_json:
+        names = [column.replace("-", "_").replace(" ", "_") for column in columns]
+        print_all(json_line(dict(zip(names, row, strict=True))) for row in rows)
+    else:
+        cells = [[unknown if cell is None else str(cell) or empty for cell in row] for row in rows]
+        print_all(aligned([columns, *cells], left))
+
+
 def json_line(values: object) -> str:
     """Compact JSON."""
     import json

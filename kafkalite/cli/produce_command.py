@@ -21,9 +21,8 @@ from typing import BinaryIO
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of, whole
 from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import line_parser
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.producer.record_writer import RecordWriter
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS

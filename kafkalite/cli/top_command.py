@@ -7,9 +7,8 @@ import sys
 import time
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, seconds, security_of
-from kafkalite.cli.output import aligned, complain, json_line, print_all
+from kafkalite.cli.output import aligned, json_line, print_all
 from kafkalite.cli.top_samples import COLUMNS, TOPICS, VIEWS, Sample, Sampler, cell, in_order, title
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
 
@@ -44,8 +43,6 @@ def run(options: argparse.Namespace) -> int:
                 _print(sampler.take(), options)
                 return 0
             _screen()(sampler.take, cluster.address, options.interval, options.view).run()
-    except Unanswered as error:
-        return complain(str(error))
     except KeyboardInterrupt:
         pass
     return 0

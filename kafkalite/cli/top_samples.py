@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.broker_reports import KnowsBrokers, reports
 from kafkalite.client.cluster_client import NO_LEADER
 from kafkalite.client.group_rows import group_rows
 from kafkalite.client.history import History
 from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.protocol.messages.log_dirs import DescribeLogDirsRequest
 

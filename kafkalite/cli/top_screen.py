@@ -15,8 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 
 from kafkalite.cli.top_samples import BROKERS, COLUMNS, GROUPS, TOPICS, Sample, cell, in_order, title
-from kafkalite.client.blocking_client import Unanswered
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.text import printable
 
 ROWS_MAX = 500

@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
-from kafkalite.cli.output import aligned, complain, json_line, print_all
+from kafkalite.cli.command_config import add_commands, security_of
+from kafkalite.cli.output import complain, print_rows
 from kafkalite.cli.topic_description import add_describe_options, run_describe
 from kafkalite.client import topic_changes
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, PartitionPlace, require_topics
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import INTERNAL_TOPICS
@@ -24,13 +23,7 @@ _DESCRIBE_TEXT = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands of `kafkalite topic`."""
-    commands = parser.add_subparsers(dest="topic_command", metavar="COMMAND", required=True)
-    for name, (_, add_options, help_text) in _COMMANDS.items():
-        command = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
-        add_options(command)
-        add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
-        add_command_config(command)
-        add_timeout(command, 30.0)
+    commands = add_commands(parser, "topic_command", _COMMANDS, 30.0, with_json=False)
     described = commands.add_parser(
         "describe", help="how many records topics hold, exactly", description=_DESCRIBE_TEXT
     )
@@ -39,14 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
-    try:
-        if options.topic_command == "describe":
-            return run_describe(options)
-        perform = _COMMANDS[options.topic_command][0]
-        with ClusterClient(options.bootstrap_server, min(options.timeout, 10.0), security_of(options)) as cluster:
-            return perform(cluster, options)
-    except Unanswered as error:
-        return complain(str(error))
+    if options.topic_command == "describe":
+        return run_describe(options)
+    with ClusterClient(options.bootstrap_server, min(options.timeout, 10.0), security_of(options)) as cluster:
+        return _COMMANDS[options.topic_command][0](cluster, options)
 
 
 # list
@@ -66,11 +55,7 @@ def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
         for topic, places in groupby(sorted(cluster.places.items()), lambda one: one[0][0])
         if options.internal or topic not in INTERNAL_TOPICS
     ]
-    if options.json:
-        names = [column.replace("-", "_").replace(" ", "_") for column in _COLUMNS]
-        print_all(json_line(dict(zip(names, row, strict=True))) for row in rows)
-    else:
-        print_all(aligned([_COLUMNS, *[[str(cell) for cell in row] for row in rows]]))
+    print_rows(_COLUMNS, rows, as_json=options.json)
     return 0
 
 

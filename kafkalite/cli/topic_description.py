@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.cli.output import aligned, complain, json_line, print_all
-from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
 from kafkalite.client.log_dirs import describe, list_partitions
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import COUNTING, COUNTS, COUNTS_OF_SEGMENTS, PartitionRecordCounts
 

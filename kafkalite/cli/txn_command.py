@@ -12,20 +12,11 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from kafkalite.cli.command_config import (
-    INT16_MAX,
-    INT64_MAX,
-    add_bootstrap_server,
-    add_command_config,
-    add_timeout,
-    security_of,
-    whole,
-)
-from kafkalite.cli.output import aligned, complain, json_line, print_all
-from kafkalite.client.blocking_client import Unanswered
+from kafkalite.cli.command_config import INT16_MAX, INT64_MAX, add_commands, security_of, whole
+from kafkalite.cli.output import print_rows
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.transaction_admin import ANY_DURATION, OpenTransaction, TransactionAdmin, partitions_of
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 
 _MS_PER_MINUTE = 60_000
 _NONE = "None"  # as kafka-transactions.sh prints it
@@ -35,24 +26,13 @@ Rows = list[Sequence[object]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands of `kafkalite txn`."""
-    commands = parser.add_subparsers(dest="txn_command", metavar="COMMAND", required=True)
-    for name, (_, add_options, help_text) in _COMMANDS.items():
-        command = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
-        add_options(command)
-        add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
-        add_command_config(command)
-        command.add_argument("--json", action="store_true", help="one JSON object a line")
-        add_timeout(command, 10.0)
+    add_commands(parser, "txn_command", _COMMANDS, 10.0)
 
 
 def run(options: argparse.Namespace) -> int:
     """`kafkalite txn`. Returns the exit code. Raises ConfigError."""
-    command = _COMMANDS[options.txn_command][0]
-    try:
-        with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
-            command(TransactionAdmin(cluster, options.timeout), options)
-    except Unanswered as error:
-        return complain(str(error))
+    with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+        _COMMANDS[options.txn_command][0](TransactionAdmin(cluster, options.timeout), options)
     return 0
 
 
@@ -212,11 +192,7 @@ def _add_partition_options(command: argparse.ArgumentParser, *, is_required: boo
 
 
 def _print(columns: Sequence[str], rows: Rows, options: argparse.Namespace) -> None:
-    if options.json:
-        print_all(json_line(dict(zip(columns, row, strict=True))) for row in rows)
-        return
-    lines = [columns, *([_NONE if cell is None else str(cell) for cell in row] for row in rows)]
-    print_all(aligned(lines, left=range(len(columns))))
+    print_rows(columns, rows, as_json=options.json, left=range(len(columns)), unknown=_NONE)
 
 
 def _now_ms() -> int:

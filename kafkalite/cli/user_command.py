@@ -21,9 +21,9 @@ from collections.abc import Collection, Mapping, Sequence
 from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
 from kafkalite.cli.output import aligned, complain, json_line, print_all
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.entity_configs import (
     AlterUserScramCredentialsRequest,
@@ -126,13 +126,10 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--bootstrap-server and --config: a broker that runs, or the settings of one; give only one")
     if options.bootstrap_server is None and options.command_config is not None:
         raise ConfigError("--command-config is for a broker that runs, which --bootstrap-server names")
-    try:
-        if options.bootstrap_server is not None:
-            with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
-                return _ask(cluster, options)
-        return asyncio.run(_write(own_config(options.config, os.environ), options))
-    except Unanswered as error:
-        return complain(str(error))
+    if options.bootstrap_server is not None:
+        with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+            return _ask(cluster, options)
+    return asyncio.run(_write(own_config(options.config, os.environ), options))
 
 
 def _ask(cluster: ClusterClient, options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import ConfigError, ErrorCode, Malformed
+from kafkalite.common.errors import ConfigError, ErrorCode, Malformed, Unanswered
 from kafkalite.protocol.apis import API_OF_REQUEST
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
@@ -27,14 +27,6 @@ _RESPONSE_BYTES_MAX = 256 << 20
 _RECV_BYTES = 1 << 20
 _TIMEOUT_S_MIN = 0.001
 _CLIENT_ID = "kafkalite"
-
-
-class Unanswered(Exception):
-    """There was no valid response; the text is for the operator."""
-
-
-class Refused(Unanswered):
-    """A broker refuses to answer, for a reason that does not pass; the connection is whole."""
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalite.client.blocking_client import BlockingClient, Refused, Unanswered, name_of_error
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.common.errors import Refused, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.text import read_json
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest

@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, format_address, name_of_error, parse_address
+from kafkalite.client.blocking_client import BlockingClient, format_address, name_of_error, parse_address
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode
+from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource

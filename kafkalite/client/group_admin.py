@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import GROUP_KEY, NO_LEADER, ClusterClient, Retries
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode
+from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,

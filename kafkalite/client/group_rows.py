@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.broker_reports import KnowsBrokers, record_counts
 from kafkalite.client.group_admin import CLASSIC, Group, GroupAdmin, ListedGroup, Member, lag_of
 from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:

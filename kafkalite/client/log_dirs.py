@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import require_topics
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import (
     NO_COUNTS,

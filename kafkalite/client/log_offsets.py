@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 

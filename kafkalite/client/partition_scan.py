@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.client.blocking_client import Refused, Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.common.errors import ErrorCode, Malformed
+from kafkalite.common.errors import ErrorCode, Malformed, Refused, Unanswered
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.record.batch import MAGIC, BatchHeader, sequence_at
 from kafkalite.record.batches import read_batch, whole_batches

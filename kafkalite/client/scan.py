@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.client.blocking_client import Refused, Unanswered
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
 from kafkalite.common.clock import monotonic_s
+from kafkalite.common.errors import Refused, Unanswered
 from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:

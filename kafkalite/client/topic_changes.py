@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import TOPIC_RESOURCE, ClusterClient
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,

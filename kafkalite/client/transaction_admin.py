@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, TRANSACTION_KEY, ClusterClient, Retries
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.transactions import (
     DescribedProducer,

@@ -218,3 +218,11 @@ class ConfigError(Exception):
 
 class Disconnect(Exception):
     """Close this connection without a response, the protocol's only way to refuse acks=0 and unknown APIs."""
+
+
+class Unanswered(Exception):
+    """A broker gives a client no valid response; the text is for the operator."""
+
+
+class Refused(Unanswered):
+    """A broker refuses to answer, for a reason that does not pass; the connection is whole."""

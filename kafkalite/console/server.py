@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.broker_reports import reports
 from kafkalite.client.history import INTERVAL_MS, LAG_EVERY, History
 from kafkalite.client.logins import ClientSecurity
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.console.app import Console
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.sessions import Sessions

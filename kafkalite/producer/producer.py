@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.producer.options import ProducerOptions
 from kafkalite.producer.transactions import Identity, Transactions

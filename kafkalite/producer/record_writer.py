@@ -10,10 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.checksum import partition_for_key
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.compression import NONE

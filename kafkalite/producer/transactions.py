@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import GROUP_KEY, TRANSACTION_KEY, ClusterClient, Retries
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_offsets import (

@@ -26,9 +26,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.producer.bulk_load import BulkLoad
 from kafkalite.producer.options import ProducerOptions, WriteOptions
 from kafkalite.producer.producer import Producer

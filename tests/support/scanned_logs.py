@@ -5,9 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import PartitionPlace
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest

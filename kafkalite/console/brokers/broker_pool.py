@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.broker_reports import KnowsBrokers
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_rows import Row, group_rows
+from kafkalite.common.errors import Unanswered
 from kafkalite.console.brokers.inventory import InventoryCache
 from kafkalite.console.request.parameters import too_many
 

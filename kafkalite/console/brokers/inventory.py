@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client import log_dirs
-from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.broker_reports import KnowsBrokers, record_counts
 from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, TOPIC_RESOURCE, ClusterClient, PartitionPlace
 from kafkalite.client.group_rows import sum_known
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.request.parameters import ApiError, Row, not_found

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.broker_reports import report, reports
 from kafkalite.client.transaction_admin import TransactionAdmin, partitions_of
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.brokers.topics import places_by_topic, places_of, require_partition, settings_of
 from kafkalite.console.calls.route import Call

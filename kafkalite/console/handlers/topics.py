@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.client import topic_changes
-from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.broker_reports import record_counts
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.topic_changes import BROKERS_DEFAULT, Refusals, compact
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.topics import (
     config_rows,

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import WriteFailed
 from kafkalite.client.group_admin import NotReset
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.text import printable
 
 CLIENT_FAULTS = (Unanswered, WriteFailed, ConfigError)

@@ -19,7 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.reference.jars import ReferenceUnavailable
 from kafkalite.cli.topic_description import from_broker
-from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.common.errors import Unanswered
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.count_records import count as count_files
 from kafkalite.log.partition.log_context import LogContext

@@ -10,8 +10,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from kafkalite.client.blocking_client import BlockingClient, Unanswered
-from kafkalite.common.errors import ErrorCode
+from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderEpochRequest,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import kafkalite
-from kafkalite.client.blocking_client import BlockingClient, Unanswered
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.logins import ClientSecurity
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.delegation_tokens import (
     CreatableRenewers,

@@ -15,9 +15,9 @@ from kafkalite import Broker
 from kafkalite.cli.main import main
 from kafkalite.cli.top_samples import COLUMNS, GROUPS, Sample, Sampler, cell, in_order
 from kafkalite.cli.top_screen import ROWS_MAX, TopScreen
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import Known, LogOffsets
+from kafkalite.common.errors import Unanswered
 from tests.support.wait import DEADLINE_S
 
 

@@ -16,9 +16,9 @@ from kafkalite.cli import topic_description
 from kafkalite.cli.main import main
 from kafkalite.cli.topic_description import Description, PartitionCounts, RecordCounts, objects, table
 from kafkalite.client import log_dirs
-from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
+from kafkalite.client.blocking_client import BlockingClient, parse_address
 from kafkalite.client.cluster_client import PartitionPlace
-from kafkalite.common.errors import ConfigError
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.log_dirs import (
     COUNTING,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cli.main import main
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.common.errors import Unanswered
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch

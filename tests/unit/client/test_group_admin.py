@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.group_admin import GroupAdmin, lag_of
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite.client.blocking_client import Refused, Unanswered
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.client.scan import BEGINNING, END, OFFSET, TAIL, Limits, Scan, Start
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Refused, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.record.batch import NewRecord
 from tests.support.scanned_logs import TOPIC, ScannedLogs

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import PartitionPlace
 from kafkalite.client.transaction_admin import TransactionAdmin
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from tests.support.transaction_cluster import TransactionCluster
 
 LOADING, MOVED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.client.blocking_client import Unanswered
 from kafkalite.client.cluster_client import Retries, WriteFailed
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.producer.options import ProducerOptions
 from kafkalite.producer.producer import Producer, RecordRun
 from kafkalite.record.batch import NewRecord, encode_records, parse_header
