@@ -49,8 +49,7 @@ class GroupLoader(PartitionLoader):
         self.groups: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[str, OffsetStore] = {}
 
-    def known_key(self, key: bytes | None, value: bytes | None, offset: int) -> bytes | None:
-        return stored_key(key, value, offset)
+    known_key = staticmethod(stored_key)
 
     def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
         decoded = read_key(key)

@@ -597,6 +597,6 @@ NO_DECODERS = {
     "testing/requests/replay.py": _BATCHES,
     "testing/requests/recorded_request.py": "base64 of a line",
     "testing/zookeeper/znode_tree.py": _OWN,
-    "testing/zookeeper/zookeeper_answers.py": _OWN,
+    "testing/zookeeper/zookeeper_sessions.py": _OWN,
 }
 """Modules that take bytes apart and need no entry in `DECODERS`, with the reason."""

@@ -103,14 +103,16 @@ COMMIT_APPEND_ERROR: Mapping[ErrorCode, ErrorCode] = {
 
 
 class Owner(Protocol):
+    """A group or a transactional id; `partition` of the coordinator's topic has its records."""
+
     @property
     def partition(self) -> int: ...
 
 
-O = TypeVar("O", bound=Owner)  # noqa: E741
+OwnerT = TypeVar("OwnerT", bound=Owner)
 
 
-class EffectPerformer(Generic[O]):
+class EffectPerformer(Generic[OwnerT]):
     """The timers of all owners, and the queue of effects to perform.
 
     `on_append` gives the effects of a completed append, `on_timer` those of a timer, and `perform_other` performs the
@@ -123,20 +125,20 @@ class EffectPerformer(Generic[O]):
         self,
         clock: Clock,
         append: AppendRecords,
-        on_append: Callable[[O, Any, ErrorCode], Sequence[Any]],
-        on_timer: Callable[[O, Any], Sequence[Any]],
-        perform_other: Callable[[O, Any], None] | None = None,
+        on_append: Callable[[OwnerT, Any, ErrorCode], Sequence[Any]],
+        on_timer: Callable[[OwnerT, Any], Sequence[Any]],
+        perform_other: Callable[[OwnerT, Any], None] | None = None,
     ) -> None:
-        self.timers: dict[tuple[O, Hashable], Timer] = {}
+        self.timers: dict[tuple[OwnerT, Hashable], Timer] = {}
         self._clock = clock
         self._append = append
         self._on_append = on_append
         self._on_timer = on_timer
         self._perform_other = perform_other
-        self._queue: deque[tuple[O, Any]] = deque()
+        self._queue: deque[tuple[OwnerT, Any]] = deque()
         self._is_performing = False
 
-    def perform(self, owner: O, effects: Sequence[Any]) -> None:
+    def perform(self, owner: OwnerT, effects: Sequence[Any]) -> None:
         """Perform the effects in their order, after those that are queued."""
         queue = self._queue
         queue.extend((owner, effect) for effect in effects)
@@ -158,7 +160,7 @@ class EffectPerformer(Generic[O]):
             timer.cancel()
         self.timers.clear()
 
-    def _perform_one(self, owner: O, effect: Any) -> None:
+    def _perform_one(self, owner: OwnerT, effect: Any) -> None:
         if isinstance(effect, Answer):
             effect.waiter.answer(effect.result)
         elif isinstance(effect, Append):
@@ -173,14 +175,14 @@ class EffectPerformer(Generic[O]):
             assert self._perform_other is not None, effect
             self._perform_other(owner, effect)
 
-    def _complete_append(self, owner: O, then: Any, error: ErrorCode) -> None:
+    def _complete_append(self, owner: OwnerT, then: Any, error: ErrorCode) -> None:
         self.perform(owner, self._on_append(owner, then, error))
 
-    def _fire(self, owner: O, key: Hashable) -> None:
+    def _fire(self, owner: OwnerT, key: Hashable) -> None:
         self.timers.pop((owner, key), None)
         self.perform(owner, self._on_timer(owner, key))
 
-    def _cancel_timer(self, owner: O, key: Hashable) -> None:
+    def _cancel_timer(self, owner: OwnerT, key: Hashable) -> None:
         running = self.timers.pop((owner, key), None)
         if running is not None:
             running.cancel()

@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.forks import HomeProcess
 from kafkalite.testing.zookeeper.znode_tree import Refused, ZnodeTree
-from kafkalite.testing.zookeeper.zookeeper_answers import WRITES
-from kafkalite.testing.zookeeper.zookeeper_sessions import Session, Sessions, ThreadClock
+from kafkalite.testing.zookeeper.zookeeper_sessions import WRITES, Session, Sessions, ThreadClock
 from kafkalite.zk.client.operations import ConnectionState
 
 if TYPE_CHECKING:
