@@ -157,12 +157,8 @@ class Dispatcher:
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def __call__(self, connection: ClientConnection, frame: memoryview) -> Answer:
-        fast_paths = connection.fast_paths
-        if fast_paths and len(frame) > 1:
-            fast_path = fast_paths.get(frame[1])
-            if fast_path is not None and (answer := fast_path.answer(frame)) is not None:
-                return answer
-        return self.handle(connection, frame)
+        answer = connection.fast_answer(frame)
+        return self.handle(connection, frame) if answer is None else answer
 
     def handle(self, connection: ClientConnection, frame: memoryview, encode: Encode = response_frame) -> Answer:
         """The answer without a fast path. `encode` makes the frame of the response, now or when there is one."""

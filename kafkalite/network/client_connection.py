@@ -36,7 +36,7 @@ class ClientConnection:
     `authenticator` gets the frames instead of the processor's handler as long as it is set; its frames are limited
     until `lift_limit`. `refused_batches` belong to the handlers of produces: topic and partition -> the error code of
     its last refusal, and how many batches may be behind it. `quotas` belong to the counting of requests against quotas
-    (`api/request/request_quotas`). The acceptor sets `accepted_ms`, of the monotonic clock, and `is_encrypted`.
+    (`api/request/throttling`). The acceptor sets `accepted_ms`, of the monotonic clock, and `is_encrypted`.
     """
 
     __slots__ = (
@@ -75,6 +75,13 @@ class ClientConnection:
         self.quotas: Any = None
         self.accepted_ms = 0
         self.is_encrypted = False
+
+    def fast_answer(self, frame: memoryview) -> list[Part] | Pending | None:
+        """The answer to a request that repeats a known one; None to any other."""
+        if not self.fast_paths or len(frame) < 2:
+            return None
+        fast_path = self.fast_paths.get(frame[1])
+        return None if fast_path is None else fast_path.answer(frame)
 
     def __repr__(self) -> str:
         return f"ClientConnection({self.host}:{self.port} on {self.listener_name})"

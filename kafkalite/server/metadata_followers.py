@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.api.request.request_context import Access
-from kafkalite.api.throttling import ThrottlingDispatcher
+from kafkalite.api.request.throttling import ThrottlingDispatcher
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import desanitized
@@ -51,7 +51,7 @@ def follow_quotas(
         QuotaWindows(config.quota_window_num, config.quota_window_size_seconds * 1_000),
         QuotaWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1_000),
     )
-    throttling = ThrottlingDispatcher(dispatcher, manager, clock)
+    throttling = ThrottlingDispatcher(dispatcher.handle, manager, clock)
 
     def apply(path: str) -> bool:
         """Whether a quota of users or clients has changed."""

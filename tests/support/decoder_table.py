@@ -563,7 +563,7 @@ NO_DECODERS = {
     "api/fast_path/fetch_fast_path.py": _ONE,
     "api/fast_path/produce_fast_path.py": _ONE,
     "api/request/fetch_sessions.py": _OWN,
-    "api/throttling.py": _ONE,
+    "api/request/throttling.py": _ONE,
     "cleaner/compaction/decompressed_batches.py": _COLUMNS,
     "cleaner/compaction/key_hash.py": _COLUMNS,
     "cleaner/compaction/legacy_messages.py": "it reads by message_set.py",

@@ -32,21 +32,14 @@ from kafkalite.api.request.fetch_sessions import (
     replica_of,
 )
 from kafkalite.api.request.request_context import TOPIC
-from kafkalite.api.request.request_quotas import fetch_wait_ms, quotas_of
+from kafkalite.api.request.throttling import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import Pending, ThrottledAnswer
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import write_uvarint
 from kafkalite.protocol.header import decode_request_header, request_frame, response_frame
-from kafkalite.protocol.messages.fetch import (
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from kafkalite.protocol.messages import fetch as wire
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
@@ -83,7 +76,9 @@ class _KnownRequest:
         "pack", "quota", "reads_committed", "tail", "topic", "topic_id",
     )  # fmt: skip
 
-    def __init__(self, request: FetchRequest, version: int, topic: Topic, epoch: int, fetch_max_bytes: int) -> None:
+    def __init__(
+        self, request: wire.FetchRequest, version: int, topic: Topic, epoch: int, fetch_max_bytes: int
+    ) -> None:
         wanted = request.topics[0].partitions[0]
         self.epoch = epoch
         self.quota: Counted | None = None  # only a `CountedFetchFastPath` looks at it
@@ -95,8 +90,8 @@ class _KnownRequest:
         self.min_bytes = min(request.min_bytes, request.max_bytes, fetch_max_bytes)  # a response never holds more
         self.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         self.reads_committed = request.isolation_level == READ_COMMITTED
-        compact = version in FetchResponse.flexible
-        partition = PartitionData(
+        compact = version in wire.FetchResponse.flexible
+        partition = wire.PartitionData(
             partition_index=self.index,
             high_watermark=_MARKS[0],
             last_stable_offset=_MARKS[1],
@@ -105,8 +100,8 @@ class _KnownRequest:
             preferred_read_replica=-1,
             records=memoryview(b"\xa5"),
         )
-        topics = [FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=[partition])]
-        template = b"".join(response_frame(FetchResponse(responses=topics), version, 0))  # type: ignore[arg-type]
+        topics = [wire.FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=[partition])]
+        template = b"".join(response_frame(wire.FetchResponse(responses=topics), version, 0))  # type: ignore[arg-type]
         at = template.index(_NUMBERS.pack(*_MARKS))
         self.tail = template[template.rindex(b"\xa5") + 1 :]
         self.middle = template[8:at]
@@ -137,7 +132,7 @@ class FetchFastPath:
         (self._api,) = _read_int32(frame)
         self._layouts: dict[int, Struct] = {}
         self._known: dict[tuple[bytes, bytes], _KnownRequest] = {}
-        self._write_length = _compact_length if version in FetchResponse.flexible else _int32
+        self._write_length = _compact_length if version in wire.FetchResponse.flexible else _int32
 
     def answer(self, frame: memoryview) -> list[Part] | Pending | None:
         try:
@@ -157,7 +152,7 @@ class FetchFastPath:
             return None
         return self._response(known, partition, limit_offset, correlation_id, region)
 
-    def learn(self, frame: memoryview, request: FetchRequest, context: RequestContext) -> None:
+    def learn(self, frame: memoryview, request: wire.FetchRequest, context: RequestContext) -> None:
         """Remember `frame`, the encoded `request`, if it is of a kind that repeats and is encoded canonically."""
         (named,) = request.topics
         (wanted,) = named.partitions
@@ -212,7 +207,7 @@ class FetchFastPath:
             if region is not None or offset == limit_offset:
                 return self._response(known, partition, limit_offset, delayed.correlation_id, region)
         header, position = decode_request_header(delayed.frame)
-        request, _ = decode(FetchRequest, self._version, delayed.frame, position)
+        request, _ = decode(wire.FetchRequest, self._version, delayed.frame, position)
         (named,) = request.topics
         wanted = WantedPartition((known.topic, known.index), named, named.partitions[0])
         wanted.topic, wanted.topic_id = known.topic, known.topic_id
@@ -287,7 +282,7 @@ class CountedFetchFastPath(FetchFastPath):
             quota.rate.add(size_bytes, now_ms)
             return answer
         quota.throttle_times.add(wait_ms, now_ms)
-        empty = FetchResponse(throttle_time_ms=wait_ms)
+        empty = wire.FetchResponse(throttle_time_ms=wait_ms)
         return ThrottledAnswer(response_frame(empty, self._version, correlation_id), wait_ms)
 
 
@@ -334,9 +329,9 @@ class DelayedFetch(Pending):
         del self._poll  # it refers to this
 
 
-def learn(services: Services, context: RequestContext, frame: memoryview, request: FetchRequest) -> None:
+def learn(services: Services, context: RequestContext, frame: memoryview, request: wire.FetchRequest) -> None:
     """Remember a Fetch request if it is of a kind that repeats."""
-    topics: list[FetchTopic] = request.topics
+    topics: list[wire.FetchTopic] = request.topics
     version = context.api_version
     if (
         version < VERSION_MIN
@@ -352,7 +347,7 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
         or (request.rack_id and services.config.replica_selector_class)  # another replica may be preferred
     ):
         return
-    wanted: FetchPartition = topics[0].partitions[0]
+    wanted: wire.FetchPartition = topics[0].partitions[0]
     if wanted.last_fetched_epoch >= 0:
         return
     key, fast_paths = frame[1], context.connection.fast_paths

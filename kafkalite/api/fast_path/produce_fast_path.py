@@ -22,12 +22,18 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from kafkalite.api.handlers.produce import FIRST_VERSION_WITH_LEADERS, add_leaders, failure, inherited_error
-from kafkalite.api.request.admission import ACKS_ALL, OVER_QUOTA, Append, CountedAppend, append_directly, append_for
-from kafkalite.api.request.delayed_produce import wait_ms, waits
+from kafkalite.api.handlers.produce import (
+    FIRST_VERSION_WITH_LEADERS,
+    DelayedProduce,
+    add_leaders,
+    failure,
+    inherited_error,
+    waits,
+)
+from kafkalite.api.request.admission import OVER_QUOTA, Append, CountedAppend, append_directly, append_for
 from kafkalite.api.request.request_context import TRANSACTIONAL_ID
-from kafkalite.api.request.request_quotas import quotas_of
-from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
+from kafkalite.api.request.throttling import quotas_of
+from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.codec.primitives import read_uvarint
 from kafkalite.protocol.header import response_frame
@@ -37,7 +43,6 @@ from kafkalite.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalite.replication.partition import ReplicatedPartition
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
@@ -46,9 +51,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.admission import TopicAdmission
     from kafkalite.api.request.request_context import RequestContext
     from kafkalite.api.request.services import Services
-    from kafkalite.common.clock import Clock
     from kafkalite.common.region import Part
-    from kafkalite.replication.partition import Partition
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset. Older ones are rare and take the long way. Version 12 is the
@@ -176,18 +179,22 @@ class ProduceFastPath:
         if result[1] >= partition.high_watermark:
             acks, timeout_ms = _read_acks_and_timeout(frame, self._acks_at)
             if waits(partition, result[1], acks):
-                refuse = partial(self._refuse, known, index, correlation_id)
-                return DelayedAck(self._clock, partition, result[1], acks, timeout_ms, packed, refuse)
+                answer: list[Part] = [packed]
+                refuse = partial(self._refuse, answer, known, index, correlation_id)
+                waited = ((partition, result[1]),)
+                return DelayedProduce(self._clock, waited, acks, timeout_ms, refuse, lambda: answer)
         return [packed]
 
-    def _refuse(self, known: _KnownRequest, index: int, correlation_id: int, error: KafkaError) -> list[Part]:
-        """The answer for a batch that was appended, and will not be acknowledged."""
+    def _refuse(
+        self, answer: list[Part], known: _KnownRequest, index: int, correlation_id: int, _: int, error: KafkaError
+    ) -> None:
+        """Replaces the answer for a batch that was appended, and will not be acknowledged."""
         name = known.topic.name
         partition = failure(index, inherited_error(self._services.metadata, self._connection, name, index, error))
         response = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
         if self._version >= FIRST_VERSION_WITH_LEADERS:
             add_leaders(self._services, response, self._find)
-        return response_frame(response, self._version, correlation_id)
+        answer[:] = response_frame(response, self._version, correlation_id)
 
     def learn(self, frame: memoryview, request: ProduceRequest, client_id: str | None) -> None:
         """Remember `frame`, the encoded `request` for one partition, which was admitted, if it is of a kind that
@@ -228,37 +235,6 @@ class ProduceFastPath:
     def is_for(self, frame: memoryview, acks_at: int) -> bool:
         """Whether a request has this version, and its topic at the same place."""
         return acks_at == self._acks_at and bool(_read_int32(frame)[0] == self._api)
-
-
-class DelayedAck(Pending):
-    """The answer to one batch that waits until it is committed, or with acks=1 written. Source: as `DelayedProduce`."""
-
-    __slots__ = ("_packed", "_refuse")
-
-    def __init__(
-        self,
-        clock: Clock,
-        partition: Partition,
-        last_offset: int,
-        acks: int,
-        timeout_ms: int,
-        packed: bytes,
-        refuse: Callable[[KafkaError], list[Part]],
-    ) -> None:
-        is_all = acks == ACKS_ALL
-        is_for_replicas = is_all and isinstance(partition, ReplicatedPartition)
-        timer = clock.call_later(wait_ms(timeout_ms, is_for_replicas=is_for_replicas), self._time_out)
-        super().__init__(timer.cancel)
-        self._packed = packed
-        self._refuse = refuse
-        (partition.when_committed if is_all else partition.when_written)(last_offset, self._on_done)
-
-    def _on_done(self, error: KafkaError | None) -> None:
-        if not self.is_done:
-            self.answer([self._packed] if error is None else self._refuse(error))
-
-    def _time_out(self) -> None:
-        self._on_done(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
 
 def learn(

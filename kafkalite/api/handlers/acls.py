@@ -11,21 +11,7 @@ from typing import TypeVar
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
-from kafkalite.protocol.messages.acls import (
-    AclCreation,
-    AclCreationResult,
-    AclDescription,
-    CreateAclsRequest,
-    CreateAclsResponse,
-    DeleteAclsFilter,
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResource,
-    DescribeAclsResponse,
-)
+from kafkalite.protocol.messages import acls as wire
 from kafkalite.security.acl.acl import (
     CLUSTER_NAME,
     Acl,
@@ -45,23 +31,25 @@ _NAMED_IN_ERRORS_MAX = 120
 _E = TypeVar("_E", bound=IntEnum)
 
 
-def describe_acls(services: Services, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def describe_acls(
+    services: Services, request: wire.DescribeAclsRequest, context: RequestContext
+) -> wire.DescribeAclsResponse:
     wanted = _filter(request)
     if context.access is None:
-        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
-    by_resource: dict[Resource, list[AclDescription]] = {}
+        return wire.DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+    by_resource: dict[Resource, list[wire.AclDescription]] = {}
     for resource, entry in context.access.authorizer.acls.found(wanted) if wanted is not None else ():
         by_resource.setdefault(resource, []).append(
-            AclDescription(
+            wire.AclDescription(
                 principal=entry.principal,
                 host=entry.host,
                 operation=entry.operation,
                 permission_type=entry.permission,
             )
         )
-    return DescribeAclsResponse(
+    return wire.DescribeAclsResponse(
         resources=[
-            DescribeAclsResource(
+            wire.DescribeAclsResource(
                 resource_type=resource.type, resource_name=resource.name, pattern_type=resource.pattern, acls=acls
             )
             for resource, acls in by_resource.items()
@@ -69,8 +57,10 @@ def describe_acls(services: Services, request: DescribeAclsRequest, context: Req
     )
 
 
-async def create_acls(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    results: list[AclCreationResult] = [AclCreationResult() for _ in request.creations]
+async def create_acls(
+    services: Services, request: wire.CreateAclsRequest, context: RequestContext
+) -> wire.CreateAclsResponse:
+    results: list[wire.AclCreationResult] = [wire.AclCreationResult() for _ in request.creations]
     added: dict[Resource, dict[int, Entry]] = {}
     for number, creation in enumerate(request.creations):
         try:
@@ -78,7 +68,7 @@ async def create_acls(services: Services, request: CreateAclsRequest, context: R
             if context.access is None:
                 raise KafkaError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         except KafkaError as error:
-            results[number] = AclCreationResult(error_code=error.code, error_message=error.message)
+            results[number] = wire.AclCreationResult(error_code=error.code, error_message=error.message)
         else:
             added.setdefault(acl.resource, {})[number] = acl.entry
     for resource, entries in added.items():
@@ -87,16 +77,18 @@ async def create_acls(services: Services, request: CreateAclsRequest, context: R
             await services.metadata.writes.change_acls(resource, lambda there, new=new: _joined(there, new))  # type: ignore[misc]
         except KafkaError as error:
             for number in entries:
-                results[number] = AclCreationResult(error_code=error.code, error_message=error.message)
-    return CreateAclsResponse(results=results)
+                results[number] = wire.AclCreationResult(error_code=error.code, error_message=error.message)
+    return wire.CreateAclsResponse(results=results)
 
 
-async def delete_acls(services: Services, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+async def delete_acls(
+    services: Services, request: wire.DeleteAclsRequest, context: RequestContext
+) -> wire.DeleteAclsResponse:
     filters = [_filter(each) for each in request.filters]
     if context.access is None:
-        refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
-        return DeleteAclsResponse(filter_results=[refused for _ in filters])
-    results = [DeleteAclsFilterResult() for _ in filters]
+        refused = wire.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+        return wire.DeleteAclsResponse(filter_results=[refused for _ in filters])
+    results = [wire.DeleteAclsFilterResult() for _ in filters]
     doomed: dict[Resource, dict[Entry, int]] = {}  # -> the first filter that found it
     for acl in context.access.authorizer.acls:
         number = next((number for number, each in enumerate(filters) if each is not None and each.matches(acl)), None)
@@ -114,7 +106,7 @@ async def delete_acls(services: Services, request: DeleteAclsRequest, context: R
             code, message = error.code, error.message
         for entry, number in entries.items():
             results[number].matching_acls.append(
-                DeleteAclsMatchingAcl(
+                wire.DeleteAclsMatchingAcl(
                     error_code=code,
                     error_message=message,
                     resource_type=resource.type,
@@ -126,14 +118,14 @@ async def delete_acls(services: Services, request: DeleteAclsRequest, context: R
                     permission_type=entry.permission,
                 )
             )
-    return DeleteAclsResponse(filter_results=results)
+    return wire.DeleteAclsResponse(filter_results=results)
 
 
 def _joined(there: tuple[Entry, ...], new: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return tuple(dict.fromkeys((*there, *new)))
 
 
-def _filter(request: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
+def _filter(request: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFilter | None:
     """None if it names something that is not known here, and so finds nothing."""
     type_, pattern = (
         _known(ResourceType, request.resource_type_filter),
@@ -153,7 +145,7 @@ def _filter(request: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None
     )
 
 
-def _acl(creation: AclCreation) -> Acl:
+def _acl(creation: wire.AclCreation) -> Acl:
     """Raises KafkaError for one that nobody could mean."""
     type_ = _known(ResourceType, creation.resource_type)
     pattern = _known(PatternType, creation.resource_pattern_type)

@@ -18,22 +18,7 @@ from kafkalite.common.names import topic_name_fault
 from kafkalite.config.dynamic_settings import refusal as dynamic_refusal
 from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.protocol.messages.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
-)
+from kafkalite.protocol.messages import configs as wire
 from kafkalite.security.acl.acl import Operation, ResourceType
 
 TOPIC = 2
@@ -43,8 +28,10 @@ ALL_BROKERS = ""
 _DIGITS_MAX = 10
 _NUMBERS = ("broker.id", "node.id")
 
-_Altered = TypeVar("_Altered", AlterConfigsResource, IncrementalAlterConfigsResource)
-_Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalAlterConfigsResource, DescribeConfigsResource)
+_Altered = TypeVar("_Altered", wire.AlterConfigsResource, wire.IncrementalAlterConfigsResource)
+_Resource = TypeVar(
+    "_Resource", wire.AlterConfigsResource, wire.IncrementalAlterConfigsResource, wire.DescribeConfigsResource
+)
 Settings = Mapping[str, str]
 
 
@@ -54,13 +41,13 @@ def topic_config_entries(services: Services, overrides: Settings) -> list[Config
 
 
 def describe_configs(
-    services: Services, request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse:
+    services: Services, request: wire.DescribeConfigsRequest, context: RequestContext
+) -> wire.DescribeConfigsResponse:
     # A resource that is named twice is answered once, since clients keep the answers by resource. Otherwise five bytes
     # of a request would become a hundred kilobytes of response.
     resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     allowed = _refused_last(context, Operation.DESCRIBE_CONFIGS, resources.values())
-    return DescribeConfigsResponse(results=[_describe(services, *each, request) for each in allowed])
+    return wire.DescribeConfigsResponse(results=[_describe(services, *each, request) for each in allowed])
 
 
 def _refused_last(
@@ -78,9 +65,12 @@ def _refused_last(
 
 
 def _describe(
-    services: Services, resource: DescribeConfigsResource, refused: KafkaError | None, request: DescribeConfigsRequest
-) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
+    services: Services,
+    resource: wire.DescribeConfigsResource,
+    refused: KafkaError | None,
+    request: wire.DescribeConfigsRequest,
+) -> wire.DescribeConfigsResult:
+    result = wire.DescribeConfigsResult(
         error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
     )
     try:
@@ -92,7 +82,7 @@ def _describe(
         return result
     wanted = set(resource.configuration_keys) if resource.configuration_keys else None  # null or empty: all
     result.configs = [
-        DescribeConfigsResourceResult(
+        wire.DescribeConfigsResourceResult(
             name=entry.name,
             value=entry.value,
             read_only=entry.read_only,
@@ -100,7 +90,7 @@ def _describe(
             config_source=entry.source,
             is_sensitive=entry.sensitive,
             synonyms=[
-                DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in entry.synonyms
+                wire.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in entry.synonyms
             ]
             if request.include_synonyms
             else [],
@@ -113,7 +103,7 @@ def _describe(
     return result
 
 
-def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+def _entries(services: Services, resource: wire.DescribeConfigsResource) -> Iterable[ConfigEntry]:
     if resource.resource_type == TOPIC:
         _check_topic_name(resource.resource_name)
         topic = services.replica_manager.by_name.get(resource.resource_name)
@@ -141,25 +131,27 @@ def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
 
 
 async def alter_configs(
-    services: Services, request: AlterConfigsRequest, context: RequestContext
-) -> AlterConfigsResponse:
-    def change(resource: AlterConfigsResource, old: Settings) -> dict[str, str]:
+    services: Services, request: wire.AlterConfigsRequest, context: RequestContext
+) -> wire.AlterConfigsResponse:
+    def change(resource: wire.AlterConfigsResource, old: Settings) -> dict[str, str]:
         _check_no_nulls((entry.name, entry.value) for entry in resource.configs)
         return {entry.name: entry.value or "" for entry in resource.configs}
 
     faults = await _alter_all(services, context, request.resources, change, request.validate_only)
-    return AlterConfigsResponse(
+    return wire.AlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+            wire.AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=kind, resource_name=name
+            )
             for kind, name, code, message in faults
         ]
     )
 
 
 async def incremental_alter_configs(
-    services: Services, request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse:
-    def change(resource: IncrementalAlterConfigsResource, old: Settings) -> dict[str, str]:
+    services: Services, request: wire.IncrementalAlterConfigsRequest, context: RequestContext
+) -> wire.IncrementalAlterConfigsResponse:
+    def change(resource: wire.IncrementalAlterConfigsResource, old: Settings) -> dict[str, str]:
         _check_no_nulls((entry.name, entry.value) for entry in resource.configs if entry.config_operation != DELETE)
         new = dict(old)
         for entry in resource.configs:
@@ -167,15 +159,17 @@ async def incremental_alter_configs(
         return new
 
     faults = await _alter_all(services, context, request.resources, change, request.validate_only)
-    return IncrementalAlterConfigsResponse(
+    return wire.IncrementalAlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+            wire.AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=kind, resource_name=name
+            )
             for kind, name, code, message in faults
         ]
     )
 
 
-def _apply(services: Services, kind: int, entry: IncrementalAlterableConfig, settings: dict[str, str]) -> None:
+def _apply(services: Services, kind: int, entry: wire.IncrementalAlterableConfig, settings: dict[str, str]) -> None:
     """Apply one operation of an incremental change to `settings`."""
     name, operation, value = entry.name, entry.config_operation, entry.value or ""
     if operation == SET:

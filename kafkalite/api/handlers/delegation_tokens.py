@@ -13,18 +13,7 @@ from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.network.client_connection import ANONYMOUS
-from kafkalite.protocol.messages.delegation_tokens import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-    DescribedDelegationToken,
-    DescribedDelegationTokenRenewer,
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
+from kafkalite.protocol.messages import delegation_tokens as wire
 from kafkalite.security.acl.acl import Operation, ResourceType
 from kafkalite.security.delegation_tokens import DelegationToken, Lifetimes, ended, hmac_of, issued, renewed
 from kafkalite.security.principal import USER
@@ -35,13 +24,13 @@ _RENEWERS_MAX = 100
 
 
 async def create_delegation_token(
-    services: Services, request: CreateDelegationTokenRequest, context: RequestContext
-) -> CreateDelegationTokenResponse:
+    services: Services, request: wire.CreateDelegationTokenRequest, context: RequestContext
+) -> wire.CreateDelegationTokenResponse:
     requester = context.connection.principal
     owner = requester
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
-    answer = CreateDelegationTokenResponse(
+    answer = wire.CreateDelegationTokenResponse(
         issue_timestamp_ms=_NO_TIME, expiry_timestamp_ms=_NO_TIME, max_timestamp_ms=_NO_TIME
     )
     answer.principal_type, _, answer.principal_name = owner.partition(":")
@@ -69,8 +58,8 @@ async def create_delegation_token(
 
 
 async def renew_delegation_token(
-    services: Services, request: RenewDelegationTokenRequest, context: RequestContext
-) -> RenewDelegationTokenResponse:
+    services: Services, request: wire.RenewDelegationTokenRequest, context: RequestContext
+) -> wire.RenewDelegationTokenResponse:
     now_ms, by, limits = services.runtime.clock.wall_ms(), context.connection.principal, _lifetimes(services)
     period_ms = request.renew_period_ms
     try:
@@ -78,20 +67,20 @@ async def renew_delegation_token(
             services, context, bytes(request.hmac), lambda token: renewed(token, by, period_ms, now_ms, limits)
         )
     except KafkaError as error:
-        return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_NO_TIME)
-    return RenewDelegationTokenResponse(expiry_timestamp_ms=now_ms if token is None else token.expiry_ms)
+        return wire.RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_NO_TIME)
+    return wire.RenewDelegationTokenResponse(expiry_timestamp_ms=now_ms if token is None else token.expiry_ms)
 
 
 async def expire_delegation_token(
-    services: Services, request: ExpireDelegationTokenRequest, context: RequestContext
-) -> ExpireDelegationTokenResponse:
+    services: Services, request: wire.ExpireDelegationTokenRequest, context: RequestContext
+) -> wire.ExpireDelegationTokenResponse:
     now_ms, by = services.runtime.clock.wall_ms(), context.connection.principal
     period_ms = request.expiry_time_period_ms
     try:
         token = await _change(services, context, bytes(request.hmac), lambda token: ended(token, by, period_ms, now_ms))
     except KafkaError as error:
-        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_NO_TIME)
-    return ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms if token is None else token.expiry_ms)
+        return wire.ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_NO_TIME)
+    return wire.ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms if token is None else token.expiry_ms)
 
 
 async def _change(
@@ -119,16 +108,16 @@ async def _change(
 
 
 def describe_delegation_token(
-    services: Services, request: DescribeDelegationTokenRequest, context: RequestContext
-) -> DescribeDelegationTokenResponse:
+    services: Services, request: wire.DescribeDelegationTokenRequest, context: RequestContext
+) -> wire.DescribeDelegationTokenResponse:
     try:
         _check_login(services, context)
         secret = _secret(services)
     except KafkaError as error:
-        return DescribeDelegationTokenResponse(error_code=error.code)
+        return wire.DescribeDelegationTokenResponse(error_code=error.code)
     owners = request.owners
     wanted = None if owners is None else [f"{each.principal_type}:{each.principal_name}" for each in owners]
-    return DescribeDelegationTokenResponse(
+    return wire.DescribeDelegationTokenResponse(
         tokens=[
             _described(token, secret)
             for token in services.metadata.delegation_tokens.values()
@@ -145,11 +134,11 @@ def _may_see(context: RequestContext, token: DelegationToken) -> bool:
     )
 
 
-def _described(token: DelegationToken, secret: str) -> DescribedDelegationToken:
+def _described(token: DelegationToken, secret: str) -> wire.DescribedDelegationToken:
     owner_type, _, owner = token.owner.partition(":")
     requester_type, _, requester = token.requester.partition(":")
     renewers = [each.partition(":") for each in token.renewers]
-    return DescribedDelegationToken(
+    return wire.DescribedDelegationToken(
         principal_type=owner_type,
         principal_name=owner,
         token_requester_principal_type=requester_type,
@@ -159,7 +148,7 @@ def _described(token: DelegationToken, secret: str) -> DescribedDelegationToken:
         max_timestamp=token.max_ms,
         token_id=token.token_id,
         hmac=hmac_of(token.token_id, secret),
-        renewers=[DescribedDelegationTokenRenewer(principal_type=a, principal_name=b) for a, _, b in renewers],
+        renewers=[wire.DescribedDelegationTokenRenewer(principal_type=a, principal_name=b) for a, _, b in renewers],
     )
 
 

@@ -17,27 +17,7 @@ from kafkalite.api.request.request_context import CLUSTER, RequestContext, refus
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import desanitized, sanitized
-from kafkalite.protocol.messages.entity_configs import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    AlterClientQuotasResult,
-    AlteredEntity,
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-    CredentialInfo,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    DescribedQuotas,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-    QuotaEntity,
-    QuotaFilterComponent,
-    QuotaValue,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
+from kafkalite.protocol.messages import entity_configs as wire
 from kafkalite.security.acl.acl import Operation
 from kafkalite.security.quota.entities import IP, Alteration, Component, Entity, EntityFilter, Match, changed
 from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of, parse_credential
@@ -46,32 +26,32 @@ _USERS = "users/"
 _DEFAULT = "<default>"
 _NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
-ScramAlteration = ScramCredentialDeletion | ScramCredentialUpsertion
+ScramAlteration = wire.ScramCredentialDeletion | wire.ScramCredentialUpsertion
 
 
 def describe_user_scram_credentials(
-    services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> DescribeUserScramCredentialsResponse:
+    services: Services, request: wire.DescribeUserScramCredentialsRequest, context: RequestContext
+) -> wire.DescribeUserScramCredentialsResponse:
     if not context.may_cluster(Operation.DESCRIBE):
         error = refusal(CLUSTER)
-        return DescribeUserScramCredentialsResponse(
+        return wire.DescribeUserScramCredentialsResponse(
             error_code=error.code,
             error_message=error.message,
             results=[
-                DescribeUserScramCredentialsResult(error_code=error.code) for _ in request.users or ()
+                wire.DescribeUserScramCredentialsResult(error_code=error.code) for _ in request.users or ()
             ],  # no names
         )
     known = _all(services.metadata.entity_configs)
     if not request.users:
-        return DescribeUserScramCredentialsResponse(
+        return wire.DescribeUserScramCredentialsResponse(
             results=[
-                DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
+                wire.DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
                 for name, infos in sorted(known.items())
             ]
         )
     results = []
     for name, count in Counter(each.name for each in request.users).items():
-        result = DescribeUserScramCredentialsResult(user=name, credential_infos=known.get(name, []))
+        result = wire.DescribeUserScramCredentialsResult(user=name, credential_infos=known.get(name, []))
         if count > 1:
             result.error_code, result.credential_infos = ErrorCode.DUPLICATE_RESOURCE, []
             result.error_message = (
@@ -81,11 +61,11 @@ def describe_user_scram_credentials(
             result.error_code = ErrorCode.RESOURCE_NOT_FOUND
             result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
         results.append(result)
-    return DescribeUserScramCredentialsResponse(results=results)
+    return wire.DescribeUserScramCredentialsResponse(results=results)
 
 
-def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[CredentialInfo]]:
-    found: dict[str, list[CredentialInfo]] = {}
+def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[wire.CredentialInfo]]:
+    found: dict[str, list[wire.CredentialInfo]] = {}
     for path, config in configs.items():
         if not path.startswith(_USERS) or "/" in path[len(_USERS) :] or path == _USERS + _DEFAULT:
             continue
@@ -94,15 +74,15 @@ def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[CredentialI
             text = config.get(mechanism)
             if text is not None:
                 with suppress(ValueError):  # nobody can log in with it
-                    infos.append(CredentialInfo(mechanism=number, iterations=parse_credential(text).iterations))
+                    infos.append(wire.CredentialInfo(mechanism=number, iterations=parse_credential(text).iterations))
         if infos:
             found[desanitized(path[len(_USERS) :])] = infos
     return found
 
 
 async def alter_user_scram_credentials(
-    services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
-) -> AlterUserScramCredentialsResponse:
+    services: Services, request: wire.AlterUserScramCredentialsRequest, context: RequestContext
+) -> wire.AlterUserScramCredentialsResponse:
     by_user: dict[str, list[ScramAlteration]] = {}
     alterations: list[ScramAlteration] = [*request.deletions, *request.upsertions]
     for each in alterations:
@@ -110,7 +90,7 @@ async def alter_user_scram_credentials(
     results = []
     is_allowed = context.may_cluster(Operation.ALTER)
     for name, own in by_user.items():
-        result = AlterUserScramCredentialsResult(user=name)
+        result = wire.AlterUserScramCredentialsResult(user=name)
         try:
             if not is_allowed:
                 raise refusal(CLUSTER)
@@ -119,7 +99,7 @@ async def alter_user_scram_credentials(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    return AlterUserScramCredentialsResponse(results=results)
+    return wire.AlterUserScramCredentialsResponse(results=results)
 
 
 def _check_alterations(name: str, alterations: list[ScramAlteration]) -> None:
@@ -129,7 +109,7 @@ def _check_alterations(name: str, alterations: list[ScramAlteration]) -> None:
     for each in alterations:
         if each.mechanism not in _NAMES:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-        if isinstance(each, ScramCredentialUpsertion):
+        if isinstance(each, wire.ScramCredentialUpsertion):
             if not ITERATIONS_MIN <= each.iterations <= ITERATIONS_MAX:
                 few = each.iterations < ITERATIONS_MIN
                 message = f"Too {'few' if few else 'many'} iterations"
@@ -146,7 +126,7 @@ async def _alter_credentials(services: Services, name: str, alterations: list[Sc
         config = dict(there)
         for each in alterations:
             mechanism = _NAMES[each.mechanism]
-            if isinstance(each, ScramCredentialUpsertion):
+            if isinstance(each, wire.ScramCredentialUpsertion):
                 salt, salted = bytes(each.salt), bytes(each.salted_password)
                 config[mechanism] = credential_of(mechanism, salt, salted, each.iterations).text
             elif config.pop(mechanism, None) is None:
@@ -158,29 +138,29 @@ async def _alter_credentials(services: Services, name: str, alterations: list[Sc
 
 
 def describe_client_quotas(
-    services: Services, request: DescribeClientQuotasRequest, context: RequestContext
-) -> DescribeClientQuotasResponse:
+    services: Services, request: wire.DescribeClientQuotasRequest, context: RequestContext
+) -> wire.DescribeClientQuotasResponse:
     if not context.may_cluster(Operation.DESCRIBE_CONFIGS):
-        return DescribeClientQuotasResponse(
+        return wire.DescribeClientQuotasResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
         )
     try:
         components = [(each.entity_type, _component(each)) for each in request.components]
         found = EntityFilter(components, strict=request.strict).quotas(services.metadata.entity_configs)
     except KafkaError as error:
-        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    return DescribeClientQuotasResponse(
+        return wire.DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    return wire.DescribeClientQuotasResponse(
         entries=[
-            DescribedQuotas(
-                entity=[QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names],
-                values=[QuotaValue(key=key, value=value) for key, value in quotas.items()],
+            wire.DescribedQuotas(
+                entity=[wire.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names],
+                values=[wire.QuotaValue(key=key, value=value) for key, value in quotas.items()],
             )
             for entity, quotas in found.items()
         ]
     )
 
 
-def _component(wanted: QuotaFilterComponent) -> Component:
+def _component(wanted: wire.QuotaFilterComponent) -> Component:
     if wanted.match_type not in tuple(Match) or (wanted.match_type == Match.EXACT and wanted.match is None):
         what = "needs a name to match" if wanted.match_type == Match.EXACT else "has an unknown match type"
         message = f"The filter component of type {wanted.entity_type} {what}"
@@ -190,28 +170,30 @@ def _component(wanted: QuotaFilterComponent) -> Component:
 
 
 async def alter_client_quotas(
-    services: Services, request: AlterClientQuotasRequest, context: RequestContext
-) -> AlterClientQuotasResponse:
-    results: dict[Entity, AlterClientQuotasResult] = {}  # an entity that comes twice has the result of its last entry
+    services: Services, request: wire.AlterClientQuotasRequest, context: RequestContext
+) -> wire.AlterClientQuotasResponse:
+    results: dict[
+        Entity, wire.AlterClientQuotasResult
+    ] = {}  # an entity that comes twice has the result of its last entry
     for wanted in request.entries:
         entity = _entity(wanted)
-        result = AlterClientQuotasResult(
-            entity=[QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names]
+        result = wire.AlterClientQuotasResult(
+            entity=[wire.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names]
         )
         try:
             await _alter(services, entity, wanted, validate_only=request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results[entity] = result
-    return AlterClientQuotasResponse(entries=list(results.values()))
+    return wire.AlterClientQuotasResponse(entries=list(results.values()))
 
 
-def _entity(wanted: AlteredEntity) -> Entity:
+def _entity(wanted: wire.AlteredEntity) -> Entity:
     names = {each.entity_type: each.entity_name for each in wanted.entity}
     return Entity(tuple(sorted(names.items(), reverse=True)))
 
 
-async def _alter(services: Services, entity: Entity, wanted: AlteredEntity, *, validate_only: bool) -> None:
+async def _alter(services: Services, entity: Entity, wanted: wire.AlteredEntity, *, validate_only: bool) -> None:
     path = entity.path
     alterations = [Alteration(each.key, None if each.remove else each.value) for each in wanted.ops]
     for kind, name in entity.names:

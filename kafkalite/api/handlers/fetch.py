@@ -24,8 +24,8 @@ from kafkalite.api.request.fetch_sessions import (
 )
 from kafkalite.api.request.replica_fetch import DelayedReplicaFetch, ReplicaFetchReader
 from kafkalite.api.request.request_context import TOPIC, RequestContext
-from kafkalite.api.request.request_quotas import exempt, quotas_of
 from kafkalite.api.request.services import Services
+from kafkalite.api.request.throttling import exempt, quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse

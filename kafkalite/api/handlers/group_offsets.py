@@ -28,29 +28,7 @@ from kafkalite.coordinator.offset_manager import (
     OffsetToCommit,
     TransactionalCommit,
 )
-from kafkalite.protocol.messages.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from kafkalite.protocol.messages import group_offsets as wire
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
@@ -63,22 +41,22 @@ FIRST_TXN_COMMIT_WITH_LOADING = 2  # older clients treat COORDINATOR_LOAD_IN_PRO
 FIRST_TXN_COMMIT_WITH_ABORTABLE = 4
 FIRST_TXN_COMMIT_THAT_ADDS = 5
 
-Answers = Sequence[OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition]
+Answers = Sequence[wire.OffsetCommitResponsePartition | wire.TxnOffsetCommitResponsePartition]
 T = TypeVar("T")
-A = TypeVar("A", bound=OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition)
-R = TypeVar("R", bound=OffsetCommitResponse | TxnOffsetCommitResponse)
+A = TypeVar("A", bound=wire.OffsetCommitResponsePartition | wire.TxnOffsetCommitResponsePartition)
+R = TypeVar("R", bound=wire.OffsetCommitResponse | wire.TxnOffsetCommitResponse)
 
 
 def offset_commit(
-    services: Services, request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    services: Services, request: wire.OffsetCommitRequest, context: RequestContext
+) -> wire.OffsetCommitResponse | Awaitable[wire.OffsetCommitResponse]:
     topics, offsets, answers = _existing_partitions(
         context.refused_last(Operation.READ, TOPIC, request.topics),
         services.replica_manager.exists,
-        OffsetCommitResponseTopic,
-        OffsetCommitResponsePartition,
+        wire.OffsetCommitResponseTopic,
+        wire.OffsetCommitResponsePartition,
     )
-    response = OffsetCommitResponse(topics=topics)
+    response = wire.OffsetCommitResponse(topics=topics)
     if not offsets:
         return response
     if context.api_version == 0:
@@ -95,21 +73,21 @@ def offset_commit(
 
 
 def txn_offset_commit(
-    services: Services, request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    services: Services, request: wire.TxnOffsetCommitRequest, context: RequestContext
+) -> wire.TxnOffsetCommitResponse | Awaitable[wire.TxnOffsetCommitResponse]:
     named = [topic for topic in request.topics if topic.partitions]  # Kafka leaves out topics without partitions
     topics, offsets, answers = _existing_partitions(
         context.refused_last(Operation.READ, TOPIC, named),
         services.replica_manager.exists,
-        TxnOffsetCommitResponseTopic,
-        TxnOffsetCommitResponsePartition,
+        wire.TxnOffsetCommitResponseTopic,
+        wire.TxnOffsetCommitResponsePartition,
     )
-    response = TxnOffsetCommitResponse(topics=topics)
+    response = wire.TxnOffsetCommitResponse(topics=topics)
     if not offsets:
         return response
     version = context.api_version
 
-    def render(errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
+    def render(errors: Sequence[ErrorCode]) -> wire.TxnOffsetCommitResponse:
         return _with_errors(response, answers, [_known_error(each, version) for each in errors])
 
     pending = PendingResponse(render)
@@ -126,32 +104,34 @@ def txn_offset_commit(
 
 
 def offset_fetch(
-    services: Services, request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    services: Services, request: wire.OffsetFetchRequest, context: RequestContext
+) -> wire.OffsetFetchResponse | Awaitable[wire.OffsetFetchResponse]:
     """Null topics mean all topics that the client may describe, an empty list means none."""
     version = context.api_version
     if version >= FIRST_FETCH_OF_MANY_GROUPS:
         wanted = {each.group_id: each for each in request.groups}  # clients look up answers by group id
         named = context.refused_last(Operation.DESCRIBE, GROUP, wanted.values(), attrgetter("group_id"))
         groups = [_fetched_group(services, context, each, request, is_allowed) for each, is_allowed in named]
-        return OffsetFetchResponse(groups=groups)
+        return wire.OffsetFetchResponse(groups=groups)
     error = ErrorCode.NONE
     if not context.may(Operation.DESCRIBE, GROUP, request.group_id):
         error, topics = ErrorCode.GROUP_AUTHORIZATION_FAILED, _refused_topics(request.topics or ())
-        refused: list[OffsetFetchResponseTopic] = []
+        refused: list[wire.OffsetFetchResponseTopic] = []
     elif version == 0:
         return _fetch_v0(services, request, *_split_topics(context, request.topics))
     else:
         error, topics, refused = _fetch(services, context, request.group_id, request.topics, request.require_stable)
     if error and version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
-        return OffsetFetchResponse(error_code=error)
+        return wire.OffsetFetchResponse(error_code=error)
     if error:  # versions 0 and 1 have only the errors of the partitions
         for partition in (each for topic in topics for each in topic.partitions):
             partition.error_code = error
-    return OffsetFetchResponse(topics=topics + refused)
+    return wire.OffsetFetchResponse(topics=topics + refused)
 
 
-def offset_delete(services: Services, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+def offset_delete(
+    services: Services, request: wire.OffsetDeleteRequest, context: RequestContext
+) -> wire.OffsetDeleteResponse:
     """A partition that is named twice is answered once. A missing group is an error even if no topic may be read."""
     needed = context.refused_last(Operation.READ, TOPIC, request.topics)
     partitions = {
@@ -161,22 +141,22 @@ def offset_delete(services: Services, request: OffsetDeleteRequest, context: Req
     existing = [each for each, is_allowed in partitions.items() if is_allowed and exists(*each)]
     error, errors = services.groups.offsets.delete(request.group_id, existing)
     if error:
-        return OffsetDeleteResponse(error_code=error)
-    topics: dict[str, OffsetDeleteResponseTopic] = {}
+        return wire.OffsetDeleteResponse(error_code=error)
+    topics: dict[str, wire.OffsetDeleteResponseTopic] = {}
     for (name, index), is_allowed in partitions.items():
-        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name))
+        topic = topics.setdefault(name, wire.OffsetDeleteResponseTopic(name=name))
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if is_allowed:
             code = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
-    return OffsetDeleteResponse(topics=list(topics.values()))
+        topic.partitions.append(wire.OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+    return wire.OffsetDeleteResponse(topics=list(topics.values()))
 
 
 # --- commit
 
 
 def _existing_partitions(
-    topics: Sequence[tuple[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, bool]],
+    topics: Sequence[tuple[wire.OffsetCommitRequestTopic | wire.TxnOffsetCommitRequestTopic, bool]],
     exists: Callable[[str, int], bool],
     topic_type: Callable[..., T],
     answer_type: Callable[..., A],
@@ -232,8 +212,12 @@ def _known_error(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def _commit_v0(
-    services: Services, group_id: str, response: OffsetCommitResponse, offsets: list[OffsetToCommit], answers: Answers
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    services: Services,
+    group_id: str,
+    response: wire.OffsetCommitResponse,
+    offsets: list[OffsetToCommit],
+    answers: Answers,
+) -> wire.OffsetCommitResponse | Awaitable[wire.OffsetCommitResponse]:
     if services.legacy_offsets is None:
         for each in (each for topic in response.topics for each in topic.partitions):
             if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -253,9 +237,9 @@ async def _commit_to_zookeeper(
     legacy_offsets: LegacyOffsets,
     group_id: str,
     accepted: dict[TopicPartition, int],
-    response: OffsetCommitResponse,
+    response: wire.OffsetCommitResponse,
     answers: Answers,
-) -> OffsetCommitResponse:
+) -> wire.OffsetCommitResponse:
     try:
         await legacy_offsets.commit(group_id, accepted)
     except KafkaError as refusal:
@@ -267,7 +251,7 @@ async def _commit_to_zookeeper(
 
 
 def _wanted(
-    topics: Sequence[OffsetFetchRequestTopic] | None,
+    topics: Sequence[wire.OffsetFetchRequestTopic] | None,
 ) -> list[tuple[str, dict[int, None]]] | None:
     """The requested partitions by topic, each once; topics without partitions are left out."""
     if topics is None:
@@ -282,25 +266,25 @@ def _wanted(
 def _fetched_group(
     services: Services,
     context: RequestContext,
-    wanted: OffsetFetchRequestGroup,
-    request: OffsetFetchRequest,
+    wanted: wire.OffsetFetchRequestGroup,
+    request: wire.OffsetFetchRequest,
     is_allowed: bool,
-) -> OffsetFetchResponseGroup:
+) -> wire.OffsetFetchResponseGroup:
     group_id, error = wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED
     if is_allowed:
         error, topics, refused = _fetch(services, context, group_id, wanted.topics, request.require_stable)
     if error:
-        return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
-    return OffsetFetchResponseGroup(group_id=group_id, topics=topics + refused)
+        return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=error)
+    return wire.OffsetFetchResponseGroup(group_id=group_id, topics=topics + refused)
 
 
 def _fetch(
     services: Services,
     context: RequestContext,
     group_id: str,
-    topics: Sequence[OffsetFetchRequestTopic] | None,
+    topics: Sequence[wire.OffsetFetchRequestTopic] | None,
     require_stable: bool,
-) -> tuple[ErrorCode, list[OffsetFetchResponseTopic], list[OffsetFetchResponseTopic]]:
+) -> tuple[ErrorCode, list[wire.OffsetFetchResponseTopic], list[wire.OffsetFetchResponseTopic]]:
     """The error of a group, its offsets in `topics`, and refusals of the topics that the client may not describe."""
     allowed, refused = _split_topics(context, topics)
     error, rows = services.groups.offsets.fetch(group_id, _wanted(allowed), require_stable=require_stable)
@@ -310,8 +294,8 @@ def _fetch(
 
 
 def _split_topics(
-    context: RequestContext, topics: Sequence[OffsetFetchRequestTopic] | None
-) -> tuple[Sequence[OffsetFetchRequestTopic] | None, list[OffsetFetchResponseTopic]]:
+    context: RequestContext, topics: Sequence[wire.OffsetFetchRequestTopic] | None
+) -> tuple[Sequence[wire.OffsetFetchRequestTopic] | None, list[wire.OffsetFetchResponseTopic]]:
     """The topics that the client may describe (None: all), and the answers about the others."""
     if topics is None or context.access is None:
         return topics, []
@@ -321,13 +305,13 @@ def _split_topics(
     )
 
 
-def _refused_topics(topics: Iterable[OffsetFetchRequestTopic]) -> list[OffsetFetchResponseTopic]:
+def _refused_topics(topics: Iterable[wire.OffsetFetchRequestTopic]) -> list[wire.OffsetFetchResponseTopic]:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return [
-        OffsetFetchResponseTopic(
+        wire.OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
-                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
+                wire.OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
                 for index in topic.partition_indexes
             ],
         )
@@ -335,12 +319,12 @@ def _refused_topics(topics: Iterable[OffsetFetchRequestTopic]) -> list[OffsetFet
     ]
 
 
-def _fetched_topics(rows: CommittedOffsets) -> list[OffsetFetchResponseTopic]:
+def _fetched_topics(rows: CommittedOffsets) -> list[wire.OffsetFetchResponseTopic]:
     return [
-        OffsetFetchResponseTopic(
+        wire.OffsetFetchResponseTopic(
             name=name,
             partitions=[
-                OffsetFetchResponsePartition(
+                wire.OffsetFetchResponsePartition(
                     partition_index=index,
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,
@@ -356,10 +340,10 @@ def _fetched_topics(rows: CommittedOffsets) -> list[OffsetFetchResponseTopic]:
 
 def _fetch_v0(
     services: Services,
-    request: OffsetFetchRequest,
-    topics: Sequence[OffsetFetchRequestTopic] | None,
-    refused: list[OffsetFetchResponseTopic],
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    request: wire.OffsetFetchRequest,
+    topics: Sequence[wire.OffsetFetchRequestTopic] | None,
+    refused: list[wire.OffsetFetchResponseTopic],
+) -> wire.OffsetFetchResponse | Awaitable[wire.OffsetFetchResponse]:
     partitions = [(name, index) for name, indexes in _wanted(topics) or () for index in indexes]
     if services.legacy_offsets is None:
         return _fetched_v0(partitions, {}, ErrorCode.UNSUPPORTED_VERSION, refused)
@@ -372,8 +356,8 @@ async def _fetch_from_zookeeper(
     group_id: str,
     partitions: list[TopicPartition],
     existing: list[TopicPartition],
-    refused: list[OffsetFetchResponseTopic],
-) -> OffsetFetchResponse:
+    refused: list[wire.OffsetFetchResponseTopic],
+) -> wire.OffsetFetchResponse:
     try:
         found = await legacy_offsets.fetch(group_id, existing)
     except KafkaError as error:
@@ -385,14 +369,14 @@ def _fetched_v0(
     partitions: list[TopicPartition],
     found: dict[TopicPartition, tuple[int, ErrorCode]],
     error: ErrorCode,
-    refused: list[OffsetFetchResponseTopic],
-) -> OffsetFetchResponse:
+    refused: list[wire.OffsetFetchResponseTopic],
+) -> wire.OffsetFetchResponse:
     """The answer for `partitions`: `error` for each that is not in `found`; and `refused`."""
-    topics: dict[str, OffsetFetchResponseTopic] = {}
+    topics: dict[str, wire.OffsetFetchResponseTopic] = {}
     for name, index in partitions:
         offset, code = found.get((name, index), (NO_OFFSET.offset, error))
-        topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name))
+        topic = topics.setdefault(name, wire.OffsetFetchResponseTopic(name=name))
         topic.partitions.append(
-            OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=code)
+            wire.OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=code)
         )
-    return OffsetFetchResponse(topics=[*topics.values(), *refused])
+    return wire.OffsetFetchResponse(topics=[*topics.values(), *refused])

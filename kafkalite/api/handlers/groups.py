@@ -19,31 +19,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.group.classic.group_state import DEAD, STABLE
 from kafkalite.coordinator.group.group import JoinRequest, JoinResult, SyncRequest, SyncResult
-from kafkalite.protocol.messages.groups import (
-    Coordinator,
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    MemberResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from kafkalite.protocol.messages import groups as wire
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
@@ -60,8 +36,8 @@ NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 
 
 
 def find_coordinator(
-    services: Services, request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    services: Services, request: wire.FindCoordinatorRequest, context: RequestContext
+) -> wire.FindCoordinatorResponse | Awaitable[wire.FindCoordinatorResponse]:
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_KEYS else [request.key]
     needed = [(key, True) for key in keys]
     if (type_ := _RESOURCE_TYPES.get(request.key_type)) is not None:
@@ -83,10 +59,10 @@ def _topic_of(services: Services, key_type: int) -> InternalTopic | None:
 async def _create_topic_and_answer(
     services: Services,
     topic: InternalTopic,
-    request: FindCoordinatorRequest,
+    request: wire.FindCoordinatorRequest,
     needed: list[tuple[str, bool]],
     context: RequestContext,
-) -> FindCoordinatorResponse:
+) -> wire.FindCoordinatorResponse:
     try:
         await topic.ensure()
     except KafkaError as error:
@@ -96,11 +72,11 @@ async def _create_topic_and_answer(
 
 def _coordinators(
     services: Services,
-    request: FindCoordinatorRequest,
+    request: wire.FindCoordinatorRequest,
     needed: list[tuple[str, bool]],
     context: RequestContext,
     topic_error: KafkaError | None,
-) -> FindCoordinatorResponse:
+) -> wire.FindCoordinatorResponse:
     found = []
     for key, is_allowed in needed:
         if is_allowed:
@@ -109,9 +85,9 @@ def _coordinators(
             error = refusal(_RESOURCE_TYPES[request.key_type])
             found.append(_no_coordinator(key, error.code, str(error)))
     if context.api_version >= FIRST_VERSION_WITH_KEYS:
-        return FindCoordinatorResponse(coordinators=found)
+        return wire.FindCoordinatorResponse(coordinators=found)
     only = found[0]
-    return FindCoordinatorResponse(
+    return wire.FindCoordinatorResponse(
         error_code=only.error_code,
         error_message=only.error_message or NO_ERROR,
         node_id=only.node_id,
@@ -122,7 +98,7 @@ def _coordinators(
 
 def _coordinator(
     services: Services, key_type: int, key: str, context: RequestContext, topic_error: KafkaError | None
-) -> Coordinator:
+) -> wire.Coordinator:
     if topic_error is not None:
         return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(topic_error))
     if key_type == GROUP_KEY_TYPE:
@@ -138,20 +114,20 @@ def _coordinator(
     if broker is None:
         message = f"no broker leads {topic}-{index} at the moment, or not on this listener"
         return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-    return Coordinator(error_message="", key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
+    return wire.Coordinator(error_message="", key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
 
 
-def _no_coordinator(key: str, error: ErrorCode, message: str) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
+def _no_coordinator(key: str, error: ErrorCode, message: str) -> wire.Coordinator:
+    return wire.Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
 
 
 def describe_groups(
-    services: Services, request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse:
+    services: Services, request: wire.DescribeGroupsRequest, context: RequestContext
+) -> wire.DescribeGroupsResponse:
     groups = []
     for group_id, is_allowed in context.refused_last(Operation.DESCRIBE, GROUP, dict.fromkeys(request.groups), str):
         if not is_allowed:
-            groups.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+            groups.append(wire.DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
             continue
         is_asked = request.include_authorized_operations
         operations = context.operations(GROUP, group_id) if is_asked else OPERATIONS_NOT_ASKED
@@ -160,23 +136,23 @@ def describe_groups(
             described = _described(group)
             described.authorized_operations = operations
         elif error:
-            described = DescribedGroup(error_code=error, group_id=group_id)
+            described = wire.DescribedGroup(error_code=error, group_id=group_id)
         else:
-            described = DescribedGroup(group_id=group_id, group_state=DEAD.value, authorized_operations=operations)
+            described = wire.DescribedGroup(group_id=group_id, group_state=DEAD.value, authorized_operations=operations)
         groups.append(described)
-    return DescribeGroupsResponse(groups=groups)
+    return wire.DescribeGroupsResponse(groups=groups)
 
 
-def _described(group: GroupDescription) -> DescribedGroup:
+def _described(group: GroupDescription) -> wire.DescribedGroup:
     """The description of a group. Metadata and assignments are included only if it is stable; else they are partial."""
     is_stable = group.state == STABLE.value
-    return DescribedGroup(
+    return wire.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=[
-            DescribedGroupMember(
+            wire.DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
@@ -189,15 +165,17 @@ def _described(group: GroupDescription) -> DescribedGroup:
     )
 
 
-def list_groups(services: Services, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def list_groups(
+    services: Services, request: wire.ListGroupsRequest, context: RequestContext
+) -> wire.ListGroupsResponse:
     error, groups = services.groups.list_groups({name.lower() for name in request.states_filter or ()})
     if not context.may_cluster(Operation.DESCRIBE, is_logged=False):
         groups = [each for each in groups if context.may(Operation.DESCRIBE, GROUP, each.group_id, is_logged=False)]
     types = {name.lower() for name in request.types_filter or ()}
-    return ListGroupsResponse(
+    return wire.ListGroupsResponse(
         error_code=error,
         groups=[
-            ListedGroup(
+            wire.ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state_name,
@@ -209,12 +187,14 @@ def list_groups(services: Services, request: ListGroupsRequest, context: Request
     )
 
 
-def delete_groups(services: Services, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+def delete_groups(
+    services: Services, request: wire.DeleteGroupsRequest, context: RequestContext
+) -> wire.DeleteGroupsResponse:
     needed = context.refused_last(Operation.DELETE, GROUP, request.groups_names, str)
     errors = services.groups.delete_groups([group_id for group_id, is_allowed in needed if is_allowed])
     errors |= {each: ErrorCode.GROUP_AUTHORIZATION_FAILED for each, is_allowed in needed if not is_allowed}
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in errors.items()]
+    return wire.DeleteGroupsResponse(
+        results=[wire.DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in errors.items()]
     )
 
 
@@ -227,8 +207,8 @@ FIRST_LEAVE_OF_MANY = 3
 
 
 def join_group(
-    services: Services, request: JoinGroupRequest, context: RequestContext
-) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    services: Services, request: wire.JoinGroupRequest, context: RequestContext
+) -> wire.JoinGroupResponse | Awaitable[wire.JoinGroupResponse]:
     version = context.api_version
     session_timeout_ms = request.session_timeout_ms
     join = JoinRequest(
@@ -249,12 +229,12 @@ def join_group(
 
 
 def sync_group(
-    services: Services, request: SyncGroupRequest, context: RequestContext
-) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    services: Services, request: wire.SyncGroupRequest, context: RequestContext
+) -> wire.SyncGroupResponse | Awaitable[wire.SyncGroupResponse]:
     names = request.protocol_type, request.protocol_name
     is_whole = context.api_version < FIRST_SYNC_WITH_PROTOCOL or None not in names
     if is_whole and not context.may(Operation.READ, GROUP, request.group_id):
-        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return wire.SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     sync = SyncRequest(
         request.member_id,
         request.group_instance_id,
@@ -268,34 +248,36 @@ def sync_group(
     return pending.outcome(services.runtime.loop)
 
 
-def heartbeat(services: Services, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    return HeartbeatResponse(
+def heartbeat(services: Services, request: wire.HeartbeatRequest, context: RequestContext) -> wire.HeartbeatResponse:
+    return wire.HeartbeatResponse(
         error_code=services.groups.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
     )
 
 
-def leave_group(services: Services, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+def leave_group(
+    services: Services, request: wire.LeaveGroupRequest, context: RequestContext
+) -> wire.LeaveGroupResponse:
     """Up to version 2 one member leaves, and its error is the error of the response."""
     has_members = context.api_version >= FIRST_LEAVE_OF_MANY
     identities = [(each.member_id, each.group_instance_id) for each in request.members]
     error, errors = services.groups.leave(request.group_id, identities if has_members else [(request.member_id, None)])
     if error or not has_members:
-        return LeaveGroupResponse(error_code=error or errors[0])
-    return LeaveGroupResponse(
+        return wire.LeaveGroupResponse(error_code=error or errors[0])
+    return wire.LeaveGroupResponse(
         members=[
-            MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
+            wire.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
             for (member_id, instance_id), code in zip(identities, errors, strict=True)
         ]
     )
 
 
-def _join_response(api_version: int, result: JoinResult) -> JoinGroupResponse:
+def _join_response(api_version: int, result: JoinResult) -> wire.JoinGroupResponse:
     protocol_name = result.protocol_name
     if api_version < FIRST_JOIN_WITH_PROTOCOL_TYPE:
         protocol_name = protocol_name or ""
-    return JoinGroupResponse(
+    return wire.JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation_id,
         protocol_type=result.protocol_type,
@@ -304,7 +286,7 @@ def _join_response(api_version: int, result: JoinResult) -> JoinGroupResponse:
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
         members=[
-            JoinGroupResponseMember(
+            wire.JoinGroupResponseMember(
                 member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
             )
             for member in result.members
@@ -312,8 +294,8 @@ def _join_response(api_version: int, result: JoinResult) -> JoinGroupResponse:
     )
 
 
-def _sync_response(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
+def _sync_response(result: SyncResult) -> wire.SyncGroupResponse:
+    return wire.SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol_name,

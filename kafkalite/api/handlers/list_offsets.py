@@ -24,17 +24,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
 from kafkalite.log.storage.files import storage_error
 from kafkalite.metadata.cluster_metadata import may_be_led_elsewhere
-from kafkalite.protocol.messages.list_offsets import (
-    EpochEndOffset,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from kafkalite.protocol.messages import list_offsets as wire
 from kafkalite.replication.partition import Partition
 from kafkalite.security.acl.acl import Operation
 
@@ -57,13 +47,13 @@ CONSUMER = -1  # the replica id of a client
 UNKNOWN = -1
 _FILES_AT_A_TIME = 16  # read by one request: each is open during its look-up
 
-_Sought = tuple[ListOffsetsPartitionResponse, TimeLookup, Partition]
+_Sought = tuple[wire.ListOffsetsPartitionResponse, TimeLookup, Partition]
 """An answer, and the look-up in the partition that completes it."""
 
 
 def list_offsets(
-    services: Services, request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    services: Services, request: wire.ListOffsetsRequest, context: RequestContext
+) -> wire.ListOffsetsResponse | Awaitable[wire.ListOffsetsResponse]:
     asked = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
     seen: set[TopicPartition] = set()
     doubled = {key for key in asked if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
@@ -85,8 +75,8 @@ def list_offsets(
                     answers.append(_find(partition, wanted, request, context.api_version, sought))
             except KafkaError as error:
                 answers.append(_answer(wanted.partition_index, code=_known(error.code, context.api_version)))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    response = ListOffsetsResponse(topics=topics)
+        topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    response = wire.ListOffsetsResponse(topics=topics)
     if not sought:
         return response
     return asyncio.ensure_future(_when_found(services, response, sought, context.api_version))
@@ -100,8 +90,8 @@ def _known(code: ErrorCode, version: int) -> ErrorCode:
 
 
 async def _when_found(
-    services: Services, response: ListOffsetsResponse, sought: Sequence[_Sought], version: int
-) -> ListOffsetsResponse:
+    services: Services, response: wire.ListOffsetsResponse, sought: Sequence[_Sought], version: int
+) -> wire.ListOffsetsResponse:
     """Completes the look-ups `sought`, then returns `response`."""
     waiting = deque(sought)
     at_work: list[_Sought] = []
@@ -120,7 +110,9 @@ async def _when_found(
     return response
 
 
-def _has_to_read(answer: ListOffsetsPartitionResponse, lookup: TimeLookup, partition: Partition, version: int) -> bool:
+def _has_to_read(
+    answer: wire.ListOffsetsPartitionResponse, lookup: TimeLookup, partition: Partition, version: int
+) -> bool:
     """Whether the look-up must read another segment. If not, completes `answer`. What is not found among the committed
     records may be among those that a new leader does not know to be committed."""
     try:
@@ -143,8 +135,12 @@ def _read(sought: Sequence[_Sought]) -> None:
 
 
 def _find(
-    partition: Partition, wanted: ListOffsetsPartition, request: ListOffsetsRequest, version: int, sought: list[_Sought]
-) -> ListOffsetsPartitionResponse:
+    partition: Partition,
+    wanted: wire.ListOffsetsPartition,
+    request: wire.ListOffsetsRequest,
+    version: int,
+    sought: list[_Sought],
+) -> wire.ListOffsetsPartitionResponse:
     """The answer for one partition. If it needs a look-up, appends it to `sought`. Raises KafkaError."""
     index, timestamp = wanted.partition_index, wanted.timestamp
     if timestamp < 0 and version < _UNDERSTOOD_SINCE.get(timestamp, _NOT_YET):
@@ -175,7 +171,9 @@ def _find(
     return answer
 
 
-def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: int) -> ListOffsetsPartitionResponse:
+def _find_as_of_old(
+    partition: Partition, wanted: wire.ListOffsetsPartition, now_ms: int
+) -> wire.ListOffsetsPartitionResponse:
     """Version 0, which librdkafka up to 1.6 uses for the earliest and the latest offset.
 
     For a timestamp: the base offsets of the segments up to the last one with an mtime at or before it, and the end
@@ -200,7 +198,7 @@ def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: 
         found = max((i + 1 for i, time_ms in enumerate(written_ms) if time_ms <= timestamp), default=0)
         offsets = (offsets + end)[:found]
     newest_first = offsets[::-1][: max(wanted.max_num_offsets, 0)]
-    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, old_style_offsets=newest_first)
+    return wire.ListOffsetsPartitionResponse(partition_index=wanted.partition_index, old_style_offsets=newest_first)
 
 
 def _require(services: Services, topic: str, index: int, epoch_of_replica: int) -> Partition:
@@ -226,15 +224,15 @@ def _answer(
     offset: int = UNKNOWN,
     timestamp: int = UNKNOWN,
     leader_epoch: int = UNKNOWN,
-) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(
+) -> wire.ListOffsetsPartitionResponse:
+    return wire.ListOffsetsPartitionResponse(
         partition_index=index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
     )
 
 
 def offset_for_leader_epoch(
-    services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
+    services: Services, request: wire.OffsetForLeaderEpochRequest, context: RequestContext
+) -> wire.OffsetForLeaderEpochResponse:
     topics = []
     is_broker = context.access is not None and context.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
     needed = [(each, True) for each in request.topics]
@@ -253,12 +251,14 @@ def offset_for_leader_epoch(
                 if is_ahead_of_us and may_be_led_elsewhere(services.metadata, topic.topic, wanted.partition):
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # "no such epoch" would send a consumer back
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
-                answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))
+                answers.append(
+                    wire.EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
+                )
             except KafkaError as error:
                 answers.append(
-                    EpochEndOffset(
+                    wire.EpochEndOffset(
                         error_code=error.code, partition=wanted.partition, leader_epoch=UNKNOWN, end_offset=UNKNOWN
                     )
                 )
-        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
-    return OffsetForLeaderEpochResponse(topics=topics)
+        topics.append(wire.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return wire.OffsetForLeaderEpochResponse(topics=topics)

@@ -22,25 +22,7 @@ from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.storage.file_names import has_future_directory
-from kafkalite.protocol.messages.log_dirs import (
-    CLEANER_IS_OFF,
-    CLEANING_TOLD,
-    COUNTING,
-    COUNTS_OF_SEGMENTS,
-    NO_COUNTS,
-    UNCOUNTABLE,
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-    PartitionRecordCounts,
-    SegmentRecordCounts,
-)
+from kafkalite.protocol.messages import log_dirs as wire
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
@@ -54,20 +36,20 @@ NO_REPLICA = -1
 
 
 def alter_replica_log_dirs(
-    services: Services, request: AlterReplicaLogDirsRequest, context: RequestContext
-) -> AlterReplicaLogDirsResponse:
+    services: Services, request: wire.AlterReplicaLogDirsRequest, context: RequestContext
+) -> wire.AlterReplicaLogDirsResponse:
     """A partition that is named twice belongs into the directory that is named last, as in Kafka."""
     check_partition_count(topic.partitions for each in request.dirs for topic in each.topics)
     wanted = {
         (topic.name, index): each.path for each in request.dirs for topic in each.topics for index in topic.partitions
     }
-    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    topics: dict[str, wire.AlterReplicaLogDirTopicResult] = {}
     for key, path in wanted.items():
-        result = AlterReplicaLogDirPartitionResult(
+        result = wire.AlterReplicaLogDirPartitionResult(
             partition_index=key[1], error_code=_alter_log_dir(services, key, path)
         )
-        topics.setdefault(key[0], AlterReplicaLogDirTopicResult(topic_name=key[0])).partitions.append(result)
-    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+        topics.setdefault(key[0], wire.AlterReplicaLogDirTopicResult(topic_name=key[0])).partitions.append(result)
+    return wire.AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
 def _alter_log_dir(services: Services, key: TopicPartition, path: str) -> ErrorCode:
@@ -90,25 +72,25 @@ def _alter_log_dir(services: Services, key: TopicPartition, path: str) -> ErrorC
 
 
 def describe_log_dirs(
-    services: Services, request: DescribeLogDirsRequest, context: RequestContext
-) -> DescribeLogDirsResponse:
+    services: Services, request: wire.DescribeLogDirsRequest, context: RequestContext
+) -> wire.DescribeLogDirsResponse:
     """Null topics mean all topics. Partitions without a log on this broker are left out."""
     keys = None
     if request.topics is not None:
         keys = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
     asked = request.count_records
-    response = DescribeLogDirsResponse(
+    response = wire.DescribeLogDirsResponse(
         results=[_describe(services, each, keys, asked) for each in services.logs.directories],
-        counts_records=asked != NO_COUNTS,
+        counts_records=asked != wire.NO_COUNTS,
     )
     if request.describe_cleaning:
-        response.cleaning = CLEANING_TOLD if services.config.log_cleaner_enable else CLEANER_IS_OFF
+        response.cleaning = wire.CLEANING_TOLD if services.config.log_cleaner_enable else wire.CLEANER_IS_OFF
         _add_cleaning(services.cleaner.get(), response.results, keys)
     return response
 
 
 def _add_cleaning(
-    cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult], keys: Iterable[TopicPartition] | None
+    cleaner: LogCleaner, results: Iterable[wire.DescribeLogDirsResult], keys: Iterable[TopicPartition] | None
 ) -> None:
     """Add the state of compaction to the partitions that are compacted."""
     found = {(one.topic, one.partition): one for one in cleaner.rows(keys)}
@@ -121,9 +103,9 @@ def _add_cleaning(
 
 def _describe(
     services: Services, directory: LogDirectory, keys: Iterable[TopicPartition] | None, count_records: int
-) -> DescribeLogDirsResult:
+) -> wire.DescribeLogDirsResult:
     """One directory with all its logs, or only the logs in `keys`; an error if its disk has failed."""
-    result = DescribeLogDirsResult(log_dir=directory.path)
+    result = wire.DescribeLogDirsResult(log_dir=directory.path)
     try:
         if directory.failure is not None:
             raise OSError(directory.failure)
@@ -134,16 +116,16 @@ def _describe(
         return result
     result.total_bytes = volume.f_blocks * volume.f_frsize
     result.usable_bytes = volume.f_bavail * volume.f_frsize
-    topics: dict[str, DescribeLogDirsTopic] = {}
+    topics: dict[str, wire.DescribeLogDirsTopic] = {}
     logs = directory.logs
     for log in logs.values() if keys is None else [logs[key] for key in keys if key in logs]:
-        topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
+        topic = topics.setdefault(log.topic, wire.DescribeLogDirsTopic(name=log.topic))
         topic.partitions.append(
-            DescribeLogDirsPartition(
+            wire.DescribeLogDirsPartition(
                 partition_index=log.partition,
                 partition_size=log.size_bytes,
                 offset_lag=_offset_lag(services, log),
-                counts=None if count_records == NO_COUNTS else _counts(services, log, count_records),
+                counts=None if count_records == wire.NO_COUNTS else _counts(services, log, count_records),
             )
         )
     _add_copies(services, directory, topics, keys)
@@ -154,14 +136,14 @@ def _describe(
 def _add_copies(
     services: Services,
     directory: LogDirectory,
-    topics: dict[str, DescribeLogDirsTopic],
+    topics: dict[str, wire.DescribeLogDirsTopic],
     keys: Iterable[TopicPartition] | None,
 ) -> None:
     """Adds the logs on their way into this directory."""
     for (name, index), copy in services.logs.moves.copies().items():
         if copy.directory is directory and (keys is None or (name, index) in keys):
-            topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(
-                DescribeLogDirsPartition(
+            topics.setdefault(name, wire.DescribeLogDirsTopic(name=name)).partitions.append(
+                wire.DescribeLogDirsPartition(
                     partition_index=index,
                     partition_size=copy.size_bytes,
                     offset_lag=copy.offset_lag,
@@ -170,15 +152,15 @@ def _add_copies(
             )
 
 
-def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:
+def _counts(services: Services, log: PartitionLog, asked: int) -> wire.PartitionRecordCounts:
     """The known record counts; starts counting the unknown ones."""
     partition = _replica(services, log)
     counts = log.counts()
-    missing = COUNTING if counts.is_counting else UNCOUNTABLE
-    segments = counts.segments if asked == COUNTS_OF_SEGMENTS else ()
+    missing = wire.COUNTING if counts.is_counting else wire.UNCOUNTABLE
+    segments = counts.segments if asked == wire.COUNTS_OF_SEGMENTS else ()
     topic = services.metadata.topics.get(log.topic)
     state = topic.partitions.get(log.partition) if topic is not None else None
-    return PartitionRecordCounts(
+    return wire.PartitionRecordCounts(
         leader_epoch=-1 if partition is None else partition.leader_epoch,
         start_offset=log.start_offset,
         end_offset=log.end_offset,
@@ -186,7 +168,7 @@ def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecor
         control_records=_known(counts.control_records, missing),
         segment_count=len(counts.segments),
         segments=[
-            SegmentRecordCounts(
+            wire.SegmentRecordCounts(
                 base_offset=segment.base_offset,
                 size_bytes=segment.size_bytes,
                 live_records=_known(segment.live_records, missing),

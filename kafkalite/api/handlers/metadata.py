@@ -17,8 +17,8 @@ from types import MappingProxyType
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext
-from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
+from kafkalite.api.request.throttling import MutationQuota
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import (
     GROUP_METADATA_TOPIC,
@@ -29,22 +29,7 @@ from kafkalite.common.names import (
 )
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
 from kafkalite.protocol.apis import APIS
-from kafkalite.protocol.messages.metadata import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    FinalizedFeatureKey,
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-    SupportedFeatureKey,
-)
+from kafkalite.protocol.messages import metadata as wire
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import Topic
 from kafkalite.security.acl.acl import Operation
@@ -59,8 +44,8 @@ _CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
 
 
 def metadata(
-    services: Services, request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+    services: Services, request: wire.MetadataRequest, context: RequestContext
+) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
     version = context.api_version
     by_name = services.replica_manager.by_name
     if request.topics is None or (version == 0 and not request.topics):
@@ -72,11 +57,11 @@ def metadata(
         version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
     )
     names, missing = [], []
-    refused: list[MetadataResponseTopic] = []
+    refused: list[wire.MetadataResponseTopic] = []
     for name in dict.fromkeys(topic.name or "" for topic in request.topics):
         is_created = creates and name not in by_name
         if not context.may(Operation.DESCRIBE, TOPIC, name) or (is_created and not context.may_create(name)):
-            refused.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+            refused.append(wire.MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
             continue
         names.append(name)
         if is_created:
@@ -87,47 +72,48 @@ def metadata(
 
 
 def _by_id(
-    services: Services, request: MetadataRequest, topics: list[MetadataRequestTopic], context: RequestContext
-) -> MetadataResponse:
+    services: Services, request: wire.MetadataRequest, topics: list[wire.MetadataRequestTopic], context: RequestContext
+) -> wire.MetadataResponse:
     """The answer to a request with topic ids; names in it are ignored, as in Kafka."""
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
     if context.api_version < FIRST_VERSION_BY_ID or not ids:
         return _refused(topics, ErrorCode.INVALID_REQUEST)
     names: list[str] = []
-    unknown: list[MetadataResponseTopic] = []
-    refused: list[MetadataResponseTopic] = []
+    unknown: list[wire.MetadataResponseTopic] = []
+    refused: list[wire.MetadataResponseTopic] = []
     for topic_id in ids:
         topic = services.replica_manager.by_id.get(topic_id)
         if topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
-            unknown.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+            unknown.append(wire.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
         elif context.may(Operation.DESCRIBE, TOPIC, topic.name):
             names.append(topic.name)
         else:
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            refused.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+            refused.append(wire.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
     response = _answer(services, request, context, names, refused)
     response.topics = unknown + response.topics
     return response
 
 
-def _refused(topics: list[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
-    return MetadataResponse(
+def _refused(topics: list[wire.MetadataRequestTopic], code: ErrorCode) -> wire.MetadataResponse:
+    return wire.MetadataResponse(
         cluster_id=None,
         topics=[
-            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in topics
+            wire.MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in topics
         ],
     )
 
 
 async def _create_and_answer(
     services: Services,
-    request: MetadataRequest,
+    request: wire.MetadataRequest,
     context: RequestContext,
     names: list[str],
     missing: list[str],
-    refused: list[MetadataResponseTopic],
-) -> MetadataResponse:
+    refused: list[wire.MetadataResponseTopic],
+) -> wire.MetadataResponse:
     faults: dict[str, ErrorCode] = {}
     quota = MutationQuota(context.connection, services.runtime.clock, is_strict=False)
     for name in missing[:_CREATED_AT_ONCE_MAX]:
@@ -151,14 +137,14 @@ async def _create_and_answer(
 
 def _answer(
     services: Services,
-    request: MetadataRequest,
+    request: wire.MetadataRequest,
     context: RequestContext,
     names: list[str],
-    refused: Iterable[MetadataResponseTopic] = (),
+    refused: Iterable[wire.MetadataResponseTopic] = (),
     faults: Mapping[str, ErrorCode] = MappingProxyType({}),
-) -> MetadataResponse:
+) -> wire.MetadataResponse:
     """The answer about topics that the client may describe, and about `refused` ones."""
-    topics: list[MetadataResponseTopic] = []
+    topics: list[wire.MetadataResponseTopic] = []
     brokers = services.brokers.all_for(context.connection)
     describer = _Describer(services, context, brokers)
     is_asked = request.include_topic_authorized_operations
@@ -172,7 +158,7 @@ def _answer(
             if topic_name_fault(name) is not None:
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
             topics.append(
-                MetadataResponseTopic(
+                wire.MetadataResponseTopic(
                     error_code=code,
                     name=name,
                     is_internal=name in INTERNAL_TOPICS,
@@ -180,9 +166,9 @@ def _answer(
                     topic_authorized_operations=operations,
                 )
             )
-    return MetadataResponse(
+    return wire.MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            wire.MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in brokers
         ],
         cluster_id=services.metadata.cluster_id,
@@ -202,7 +188,7 @@ def _missing_at(services: Services, broker_id: int) -> int:
     return services.metadata.last_transaction
 
 
-def _cluster_operations(request: MetadataRequest | DescribeClusterRequest, context: RequestContext) -> int:
+def _cluster_operations(request: wire.MetadataRequest | wire.DescribeClusterRequest, context: RequestContext) -> int:
     return context.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
 
 
@@ -216,9 +202,9 @@ class _Describer:
         self._version = context.api_version
         self._is_offline_here = services.replica_manager.is_offline
 
-    def topic(self, topic: Topic, operations: int) -> MetadataResponseTopic:
+    def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
         led = topic.partitions
-        return MetadataResponseTopic(
+        return wire.MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.internal,
@@ -230,7 +216,7 @@ class _Describer:
 
     def _partition(
         self, topic: str, index: int, state: PartitionRecord, led: Partition | None
-    ) -> MetadataResponsePartition:
+    ) -> wire.MetadataResponsePartition:
         me, alive = self._me, self._alive
         leader, epoch, replicas, isr = state.leader, state.leader_epoch, state.replicas, state.isr
         offline = [replica for replica in replicas if replica not in alive]
@@ -254,7 +240,7 @@ class _Describer:
             isr = tuple(replica for replica in isr if replica in self._reachable)
             if code is ErrorCode.NONE:
                 code = ErrorCode.REPLICA_NOT_AVAILABLE
-        return MetadataResponsePartition(
+        return wire.MetadataResponsePartition(
             error_code=code,
             partition_index=index,
             leader_id=leader,
@@ -266,19 +252,19 @@ class _Describer:
 
 
 def describe_cluster(
-    services: Services, request: DescribeClusterRequest, context: RequestContext
-) -> DescribeClusterResponse:
+    services: Services, request: wire.DescribeClusterRequest, context: RequestContext
+) -> wire.DescribeClusterResponse:
     if request.endpoint_type != BROKER_ENDPOINTS:
         is_known = request.endpoint_type == CONTROLLER_ENDPOINTS
-        return DescribeClusterResponse(
+        return wire.DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"this is a broker: ask for endpoint type {BROKER_ENDPOINTS}, not {request.endpoint_type}",
         )
-    return DescribeClusterResponse(
+    return wire.DescribeClusterResponse(
         cluster_id=services.metadata.cluster_id,
         controller_id=services.metadata.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            wire.DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in services.brokers.all_for(context.connection)
         ],
         cluster_authorized_operations=_cluster_operations(request, context),
@@ -294,39 +280,41 @@ _FEATURES_EPOCH = 0  # the features never change
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
-def api_versions(services: Services, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+def api_versions(
+    services: Services, request: wire.ApiVersionsRequest, context: RequestContext
+) -> wire.ApiVersionsResponse:
     names = (request.client_software_name, request.client_software_version)
     if context.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     context.connection.client_software_name = request.client_software_name or None
     context.connection.client_software_version = request.client_software_version or None
-    return ApiVersionsResponse(
+    return wire.ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            wire.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
             for api in APIS.values()
         ],
         supported_features=_supported_features(context.api_version),
         finalized_features_epoch=_FEATURES_EPOCH,
         finalized_features=[
-            FinalizedFeatureKey(
+            wire.FinalizedFeatureKey(
                 name=TRANSACTION_VERSION, min_version_level=TRANSACTION_LEVEL, max_version_level=TRANSACTION_LEVEL
             )
         ],
     )
 
 
-def _supported_features(version: int) -> list[SupportedFeatureKey]:
+def _supported_features(version: int) -> list[wire.SupportedFeatureKey]:
     """Clients of older versions cannot read a feature whose lowest level is 0 (KAFKA-17492)."""
     if version < FIRST_VERSION_WITH_LEVEL_ZERO:
         return []
-    return [SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_LEVEL)]
+    return [wire.SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_LEVEL)]
 
 
-def unsupported_version() -> ApiVersionsResponse:
+def unsupported_version() -> wire.ApiVersionsResponse:
     """The answer, in version 0, to an ApiVersions request of an unsupported version. Its list has the versions that the
     client may retry with."""
     mine = APIS[API_VERSIONS_KEY]
-    return ApiVersionsResponse(
+    return wire.ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=mine.key, min_version=mine.min_version, max_version=mine.max_version)],
+        api_keys=[wire.ApiVersion(api_key=mine.key, min_version=mine.min_version, max_version=mine.max_version)],
     )

@@ -15,83 +15,71 @@ from kafkalite.api.request.request_context import RequestContext, check_partitio
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.cluster_metadata import Election
-from kafkalite.protocol.messages.partition_admin import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-    PartitionResult,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-    ReplicaElectionResult,
-    TopicPartitions,
-)
+from kafkalite.protocol.messages import partition_admin as wire
 
 
 async def alter_partition_reassignments(
-    services: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext
-) -> AlterPartitionReassignmentsResponse:
+    services: Services, request: wire.AlterPartitionReassignmentsRequest, context: RequestContext
+) -> wire.AlterPartitionReassignmentsResponse:
     check_partition_count(topic.partitions for topic in request.topics)
     if not request.topics:
-        return AlterPartitionReassignmentsResponse(error_message="")
+        return wire.AlterPartitionReassignmentsResponse(error_message="")
     wanted = [((topic.name, one.partition_index), one.replicas) for topic in request.topics for one in topic.partitions]
     try:
         refusals = iter(await services.partition_admin.reassign(wanted))
     except KafkaError as error:
-        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        return wire.AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     responses = [
-        ReassignableTopicResponse(
+        wire.ReassignableTopicResponse(
             name=topic.name, partitions=[_answer(one.partition_index, next(refusals)) for one in topic.partitions]
         )
         for topic in request.topics
     ]
-    return AlterPartitionReassignmentsResponse(error_message=None, responses=responses)
+    return wire.AlterPartitionReassignmentsResponse(error_message=None, responses=responses)
 
 
-def _answer(index: int, refusal: KafkaError | None) -> ReassignablePartitionResponse:
+def _answer(index: int, refusal: KafkaError | None) -> wire.ReassignablePartitionResponse:
     if refusal is None:
-        return ReassignablePartitionResponse(partition_index=index, error_message=None)
-    return ReassignablePartitionResponse(partition_index=index, error_code=refusal.code, error_message=refusal.message)
+        return wire.ReassignablePartitionResponse(partition_index=index, error_message=None)
+    return wire.ReassignablePartitionResponse(
+        partition_index=index, error_code=refusal.code, error_message=refusal.message
+    )
 
 
 def list_partition_reassignments(
-    services: Services, request: ListPartitionReassignmentsRequest, context: RequestContext
-) -> ListPartitionReassignmentsResponse:
+    services: Services, request: wire.ListPartitionReassignmentsRequest, context: RequestContext
+) -> wire.ListPartitionReassignmentsResponse:
     """Null topics mean all topics."""
     moving = services.partition_admin.reassignments()
     keys = list(moving)
     if request.topics is not None:
         asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
         keys = [key for key in dict.fromkeys(asked) if key in moving]
-    topics: dict[str, OngoingTopicReassignment] = {}
+    topics: dict[str, wire.OngoingTopicReassignment] = {}
     for name, index in keys:
         one = moving[name, index]
-        topics.setdefault(name, OngoingTopicReassignment(name=name)).partitions.append(
-            OngoingPartitionReassignment(
+        topics.setdefault(name, wire.OngoingTopicReassignment(name=name)).partitions.append(
+            wire.OngoingPartitionReassignment(
                 partition_index=index,
                 replicas=list(one.replicas),
                 adding_replicas=list(one.adding),
                 removing_replicas=list(one.removing),
             )
         )
-    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+    return wire.ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
 
 
 async def elect_leaders(
-    services: Services, request: ElectLeadersRequest, context: RequestContext
-) -> ElectLeadersResponse:
+    services: Services, request: wire.ElectLeadersRequest, context: RequestContext
+) -> wire.ElectLeadersResponse:
     topics = request.topic_partitions
     if topics is None:
         known = services.metadata.topics
-        topics = [TopicPartitions(topic=name, partitions=list(known[name].partitions)) for name in known]
+        topics = [wire.TopicPartitions(topic=name, partitions=list(known[name].partitions)) for name in known]
     else:
         check_partition_count(topic.partitions for topic in topics)
     if not topics:
-        return ElectLeadersResponse()  # of whatever election type, as Kafka
+        return wire.ElectLeadersResponse()  # of whatever election type, as Kafka
     keys = [(topic.topic, index) for topic in topics for index in topic.partitions]
     top_code = ErrorCode.NONE
     refusals: Sequence[KafkaError | None]
@@ -106,8 +94,8 @@ async def elect_leaders(
         found = [_result(index, next(rest)) for index in topic.partitions]
         if request.topic_partitions is None:
             found = [one for one in found if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=found))
-    return ElectLeadersResponse(error_code=top_code, replica_election_results=results)
+        results.append(wire.ReplicaElectionResult(topic=topic.topic, partition_result=found))
+    return wire.ElectLeadersResponse(error_code=top_code, replica_election_results=results)
 
 
 def _election(number: int) -> Election:
@@ -117,7 +105,7 @@ def _election(number: int) -> Election:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {number}") from None
 
 
-def _result(index: int, refusal: KafkaError | None) -> PartitionResult:
+def _result(index: int, refusal: KafkaError | None) -> wire.PartitionResult:
     if refusal is None:
-        return PartitionResult(partition_id=index, error_message=None)
-    return PartitionResult(partition_id=index, error_code=refusal.code, error_message=refusal.message)
+        return wire.PartitionResult(partition_id=index, error_message=None)
+    return wire.PartitionResult(partition_id=index, error_code=refusal.code, error_message=refusal.message)

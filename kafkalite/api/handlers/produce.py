@@ -8,7 +8,7 @@ Source: kafka.server.KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Container, Coroutine
+from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,27 +22,20 @@ from kafkalite.api.request.admission import (
 )
 from kafkalite.api.request.awaited_election import awaited, elections
 from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition, waits
 from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, RequestContext
 from kafkalite.api.request.services import Services
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ClientConnection, Pending
+from kafkalite.protocol.messages import produce as wire
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
-from kafkalite.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
 from kafkalite.record.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 from kafkalite.record.validation.batch_validation import InvalidRecords
-from kafkalite.replication.partition import Partition
+from kafkalite.replication.partition import Partition, ReplicatedPartition
 from kafkalite.replication.replica_manager import Topic
 from kafkalite.security.acl.acl import Operation
 
@@ -66,11 +59,11 @@ _WORK_MS_MAX = 500
 thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
 
 Admission = ProduceAdmission | VerifiedAdmission
-Produced = ProduceResponse | Pending | Coroutine[Any, Any, ProduceResponse | None] | None
+Produced = wire.ProduceResponse | Pending | Coroutine[Any, Any, wire.ProduceResponse | None] | None
 """The response, now or later; None for acks=0."""
 
 
-def produce(services: Services, request: ProduceRequest, context: RequestContext) -> Produced:
+def produce(services: Services, request: wire.ProduceRequest, context: RequestContext) -> Produced:
     """Admit the request, wait at most once, for an election or a verification, and append."""
     refused: frozenset[str] = frozenset()
     try:
@@ -85,7 +78,7 @@ def produce(services: Services, request: ProduceRequest, context: RequestContext
     return _append(services, request, context, refused, admission)
 
 
-def _refused_topics(request: ProduceRequest, context: RequestContext) -> frozenset[str]:
+def _refused_topics(request: wire.ProduceRequest, context: RequestContext) -> frozenset[str]:
     """The topics that the client may not write to. Raises KafkaError if its transactional id may not be used, which
     counts only if there are transactional batches. Raises Disconnect if no answer is due."""
     if context.access is None:
@@ -101,7 +94,7 @@ def _refused_topics(request: ProduceRequest, context: RequestContext) -> frozens
     return refused
 
 
-def _is_transactional(data: PartitionProduceData) -> bool:
+def _is_transactional(data: wire.PartitionProduceData) -> bool:
     records = data.records
     if records is None or len(records) <= ATTRIBUTES_AT + 1 or records[MAGIC_AT] < MAGIC:
         return False
@@ -109,7 +102,7 @@ def _is_transactional(data: PartitionProduceData) -> bool:
 
 
 def _admit(
-    services: Services, request: ProduceRequest, context: RequestContext, refused: frozenset[str]
+    services: Services, request: wire.ProduceRequest, context: RequestContext, refused: frozenset[str]
 ) -> Admission | Awaitable[Admission]:
     """The admission of a request; an awaitable while its transaction's coordinator is asked. Raises KafkaError."""
     error_code = services.produce_admission.request_error(request)
@@ -121,7 +114,7 @@ def _admit(
 
 
 def verify(
-    services: Services, request: ProduceRequest, transactional_id: str, version: int, refused: Container[str] = ()
+    services: Services, request: wire.ProduceRequest, transactional_id: str, version: int, refused: Container[str] = ()
 ) -> VerifiedAdmission | Awaitable[VerifiedAdmission]:
     """The admission of `request` but its topics that are `refused`; an awaitable if the coordinator cannot answer at
     once. Raises TransactionRefused if the request has batches of several producers."""
@@ -167,12 +160,12 @@ def verify(
 
 async def _wait_and_append(
     services: Services,
-    request: ProduceRequest,
+    request: wire.ProduceRequest,
     context: RequestContext,
     refused: frozenset[str],
     keys: list[TopicPartition],
     admission: Awaitable[Admission] | None,
-) -> ProduceResponse | None:
+) -> wire.ProduceResponse | None:
     """Append when the partitions `keys` are led here, and the batches of a transaction are verified."""
     await elections(services, keys)
     try:
@@ -186,14 +179,19 @@ async def _wait_and_append(
 
 
 def _append(
-    services: Services, request: ProduceRequest, context: RequestContext, refused: frozenset[str], admission: Admission
-) -> ProduceResponse | DelayedProduce | None:
+    services: Services,
+    request: wire.ProduceRequest,
+    context: RequestContext,
+    refused: frozenset[str],
+    admission: Admission,
+) -> wire.ProduceResponse | DelayedProduce | None:
     acks, version = request.acks, context.api_version
     clock = services.runtime.clock
     now_ms = clock.wall_ms()
     deadline_ms = clock.monotonic_ms() + _WORK_MS_MAX
-    responses: list[TopicProduceResponse] = []
-    pending: list[PendingPartition] = []
+    responses: list[wire.TopicProduceResponse] = []
+    pending: list[wire.PartitionProduceResponse] = []
+    waited: list[tuple[Partition, int]] = []
     failed = False
     topics = request.topic_data
     if refused:
@@ -202,7 +200,7 @@ def _append(
         name = topic_data.name
         is_refused = name in refused
         admitted = None if is_refused else admission.topic(name, acks, context.client_id, version)
-        answers: list[PartitionProduceResponse] = []
+        answers: list[wire.PartitionProduceResponse] = []
         for data in topic_data.partition_data:
             try:
                 if is_refused:
@@ -218,34 +216,43 @@ def _append(
                 else:
                     result = admitted.append(partition, records, now_ms, version)
                 if result is None:
-                    answers.append(PartitionProduceResponse(index=data.index, base_offset=-1))
+                    answers.append(wire.PartitionProduceResponse(index=data.index, base_offset=-1))
                     continue
                 answers.append(answer := success(data.index, result, partition))
                 if result.last_offset >= partition.high_watermark and waits(partition, result.last_offset, acks):
-                    pending.append(PendingPartition(answer, partition, result.last_offset, acks == ACKS_ALL))
+                    pending.append(answer)
+                    waited.append((partition, result.last_offset))
             except KafkaError as reason:
                 failed = True
                 error = inherited_error(services.metadata, context.connection, name, data.index, reason)
                 answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
         if answers:
-            responses.append(TopicProduceResponse(name=name, partition_responses=answers))
+            responses.append(wire.TopicProduceResponse(name=name, partition_responses=answers))
     if acks == 0:
         if failed:
             raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
         return None
-    response = ProduceResponse(responses=responses)
+    response = wire.ProduceResponse(responses=responses)
     if not failed and not pending:
         return response
     find = services.brokers.finder_for(context.connection)
-    complete = partial(add_leaders, services, find=find) if version >= FIRST_VERSION_WITH_LEADERS else None
-    if pending:
-        return DelayedProduce(clock, response, pending, request.timeout_ms, complete, has_moved=failed)
-    if complete is not None:
-        complete(response)
-    return response
+
+    def refuse(number: int, error: KafkaError) -> None:
+        nonlocal failed
+        failed = failed or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = pending[number]
+        answer.error_code = error.code
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+
+    def finish() -> wire.ProduceResponse:
+        if failed and version >= FIRST_VERSION_WITH_LEADERS:
+            add_leaders(services, response, find)
+        return response
+
+    return DelayedProduce(clock, waited, acks, request.timeout_ms, refuse, finish) if pending else finish()
 
 
-def _keep_records(request: ProduceRequest) -> None:
+def _keep_records(request: wire.ProduceRequest) -> None:
     """Copy the records: they are appended later, even if the client leaves, and the frame with it."""
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -253,7 +260,7 @@ def _keep_records(request: ProduceRequest) -> None:
                 data.records = memoryview(bytearray(data.records))
 
 
-def add_leaders(services: Services, response: ProduceResponse, find: FindBroker) -> None:
+def add_leaders(services: Services, response: wire.ProduceResponse, find: FindBroker) -> None:
     """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
     endpoints = {}
     for topic in response.responses:
@@ -266,8 +273,8 @@ def add_leaders(services: Services, response: ProduceResponse, find: FindBroker)
     response.node_endpoints = list(endpoints.values())
 
 
-def success(index: int, result: AppendResult, partition: Partition) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
+def success(index: int, result: AppendResult, partition: Partition) -> wire.PartitionProduceResponse:
+    return wire.PartitionProduceResponse(
         index=index,
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
@@ -275,9 +282,9 @@ def success(index: int, result: AppendResult, partition: Partition) -> Partition
     )
 
 
-def failure(index: int, error: KafkaError, topic: Topic | None = None) -> PartitionProduceResponse:
+def failure(index: int, error: KafkaError, topic: Topic | None = None) -> wire.PartitionProduceResponse:
     """The answer for a partition without an append; with the log's start offset if the log refused the batch."""
-    response = PartitionProduceResponse(
+    response = wire.PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
     )
     if isinstance(error, TransactionRefused):
@@ -287,7 +294,7 @@ def failure(index: int, error: KafkaError, topic: Topic | None = None) -> Partit
         response.log_start_offset = topic.partitions[index].log.start_offset
     if isinstance(error, InvalidRecords):
         response.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+            wire.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
             for at, message in error.record_errors
         ]
     if error.code in _CODES_WITH_MESSAGE:
@@ -295,7 +302,9 @@ def failure(index: int, error: KafkaError, topic: Topic | None = None) -> Partit
     return response
 
 
-def _all_failed(request: ProduceRequest, error: KafkaError, refused: frozenset[str]) -> ProduceResponse | None:
+def _all_failed(
+    request: wire.ProduceRequest, error: KafkaError, refused: frozenset[str]
+) -> wire.ProduceResponse | None:
     """The answer with `error` for each partition, but those of the topics that are refused already."""
     if request.acks == 0:
         raise Disconnect(f"acks=0 produce refused with {error.code.name}")
@@ -303,8 +312,8 @@ def _all_failed(request: ProduceRequest, error: KafkaError, refused: frozenset[s
     for topic in sorted(request.topic_data, key=lambda each: each.name in refused):
         fault = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED) if topic.name in refused else error
         answers = [failure(data.index, fault) for data in topic.partition_data]
-        responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-    return ProduceResponse(responses=responses)
+        responses.append(wire.TopicProduceResponse(name=topic.name, partition_responses=answers))
+    return wire.ProduceResponse(responses=responses)
 
 
 IN_FLIGHT_MAX = 5
@@ -339,3 +348,61 @@ def inherited_error(
             refused[key] = (code, left - 1)
         return KafkaError(ErrorCode(code), f"behind a batch that was refused; {error.message}")
     return error
+
+
+_DISK_WAIT_MS_MIN = 30_000
+_ACK_WAIT_MS_MAX = 2**31 - 1
+
+
+def waits(partition: Partition, last_offset: int, acks: int) -> bool:
+    """Whether a batch that is not committed yet is to be waited for."""
+    return acks == ACKS_ALL or last_offset >= partition.written_offset
+
+
+class DelayedProduce(Pending):
+    """An answer that waits until batches are committed, or with acks=1 until this broker has written them.
+
+    Only the connection waits. A batch in a partition with one replica is uncommitted only if flush.messages makes an
+    acknowledgement wait for the disk; the next flush covers the batches that other connections append meanwhile. Kafka
+    flushes before it checks the timeout of a request, so even with a short timeout a slow disk causes no error: where
+    only disks are waited for, it is at least half a minute. With several replicas acks=-1 waits for all in-sync
+    replicas, as long as the request allows; batches that are not committed by then get REQUEST_TIMED_OUT.
+    Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes before it returns.
+    """
+
+    __slots__ = ("_finish", "_missing", "_refuse")
+
+    def __init__(
+        self,
+        clock: Clock,
+        waited: Sequence[tuple[Partition, int]],
+        acks: int,
+        timeout_ms: int,
+        refuse: Callable[[int, KafkaError], object],
+        finish: Callable[[], object],
+    ) -> None:
+        """`waited` has partitions and the last offsets of their batches. `refuse` is called with the number and the
+        error of one that will not be acknowledged, `finish` when all are done; it makes the answer."""
+        is_all = acks == ACKS_ALL
+        is_for_replicas = is_all and any(isinstance(partition, ReplicatedPartition) for partition, _ in waited)
+        wait_ms = min(max(timeout_ms, 0 if is_for_replicas else _DISK_WAIT_MS_MIN), _ACK_WAIT_MS_MAX)
+        super().__init__(clock.call_later(wait_ms, self._time_out).cancel)
+        self._refuse = refuse
+        self._finish = finish
+        self._missing = set(range(len(waited)))
+        for number, (partition, last_offset) in enumerate(waited):
+            when = partition.when_committed if is_all else partition.when_written
+            when(last_offset, partial(self._on_done, number))
+
+    def _on_done(self, number: int, error: KafkaError | None) -> None:
+        if self.is_done or number not in self._missing:
+            return
+        self._missing.discard(number)
+        if error is not None:
+            self._refuse(number, error)
+        if not self._missing:
+            self.answer(self._finish())
+
+    def _time_out(self) -> None:
+        for number in tuple(self._missing):
+            self._on_done(number, KafkaError(ErrorCode.REQUEST_TIMED_OUT))

@@ -13,26 +13,12 @@ from uuid import UUID
 
 from kafkalite.api.handlers.configs import topic_config_entries
 from kafkalite.api.request.request_context import TOPIC, RequestContext, refusal
-from kafkalite.api.request.request_quotas import MutationQuota
 from kafkalite.api.request.services import Services
+from kafkalite.api.request.throttling import MutationQuota
 from kafkalite.common.clock import within
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
-from kafkalite.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from kafkalite.protocol.messages import topics as wire
 from kafkalite.replication.topic_admin import Charge
 from kafkalite.security.acl.acl import Operation
 
@@ -43,18 +29,18 @@ _CHANGES_AT_ONCE = 100
 _TIMEOUT_MS_MIN = 1_000  # a shorter timeout would end before the controller could act
 _Wanted = TypeVar("_Wanted")
 _Done = TypeVar("_Done")
-_Result = CreatableTopicResult | DeletableTopicResult | CreatePartitionsTopicResult
-_NamedTopic = TypeVar("_NamedTopic", CreatableTopic, CreatePartitionsTopic)
+_Result = wire.CreatableTopicResult | wire.DeletableTopicResult | wire.CreatePartitionsTopicResult
+_NamedTopic = TypeVar("_NamedTopic", wire.CreatableTopic, wire.CreatePartitionsTopic)
 
 
 async def create_topics(
-    services: Services, request: CreateTopicsRequest, context: RequestContext
-) -> CreateTopicsResponse:
+    services: Services, request: wire.CreateTopicsRequest, context: RequestContext
+) -> wire.CreateTopicsResponse:
     wanted, doubled = _once_each(request.topics)
     allowed = {each.name for each in wanted if context.may_create(each.name)}
     quota = _quota(services, context, _FIRST_STRICT_CREATION)
 
-    async def create(topic: CreatableTopic) -> CreatableTopicResult:
+    async def create(topic: wire.CreatableTopic) -> wire.CreatableTopicResult:
         try:
             if topic.name not in allowed:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
@@ -63,7 +49,7 @@ async def create_topics(
             created = _create(services, topic, request.validate_only, quota.take)
             return await _in_time(services, request.timeout_ms, created)
         except KafkaError as error:
-            return CreatableTopicResult(
+            return wire.CreatableTopicResult(
                 name=topic.name,
                 error_code=error.code,
                 error_message=error.message,
@@ -77,7 +63,7 @@ async def create_topics(
         if not context.may(Operation.DESCRIBE_CONFIGS, TOPIC, result.name, is_logged=False):
             result.topic_config_error_code, result.topic_id = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ZERO_UUID
             result.num_partitions, result.replication_factor, result.configs = -1, -1, []
-    return CreateTopicsResponse(topics=results, throttle_time_ms=_wait_ms(quota, results))
+    return wire.CreateTopicsResponse(topics=results, throttle_time_ms=_wait_ms(quota, results))
 
 
 def _quota(services: Services, context: RequestContext, first_strict_version: int) -> MutationQuota:
@@ -115,8 +101,8 @@ async def _each(
 
 
 async def _create(
-    services: Services, wanted: CreatableTopic, validate_only: bool, charge: Charge
-) -> CreatableTopicResult:
+    services: Services, wanted: wire.CreatableTopic, validate_only: bool, charge: Charge
+) -> wire.CreatableTopicResult:
     overrides = _overrides(wanted)
     assigned: dict[int, list[int]] | None = None
     if wanted.assignments:
@@ -150,12 +136,12 @@ async def _create(
         validate_only=validate_only,
         charge=charge,
     )
-    result = CreatableTopicResult(
+    result = wire.CreatableTopicResult(
         name=wanted.name,
         num_partitions=partition_count,
         replication_factor=factor,
         configs=[
-            CreatableTopicConfigs(
+            wire.CreatableTopicConfigs(
                 name=entry.name,
                 value=overrides.get(entry.name, entry.value),
                 read_only=entry.read_only,
@@ -170,7 +156,7 @@ async def _create(
     return result
 
 
-def _overrides(wanted: CreatableTopic) -> dict[str, str]:
+def _overrides(wanted: wire.CreatableTopic) -> dict[str, str]:
     overrides = {}
     for entry in wanted.configs:
         if entry.value is None:
@@ -202,18 +188,20 @@ def _check_replicas(services: Services, broker_ids: list[int]) -> None:
 
 
 async def delete_topics(
-    services: Services, request: DeleteTopicsRequest, context: RequestContext
-) -> DeleteTopicsResponse:
-    states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    services: Services, request: wire.DeleteTopicsRequest, context: RequestContext
+) -> wire.DeleteTopicsResponse:
+    states = request.topics or [wire.DeleteTopicState(name=name) for name in request.topic_names]
     states, refused = _split_by_permission(services, context, states)
     if not services.config.delete_topic_enable:
         newer = context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
         responses = [_not_deleted(state.name, state.topic_id, code) for state in states]
-        return DeleteTopicsResponse(responses=responses + refused)
+        return wire.DeleteTopicsResponse(responses=responses + refused)
     names: Counter[str] = Counter()
     ids: Counter[UUID] = Counter()
-    results: list[DeletableTopicResult | str | UUID] = []  # a finished result, or the name or id of a topic to delete
+    results: list[
+        wire.DeletableTopicResult | str | UUID
+    ] = []  # a finished result, or the name or id of a topic to delete
     for state in states:
         if state.name is not None and state.topic_id == ZERO_UUID:
             names[state.name] += 1
@@ -241,22 +229,22 @@ async def delete_topics(
 
     quota = _quota(services, context, _FIRST_STRICT_DELETION)
 
-    async def delete(one: DeletableTopicResult | str | UUID) -> DeletableTopicResult:
-        if isinstance(one, DeletableTopicResult):
+    async def delete(one: wire.DeletableTopicResult | str | UUID) -> wire.DeletableTopicResult:
+        if isinstance(one, wire.DeletableTopicResult):
             return one
         return await _delete(services, one, request.timeout_ms, quota.take)
 
     deleted = await _each(services, delete, results)
-    return DeleteTopicsResponse(responses=deleted + refused, throttle_time_ms=_wait_ms(quota, deleted))
+    return wire.DeleteTopicsResponse(responses=deleted + refused, throttle_time_ms=_wait_ms(quota, deleted))
 
 
 def _split_by_permission(
-    services: Services, context: RequestContext, states: list[DeleteTopicState]
-) -> tuple[list[DeleteTopicState], list[DeletableTopicResult]]:
+    services: Services, context: RequestContext, states: list[wire.DeleteTopicState]
+) -> tuple[list[wire.DeleteTopicState], list[wire.DeletableTopicResult]]:
     """The topics that the client may delete, and the refusals of the others. The name of a topic that is given by its
     id is in the refusal only if the client may describe it."""
-    allowed: list[DeleteTopicState] = []
-    refused: list[DeletableTopicResult] = []
+    allowed: list[wire.DeleteTopicState] = []
+    refused: list[wire.DeletableTopicResult] = []
     for state in states:
         topic = services.replica_manager.by_id.get(state.topic_id) if state.topic_id != ZERO_UUID else None
         name = topic.name if topic is not None else state.name
@@ -269,7 +257,9 @@ def _split_by_permission(
     return allowed, refused
 
 
-async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int, charge: Charge) -> DeletableTopicResult:
+async def _delete(
+    services: Services, name_or_id: str | UUID, timeout_ms: int, charge: Charge
+) -> wire.DeletableTopicResult:
     try:
         for name in INTERNAL_TOPICS:
             internal = services.replica_manager.by_name.get(name)
@@ -280,20 +270,22 @@ async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int, c
         if isinstance(name_or_id, str):
             return _not_deleted(name_or_id, ZERO_UUID, error.code, error.message)
         return _not_deleted(None, name_or_id, error.code, error.message)
-    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    return wire.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 
-def _not_deleted(name: str | None, topic_id: UUID, code: ErrorCode, message: str | None = None) -> DeletableTopicResult:
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+def _not_deleted(
+    name: str | None, topic_id: UUID, code: ErrorCode, message: str | None = None
+) -> wire.DeletableTopicResult:
+    return wire.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
 async def create_partitions(
-    services: Services, request: CreatePartitionsRequest, context: RequestContext
-) -> CreatePartitionsResponse:
+    services: Services, request: wire.CreatePartitionsRequest, context: RequestContext
+) -> wire.CreatePartitionsResponse:
     wanted, doubled = _once_each(request.topics)
     quota = _quota(services, context, _FIRST_STRICT_GROWTH)
 
-    async def add(one: tuple[CreatePartitionsTopic, bool]) -> CreatePartitionsTopicResult:
+    async def add(one: tuple[wire.CreatePartitionsTopic, bool]) -> wire.CreatePartitionsTopicResult:
         topic, is_allowed = one
         try:
             if not is_allowed:
@@ -309,15 +301,15 @@ async def create_partitions(
                 charge=quota.take,
             )
             await _in_time(services, request.timeout_ms, work)
-            return CreatePartitionsTopicResult(name=topic.name)
+            return wire.CreatePartitionsTopicResult(name=topic.name)
         except KafkaError as error:
-            return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            return wire.CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
 
     results = await _each(services, add, context.refused_last(Operation.ALTER, TOPIC, wanted))
-    return CreatePartitionsResponse(results=results, throttle_time_ms=_wait_ms(quota, results))
+    return wire.CreatePartitionsResponse(results=results, throttle_time_ms=_wait_ms(quota, results))
 
 
-def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list[list[int]] | None:
+def _checked_replicas(services: Services, wanted: wire.CreatePartitionsTopic) -> list[list[int]] | None:
     """The requested replicas of each new partition; None if the broker is to assign them."""
     if wanted.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{wanted.name} is internal: a group would change its partition")

@@ -19,37 +19,7 @@ from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, Reque
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault
-from kafkalite.protocol.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-    AddPartitionsToTxnTransaction,
-    DescribedProducer,
-    DescribedTransaction,
-    DescribedTransactionTopic,
-    DescribeProducersPartition,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeProducersTopic,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from kafkalite.protocol.messages import transactions as wire
 from kafkalite.replication.partition import Partition
 from kafkalite.security.acl.acl import Operation
 
@@ -69,12 +39,12 @@ def known_error(error: ErrorCode, version: int, first_with_fenced: int = FIRST_V
 
 
 def add_offsets_to_txn(
-    services: Services, request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    services: Services, request: wire.AddOffsetsToTxnRequest, context: RequestContext
+) -> wire.AddOffsetsToTxnResponse | Awaitable[wire.AddOffsetsToTxnResponse]:
     version = context.api_version
 
-    def render(error: ErrorCode) -> AddOffsetsToTxnResponse:
-        return AddOffsetsToTxnResponse(error_code=known_error(error, version))
+    def render(error: ErrorCode) -> wire.AddOffsetsToTxnResponse:
+        return wire.AddOffsetsToTxnResponse(error_code=known_error(error, version))
 
     pending = PendingResponse(render)
     services.transactions.add_offsets(
@@ -84,12 +54,12 @@ def add_offsets_to_txn(
 
 
 def end_txn(
-    services: Services, request: EndTxnRequest, context: RequestContext
-) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    services: Services, request: wire.EndTxnRequest, context: RequestContext
+) -> wire.EndTxnResponse | Awaitable[wire.EndTxnResponse]:
     version = context.api_version
 
-    def render(result: EndTransactionResult) -> EndTxnResponse:
-        return EndTxnResponse(
+    def render(result: EndTransactionResult) -> wire.EndTxnResponse:
+        return wire.EndTxnResponse(
             error_code=known_error(result.error, version),
             producer_id=result.producer_id,
             producer_epoch=result.producer_epoch,
@@ -111,20 +81,20 @@ def end_txn(
 
 
 def add_partitions_to_txn(
-    services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    services: Services, request: wire.AddPartitionsToTxnRequest, context: RequestContext
+) -> wire.AddPartitionsToTxnResponse | Awaitable[wire.AddPartitionsToTxnResponse]:
     """Clients add the partitions of one transaction; brokers add or verify those of several."""
     is_of_broker = context.api_version >= FIRST_VERSION_OF_BROKERS
     if is_of_broker and not context.may_cluster(Operation.CLUSTER_ACTION):
-        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return wire.AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if is_of_broker else [_of_client(request)]
     if not transactions:
-        return AddPartitionsToTxnResponse()
+        return wire.AddPartitionsToTxnResponse()
 
-    def render(results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
+    def render(results: list[wire.AddPartitionsToTxnResult]) -> wire.AddPartitionsToTxnResponse:
         if is_of_broker:
-            return AddPartitionsToTxnResponse(results_by_transaction=results)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+            return wire.AddPartitionsToTxnResponse(results_by_transaction=results)
+        return wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
 
     pending = PendingResponse(render)
     results = _GatheredResults(len(transactions), pending.answer)
@@ -138,12 +108,12 @@ class _GatheredResults:
 
     __slots__ = ("_missing", "_results", "_tell")
 
-    def __init__(self, count: int, tell: Callable[[list[AddPartitionsToTxnResult]], None]) -> None:
-        self._results = [AddPartitionsToTxnResult() for _ in range(count)]
+    def __init__(self, count: int, tell: Callable[[list[wire.AddPartitionsToTxnResult]], None]) -> None:
+        self._results = [wire.AddPartitionsToTxnResult() for _ in range(count)]
         self._missing = count
         self._tell = tell
 
-    def set(self, number: int, result: AddPartitionsToTxnResult) -> None:
+    def set(self, number: int, result: wire.AddPartitionsToTxnResult) -> None:
         self._results[number] = result
         self._missing -= 1
         if not self._missing:
@@ -156,7 +126,7 @@ class _TransactionWaiter:
     __slots__ = ("_number", "_results", "partitions", "transaction", "version")
 
     def __init__(
-        self, number: int, transaction: AddPartitionsToTxnTransaction, version: int, results: _GatheredResults
+        self, number: int, transaction: wire.AddPartitionsToTxnTransaction, version: int, results: _GatheredResults
     ) -> None:
         self._number = number
         self._results = results
@@ -172,10 +142,10 @@ class _TransactionWaiter:
     def answer_each(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         """Answer the topics and partitions of the request, also a topic without partitions or a partition twice."""
         topics = [
-            AddPartitionsToTxnTopicResult(
+            wire.AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
+                    wire.AddPartitionsToTxnPartitionResult(
                         partition_index=index, partition_error_code=errors[topic.name, index]
                     )
                     for index in topic.partitions
@@ -185,7 +155,7 @@ class _TransactionWaiter:
         ]
         transactional_id = self.transaction.transactional_id
         self._results.set(
-            self._number, AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
+            self._number, wire.AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
         )
 
 
@@ -211,8 +181,8 @@ def _add_partitions(services: Services, context: RequestContext, waiter: _Transa
         services.transactions.add_partitions(*identity, partitions, waiter)
 
 
-def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
-    return AddPartitionsToTxnTransaction(
+def _of_client(request: wire.AddPartitionsToTxnRequest) -> wire.AddPartitionsToTxnTransaction:
+    return wire.AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
@@ -224,8 +194,8 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
 
 
 def write_txn_markers(
-    services: Services, request: WriteTxnMarkersRequest, context: RequestContext
-) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+    services: Services, request: wire.WriteTxnMarkersRequest, context: RequestContext
+) -> wire.WriteTxnMarkersResponse | Awaitable[wire.WriteTxnMarkersResponse]:
     """Append markers to partitions that are led here, for the coordinator of another broker. The response waits until
     all of them are committed. Markers of one producer are answered together, as by Kafka."""
     pending = PendingResponse(_written_markers)
@@ -246,7 +216,7 @@ def write_txn_markers(
             pending.answer(errors)
 
     if not appends:
-        return WriteTxnMarkersResponse()
+        return wire.WriteTxnMarkersResponse()
     for marker, partition in appends:
         errors.setdefault(marker.producer_id, {})[partition] = ErrorCode.NONE  # in the order of the request
         services.markers.append(
@@ -260,29 +230,29 @@ def write_txn_markers(
     return pending.outcome(services.runtime.loop)
 
 
-def _written_markers(errors: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:
+def _written_markers(errors: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> wire.WriteTxnMarkersResponse:
     markers = []
     for producer_id, of_producer in errors.items():
-        topics: dict[str, WritableTxnMarkerTopicResult] = {}
+        topics: dict[str, wire.WritableTxnMarkerTopicResult] = {}
         for (name, index), error in of_producer.items():
-            topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name))
-            topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
-        markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values())))
-    return WriteTxnMarkersResponse(markers=markers)
+            topic = topics.setdefault(name, wire.WritableTxnMarkerTopicResult(name=name))
+            topic.partitions.append(wire.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
+        markers.append(wire.WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values())))
+    return wire.WriteTxnMarkersResponse(markers=markers)
 
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."  # Kafka's words; clients show them
 
 
 def describe_producers(
-    services: Services, request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse:
+    services: Services, request: wire.DescribeProducersRequest, context: RequestContext
+) -> wire.DescribeProducersResponse:
     topics = []
     for topic, is_allowed in context.refused_last(Operation.READ, TOPIC, request.topics):
         error = _topic_error(services, topic.name) if is_allowed else refusal(TOPIC)
         partitions = [_described_partition(services, topic.name, index, error) for index in topic.partition_indexes]
-        topics.append(DescribeProducersTopic(name=topic.name, partitions=partitions))
-    return DescribeProducersResponse(topics=topics)
+        topics.append(wire.DescribeProducersTopic(name=topic.name, partitions=partitions))
+    return wire.DescribeProducersResponse(topics=topics)
 
 
 def _topic_error(services: Services, name: str) -> KafkaError | None:
@@ -295,17 +265,19 @@ def _topic_error(services: Services, name: str) -> KafkaError | None:
 
 def _described_partition(
     services: Services, topic: str, index: int, error: KafkaError | None
-) -> DescribeProducersPartition:
+) -> wire.DescribeProducersPartition:
     if error is not None:
-        return DescribeProducersPartition(partition_index=index, error_code=error.code, error_message=error.message)
+        return wire.DescribeProducersPartition(
+            partition_index=index, error_code=error.code, error_message=error.message
+        )
     try:
         producers = _replica(services, topic, index).active_producers()
     except KafkaError as reason:
-        return DescribeProducersPartition(partition_index=index, error_code=reason.code)
-    return DescribeProducersPartition(
+        return wire.DescribeProducersPartition(partition_index=index, error_code=reason.code)
+    return wire.DescribeProducersPartition(
         partition_index=index,
         active_producers=[
-            DescribedProducer(
+            wire.DescribedProducer(
                 producer_id=each.producer_id,
                 producer_epoch=each.epoch,
                 last_sequence=each.last_sequence,
@@ -326,29 +298,29 @@ def _replica(services: Services, topic: str, index: int) -> Partition:
 
 
 def describe_transactions(
-    services: Services, request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
+    services: Services, request: wire.DescribeTransactionsRequest, context: RequestContext
+) -> wire.DescribeTransactionsResponse:
     named = context.refused_last(Operation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids, str)
     described = [_described_transaction(services, context, *each) for each in named]
-    return DescribeTransactionsResponse(transaction_states=described)
+    return wire.DescribeTransactionsResponse(transaction_states=described)
 
 
 def _described_transaction(
     services: Services, context: RequestContext, transactional_id: str, is_allowed: bool
-) -> DescribedTransaction:
+) -> wire.DescribedTransaction:
     """The description of a transaction, with the topics that the client may describe."""
     if not is_allowed:
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return DescribedTransaction(transactional_id=transactional_id, error_code=error)
+        return wire.DescribedTransaction(transactional_id=transactional_id, error_code=error)
     transaction, error = services.transactions.describe(transactional_id)
     if transaction is None:
         error = error or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        return DescribedTransaction(transactional_id=transactional_id, error_code=error)
-    topics: dict[str, DescribedTransactionTopic] = {}
+        return wire.DescribedTransaction(transactional_id=transactional_id, error_code=error)
+    topics: dict[str, wire.DescribedTransactionTopic] = {}
     for name, index in sorted(transaction.partitions):
         if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False):
-            topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
-    return DescribedTransaction(
+            topics.setdefault(name, wire.DescribedTransactionTopic(topic=name)).partitions.append(index)
+    return wire.DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=transaction.state.value,
         transaction_timeout_ms=transaction.timeout_ms,
@@ -360,16 +332,16 @@ def _described_transaction(
 
 
 def list_transactions(
-    services: Services, request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse:
+    services: Services, request: wire.ListTransactionsRequest, context: RequestContext
+) -> wire.ListTransactionsResponse:
     error, unknown_states, transactions = services.transactions.list_transactions(
         frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter
     )
-    return ListTransactionsResponse(
+    return wire.ListTransactionsResponse(
         error_code=error,
         unknown_state_filters=list(unknown_states),
         transaction_states=[
-            ListedTransaction(
+            wire.ListedTransaction(
                 transactional_id=each.transactional_id,
                 producer_id=each.producer_id,
                 transaction_state=each.state.value,
@@ -385,8 +357,8 @@ FIRST_INIT_WITH_FENCED = 4
 
 
 def init_producer_id(
-    services: Services, request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    services: Services, request: wire.InitProducerIdRequest, context: RequestContext
+) -> wire.InitProducerIdResponse | Awaitable[wire.InitProducerIdResponse]:
     if (refused := _refusal(context, request.transactional_id)) is not None:
         return _refused(refused)
     has_id, has_epoch = request.producer_id != NONE, request.producer_epoch != NONE
@@ -397,7 +369,7 @@ def init_producer_id(
     producer_id = services.producer_ids.try_next()
     if producer_id is None:
         return _from_next_block(services)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    return wire.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 def _refusal(context: RequestContext, transactional_id: str | None) -> ErrorCode | None:
@@ -416,10 +388,10 @@ def _refusal(context: RequestContext, transactional_id: str | None) -> ErrorCode
 
 
 def _transactional(
-    services: Services, transactional_id: str, request: InitProducerIdRequest, version: int
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    def render(result: InitProducerIdResult) -> InitProducerIdResponse:
-        return InitProducerIdResponse(
+    services: Services, transactional_id: str, request: wire.InitProducerIdRequest, version: int
+) -> wire.InitProducerIdResponse | Awaitable[wire.InitProducerIdResponse]:
+    def render(result: InitProducerIdResult) -> wire.InitProducerIdResponse:
+        return wire.InitProducerIdResponse(
             error_code=known_error(result.error, version, FIRST_INIT_WITH_FENCED),
             producer_id=result.producer_id,
             producer_epoch=result.producer_epoch,
@@ -431,13 +403,13 @@ def _transactional(
     return pending.outcome(services.runtime.loop)
 
 
-async def _from_next_block(services: Services) -> InitProducerIdResponse:
+async def _from_next_block(services: Services) -> wire.InitProducerIdResponse:
     try:
-        return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
+        return wire.InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
     except KafkaError as error:
         services.error_log.about("producer ids", str(error), f"none can be given: {error}")
         return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _refused(error: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)
+def _refused(error: ErrorCode) -> wire.InitProducerIdResponse:
+    return wire.InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)

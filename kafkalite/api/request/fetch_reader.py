@@ -21,14 +21,7 @@ from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.metadata.cluster_metadata import may_be_led_elsewhere
 from kafkalite.network.client_connection import ignore
-from kafkalite.protocol.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from kafkalite.protocol.messages import fetch as wire
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.leader_partition import LeaderPartition
@@ -109,7 +102,7 @@ FIRST_VERSION_WITH_ENDPOINTS = 16
 NO_REPLICA = -1
 
 _WITH_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-Found = list[tuple[WantedPartition, PartitionData]]
+Found = list[tuple[WantedPartition, wire.PartitionData]]
 
 
 class FetchReader:
@@ -123,7 +116,7 @@ class FetchReader:
     def __init__(
         self,
         services: Services,
-        request: FetchRequest,
+        request: wire.FetchRequest,
         context: FetchContext,
         version: int,
         find: FindBroker,
@@ -247,7 +240,7 @@ class FetchReader:
                 return 0
         return missing_bytes
 
-    def _countable_bytes(self, wanted: WantedPartition, data: PartitionData) -> int:
+    def _countable_bytes(self, wanted: WantedPartition, data: wire.PartitionData) -> int:
         limit_offset = data.last_stable_offset if self.reads_committed else data.high_watermark
         if limit_offset == wanted.fetch_offset:
             return 0
@@ -279,7 +272,7 @@ class FetchReader:
             found.append((wanted, data))
         return found
 
-    def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
+    def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, wire.PartitionData]:
         """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""
         if wanted.topic in self._denied:
             refused = _failure(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -314,7 +307,7 @@ class FetchReader:
         is_doubtful = may_be_led_elsewhere(self._services.metadata, wanted.topic, wanted.index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_doubtful else ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def _refused(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
+    def _refused(self, wanted: WantedPartition, code: ErrorCode) -> wire.PartitionData:
         told = code
         if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
             told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client refresh its metadata, as it should
@@ -324,10 +317,12 @@ class FetchReader:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         return data
 
-    def _read_one(self, partition: Partition, wanted: WantedPartition, budget: int, min_one: bool) -> PartitionData:
+    def _read_one(
+        self, partition: Partition, wanted: WantedPartition, budget: int, min_one: bool
+    ) -> wire.PartitionData:
         partition.check_epoch(wanted.current_leader_epoch)
         log = partition.log
-        data = PartitionData(
+        data = wire.PartitionData(
             partition_index=wanted.index,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
@@ -340,7 +335,7 @@ class FetchReader:
         if wanted.last_fetched_epoch >= 0:
             end = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
             if end is not None:
-                data.diverging_epoch = EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
+                data.diverging_epoch = wire.EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
                 return data
         max_bytes = min(wanted.max_bytes, budget)
         if max_bytes > 0 or min_one:
@@ -351,7 +346,7 @@ class FetchReader:
                 data.records = region
                 if self.reads_committed:
                     data.aborted_transactions = [
-                        AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                        wire.AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
                         for txn in partition.aborted_in(region, wanted.fetch_offset)
                     ]
         elif not log.start_offset <= wanted.fetch_offset <= log.end_offset:
@@ -367,7 +362,7 @@ class FetchReader:
         preferred = partition.preferred_read_replica(self._rack, wanted.fetch_offset, self._racks)
         return NO_REPLICA if preferred is None or self._find(preferred) is None else preferred
 
-    def response(self, found: Found) -> FetchResponse:
+    def response(self, found: Found) -> wire.FetchResponse:
         """The response with these data. Beyond a quota it is empty and says so, and the session knows nothing of it."""
         context = self._context
         session = context.session
@@ -376,9 +371,9 @@ class FetchReader:
             if wait_ms > 0:
                 if not context.incremental:
                     self._services.fetch_sessions.abandon(context)
-                return FetchResponse(throttle_time_ms=wait_ms, session_id=context.session_id)
-        topics: list[FetchableTopicResponse] = []
-        current: FetchableTopicResponse | None = None
+                return wire.FetchResponse(throttle_time_ms=wait_ms, session_id=context.session_id)
+        topics: list[wire.FetchableTopicResponse] = []
+        current: wire.FetchableTopicResponse | None = None
         with_data: list[WantedPartition] = []
         by_id = self._by_id
         told_leader = False
@@ -389,13 +384,13 @@ class FetchReader:
                 if data.records:
                     with_data.append(wanted)
             if current is None or current.topic != wanted.topic or (by_id and current.topic_id != wanted.topic_id):
-                current = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+                current = wire.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
                 topics.append(current)
             current.partitions.append(data)
             told_leader = told_leader or data.current_leader is not None
         if session is not None and context.incremental:
             session.served(with_data)
-        response = FetchResponse(session_id=context.session_id, responses=topics)
+        response = wire.FetchResponse(session_id=context.session_id, responses=topics)
         if told_leader:
             leaders = {data.current_leader.leader_id for _, data in found if data.current_leader is not None}
             response.node_endpoints = [
@@ -415,8 +410,8 @@ def _refusal(version: int, config: TopicConfig) -> ErrorCode | None:
     return None
 
 
-def _failure(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
+def _failure(index: int, code: ErrorCode) -> wire.PartitionData:
+    return wire.PartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=-1,

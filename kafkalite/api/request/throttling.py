@@ -1,16 +1,19 @@
-"""Dispatches requests while there are quotas: counts them, and makes clients that exceed theirs wait.
+"""Quotas of requests: counts what clients use, and makes those that exceed theirs wait.
 
-It stands before the dispatcher only while some quota is set, so that without any a request costs nothing. A client is
-answered at once, with the time for which it is to wait, and its connection then rests for so long: older clients, which
-do not know that field, wait as well (KIP-219). Fast paths count bytes themselves (`CountedAppend`,
-`CountedFetchFastPath`), and are taken as long as there is nothing to wait for.
+`ThrottlingDispatcher` stands before the dispatcher only while some quota is set, so that without any a request costs
+nothing. A client is answered at once, with the time for which it is to wait, and its connection is muted for so long:
+older clients, which do not know that field, wait as well (KIP-219). Fast paths count bytes themselves
+(`CountedAppend`, `CountedFetchFastPath`), and are taken as long as there is nothing to wait for.
 
     bytes of a produce           counted when it comes
     bytes of a fetch             counted when it is answered; too many are not sent, the answer is empty instead
     time of the broker           counted when it has been spent; that of fast paths when it is a millisecond
-    partitions made or deleted   counted by the handler (`api/request/request_quotas`)
+    partitions made or deleted   counted by the handler (`MutationQuota`)
 
-Source: kafka.server.KafkaApis, kafka.server.RequestHandlerHelper, KIP-124, KIP-219.
+The quotas of a client are resolved at the first request of its client id on a connection and kept there
+(`RequestQuotas`), until a request has another client id or a quota has changed.
+Source: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager}, KafkaApis,
+RequestHandlerHelper, KIP-124, KIP-219.
 """
 
 from __future__ import annotations
@@ -18,18 +21,137 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.api.request.request_quotas import RequestQuotas
 from kafkalite.common.clock import monotonic_s
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import ThrottledAnswer
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
-    from kafkalite.api.dispatch import Dispatcher
+    from collections.abc import Callable
+
     from kafkalite.common.clock import Clock
     from kafkalite.common.region import Part
+    from kafkalite.common.sampled_rate import SampledRate
     from kafkalite.network.client_connection import Answer, ClientConnection
-    from kafkalite.security.quota.client_quotas import ClientQuotaManager, Counted
+    from kafkalite.security.quota.client_quotas import ClientQuotaManager, ClientQuotas, Counted
+
+PERCENT_OF_SECOND = 100.0
+
+
+class RequestQuotas:
+    """The quotas of the latest client on a connection. `client` are the bytes in a request's header that name it, up
+    to `client_end`.
+
+    `spent_s` is the time of requests that is not counted yet. `request_wait_ms` is for how long this client is to wait
+    for time that was counted. `is_exempt`: the request that is handled now comes from another broker.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_request_wait_ms_max",
+        "client",
+        "client_end",
+        "fetch",
+        "fetch_bytes_max",
+        "generation",
+        "is_exempt",
+        "is_limited",
+        "mutation",
+        "produce",
+        "request",
+        "request_wait_ms",
+        "spent_s",
+    )
+
+    def __init__(
+        self, client: bytes, quotas: ClientQuotas, generation: object, clock: Clock, *, fetch_window_s: int,
+        request_wait_ms_max: int,
+    ) -> None:  # fmt: skip
+        self.client = client
+        self.client_end = _CLIENT_AT + len(client)
+        self.generation = generation
+        self.is_limited = quotas.is_limited
+        self.produce = quotas.produce
+        self.fetch = quotas.fetch
+        self.request = quotas.request
+        self.mutation = quotas.mutation
+        fetch_limit = quotas.fetch.rate.limit if quotas.fetch is not None else _NO_LIMIT
+        self.fetch_bytes_max = int(min(fetch_limit * fetch_window_s, _NO_LIMIT))
+        self.request_wait_ms = 0
+        self.spent_s = 0.0
+        self.is_exempt = False
+        self._clock = clock
+        self._request_wait_ms_max = request_wait_ms_max
+
+    def count_time(self, spent_s: float, now_ms: int) -> int:
+        """Count time that requests have taken; for how long to wait now."""
+        assert self.request is not None
+        wait_ms = self.request.rate.record(spent_s * PERCENT_OF_SECOND, now_ms)
+        return min(wait_ms, self._request_wait_ms_max)
+
+    def fetch_wait_ms(self, size_bytes: int) -> int:
+        """For how long to wait before so many bytes may be sent."""
+        if self.fetch is None:
+            return self.request_wait_ms
+        return max(self.request_wait_ms, fetch_wait_ms(self.fetch.rate, size_bytes, self._clock.monotonic_ms()))
+
+
+_CLIENT_AT = 8  # behind key, version and correlation id
+_NO_LIMIT = 2**31 - 1
+
+
+def fetch_wait_ms(rate: SampledRate, size_bytes: int, now_ms: int) -> int:
+    """For how long to wait before so many bytes may be sent. A batch that is larger than all that the quota allows in a
+    window may go when nothing else has gone lately: its consumer would wait for ever, as it does at an Apache Kafka."""
+    wait_ms = rate.wait_ms(now_ms, size_bytes)
+    return wait_ms if wait_ms and rate.per_second(now_ms) > 0 else 0
+
+
+def quotas_of(connection: ClientConnection) -> RequestQuotas | None:
+    """The quotas of the request that is handled; None without any."""
+    quotas: RequestQuotas | None = connection.quotas
+    return quotas if quotas is not None and quotas.is_limited else None
+
+
+def exempt(connection: ClientConnection) -> None:
+    """The request that is handled is one of another broker, and counts against no quota."""
+    if connection.quotas is not None:
+        connection.quotas.is_exempt = True
+
+
+class MutationQuota:
+    """The quota of one request that creates or deletes partitions. A strict one refuses what comes while tokens are
+    owed; one for older clients takes it, and makes them wait longer."""
+
+    __slots__ = ("_clock", "_counted", "_is_strict")
+
+    def __init__(self, connection: ClientConnection, clock: Clock, *, is_strict: bool) -> None:
+        quotas = quotas_of(connection)
+        self._counted: Counted | None = quotas.mutation if quotas is not None else None
+        self._clock = clock
+        self._is_strict = is_strict
+
+    def take(self, partition_count: int) -> None:
+        """Raises KafkaError(THROTTLING_QUOTA_EXCEEDED), and takes nothing."""
+        counted = self._counted
+        if counted is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        assert counted.bucket is not None
+        if self._is_strict and counted.bucket.tokens(now_ms) < 0:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        counted.bucket.take(partition_count, now_ms)
+        counted.rate.add(partition_count, now_ms)
+
+    def wait_ms(self, *, refused: bool) -> int:
+        """For how long the client is to wait: if it was refused, or has more than it had tokens for."""
+        counted = self._counted
+        if counted is None or (self._is_strict and not refused):
+            return 0
+        assert counted.bucket is not None
+        return counted.bucket.wait_ms(self._clock.monotonic_ms())
+
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
@@ -40,34 +162,30 @@ _HEADER = Struct(">hhih")
 
 
 class ThrottlingDispatcher:
-    """Handles requests with `dispatcher`, within the quotas of `manager`."""
+    """Handles requests with `handle`, that of the dispatcher, within the quotas of `manager`."""
 
-    __slots__ = ("_clock", "_dispatcher", "_manager", "_monotonic_ms")
+    __slots__ = ("_clock", "_manager", "_monotonic_ms", "handle")
 
-    def __init__(self, dispatcher: Dispatcher, manager: ClientQuotaManager, clock: Clock) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, handle: Callable[..., Answer], manager: ClientQuotaManager, clock: Clock) -> None:
+        self.handle = handle
         self._manager = manager
         self._clock = clock
         self._monotonic_ms = clock.monotonic_ms
 
     def within_bytes(self, connection: ClientConnection, frame: memoryview) -> Answer:
         """The handler of requests while no quota of request time is set."""
-        fast_paths = connection.fast_paths
-        if fast_paths and len(frame) > 1:
-            fast_path = fast_paths.get(frame[1])
-            if fast_path is not None and (answer := fast_path.answer(frame)) is not None:
-                return answer
+        if (answer := connection.fast_answer(frame)) is not None:
+            return answer
         return self._handle(connection, frame, self._quotas_of(connection, frame), 0.0)
 
     def within_time(self, connection: ClientConnection, frame: memoryview) -> Answer:
         """The handler of requests while there are quotas of request time."""
         quotas = self._quotas_of(connection, frame)
         started_s = monotonic_s()
-        fast_path = connection.fast_paths.get(frame[1]) if len(frame) > 1 else None
-        if fast_path is not None:
+        if connection.fast_paths:
             if quotas.spent_s >= COUNTED_AT_ONCE_S or quotas.request_wait_ms:
                 self._count_time(quotas)
-            if not quotas.request_wait_ms and (answer := fast_path.answer(frame)) is not None:
+            if not quotas.request_wait_ms and (answer := connection.fast_answer(frame)) is not None:
                 quotas.spent_s += monotonic_s() - started_s
                 return answer
         self._count_time(quotas)
@@ -84,11 +202,11 @@ class ThrottlingDispatcher:
     ) -> Answer:
         """The answer without a fast path."""
         if not quotas.is_limited or len(frame) < _HEADER.size or frame[0]:
-            return self._dispatcher.handle(connection, frame)
+            return self.handle(connection, frame)
         wait_ms = 0
         if frame[1] == PRODUCE_KEY and quotas.produce is not None:
             wait_ms = quotas.produce.rate.record(len(frame), self._monotonic_ms())
-        return _Handling(self, connection, quotas, frame[1], started_s, wait_ms).answer(frame)
+        return _ThrottledRequest(self, connection, quotas, frame[1], started_s, wait_ms).answer(frame)
 
     def _quotas_of(self, connection: ClientConnection, frame: memoryview) -> RequestQuotas:
         quotas: RequestQuotas | None = connection.quotas
@@ -119,7 +237,7 @@ class ThrottlingDispatcher:
         return quotas
 
 
-class _Handling:
+class _ThrottledRequest:
     """One request that is handled without a fast path. Its time counts until it is answered or begins to wait for
     something, and again while the response is encoded."""
 
@@ -139,7 +257,7 @@ class _Handling:
     def answer(self, frame: memoryview) -> Answer:
         quotas = self._quotas
         quotas.is_exempt = self._key in _EXEMPT_KEYS
-        answer = self._dispatching._dispatcher.handle(self._connection, frame, self.encode)
+        answer = self._dispatching.handle(self._connection, frame, self.encode)
         if isinstance(answer, list):
             return answer
         if quotas.request is not None:  # from here on it waits for others
@@ -155,9 +273,9 @@ class _Handling:
         if quotas.is_exempt:
             quotas.spent_s = 0.0
             return response_frame(response, version, correlation_id)
-        told_ms = getattr(response, "throttle_time_ms", 0)  # by the handler
+        handler_ms = getattr(response, "throttle_time_ms", 0)  # by the handler
         is_fetch = isinstance(response, FetchResponse)
-        wait_ms = max(told_ms, self._produce_wait_ms, 0 if is_fetch else self._count_time())
+        wait_ms = max(handler_ms, self._produce_wait_ms, 0 if is_fetch else self._count_time())
         if wait_ms and not is_fetch and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
         parts = response_frame(response, version, correlation_id)
@@ -167,7 +285,7 @@ class _Handling:
             quotas.spent_s += monotonic_s() - self._started_s
         if not wait_ms:
             return parts
-        self._note(self._cause(wait_ms, told_ms), wait_ms)
+        self._note(self._throttling_quota(wait_ms, handler_ms), wait_ms)
         return ThrottledAnswer(parts, wait_ms)
 
     def _count_time(self) -> int:
@@ -181,12 +299,12 @@ class _Handling:
         quotas.request_wait_ms = wait_ms = max(quotas.request_wait_ms, wait_ms)
         return wait_ms
 
-    def _cause(self, wait_ms: int, told_ms: int) -> Counted | None:
+    def _throttling_quota(self, wait_ms: int, handler_ms: int) -> Counted | None:
         """The quota that a wait is for."""
         quotas = self._quotas
         if self._produce_wait_ms == wait_ms:
             return quotas.produce
-        if told_ms == wait_ms and self._key != FETCH_KEY:
+        if handler_ms == wait_ms and self._key != FETCH_KEY:
             return quotas.mutation
         return quotas.request if self._key != FETCH_KEY or wait_ms == quotas.request_wait_ms else quotas.fetch
 
