@@ -114,6 +114,8 @@ _T = TypeVar("_T")
 
 async def within(clock: Clock, timeout_ms: float, work: Coroutine[Any, Any, _T]) -> _T:
     """The result of `work`. After `timeout_ms` of `clock`, `work` is cancelled and TimeoutError raised."""
+    import asyncio  # workers of the cleaner have a clock and no event loop
+
     task = asyncio.ensure_future(work)
     is_late = False
 
