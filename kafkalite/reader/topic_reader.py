@@ -23,7 +23,7 @@ from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
-from kafkalite.reader.planning.narrowing import Comparison, is_exact, narrow
+from kafkalite.reader.planning.read_options import Comparison, is_exact, narrow
 from kafkalite.reader.planning.split import BATCH_BYTES
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -63,10 +63,9 @@ from kafkalite.record.json_lines import parse_json as parse_json_line
 from kafkalite.record.message_set import V0, V1, build_set, read_messages, read_set
 from kafkalite.record.record import read_records, record_times
 from kafkalite.record.transaction_marker import read_marker
-from kafkalite.record.validation.batch_validation import Rules, validate
+from kafkalite.record.validation.batch_validation import Rules, check_batches, validate
 from kafkalite.record.validation.format_conversion import to_batch
 from kafkalite.record.validation.record_validation import find_faults
-from kafkalite.record.validation.replica_validation import check_batches
 from kafkalite.replication.leader_requests import fetched, pieces
 from kafkalite.security.principal import alternative_names, subject_of
 from kafkalite.security.sasl.client_exchange import SaltedPassword, ScramClient

@@ -46,8 +46,7 @@ from kafkalite.log.state.producer import AppendedBatch
 from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.log.storage.files import SyncFailed, storage_error
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp
-from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
-from kafkalite.record.validation.replica_validation import EPOCH_MAX, check_batches
+from kafkalite.record.validation.batch_validation import EPOCH_MAX, Rules, check_batches, rewrite, validate
 
 logger = logging.getLogger(__name__)
 

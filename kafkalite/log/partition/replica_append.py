@@ -22,7 +22,7 @@ from kafkalite.log.segment.segment import Segment
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.record.batch import CONTROL, MAGIC, PREFIX_BYTES, TRANSACTIONAL, BatchHeader
-from kafkalite.record.validation.replica_validation import ReplicaBatches
+from kafkalite.record.validation.batch_validation import ReplicaBatches
 
 
 class ReplicaAppend:

@@ -25,9 +25,10 @@ from kafkalite.log.storage.file_names import (
     SNAPSHOT,
     TIME_INDEX,
     TXN_INDEX,
+    SegmentFiles,
+    list_segment_files,
 )
 from kafkalite.log.storage.files import Files
-from kafkalite.log.storage.listing import SegmentFiles, list_segment_files
 
 logger = logging.getLogger(__name__)
 

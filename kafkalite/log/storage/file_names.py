@@ -1,4 +1,4 @@
-"""Names of the files and directories of a log.
+"""Names of the files and directories of a log, and the listing of the segments in a directory.
 
     orders-0/                          one directory per partition
     00000000000000000042.log           .index .timeindex .txnindex: one set per segment, named by its first offset
@@ -8,13 +8,15 @@
     orders-0.<32 hex digits>-stray/    a partition of no known topic, kept for the operator
     orders-0.<32 hex digits>-future/   a partition that is being copied here from another directory
 
-Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names).
+Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names), LogLoader.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
+from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition
 
@@ -125,3 +127,34 @@ def renamed_directory(topic: str, partition: int, suffix: str) -> str:
     """
     rest = f"-{partition}.{uuid.uuid4().hex}{suffix}"
     return topic[: _FILE_NAME_BYTES - len(rest)] + rest
+
+
+class SegmentFiles(NamedTuple):
+    """`sizes`: the bytes of each `.log` by its base offset, ascending. `offsets`: those that the indexes and snapshots
+    are named by, ascending, for each suffix. `temporary`: names that end in .deleted, .cleaned or .swap."""
+
+    sizes: dict[int, int]
+    offsets: dict[str, list[int]]
+    temporary: list[str]
+
+
+def list_segment_files(directory: str) -> SegmentFiles:
+    """The files of the segments in a directory. Raises OSError, also for a file that goes away meanwhile."""
+    sizes: dict[int, int] = {}
+    offsets: dict[str, list[int]] = {OFFSET_INDEX: [], TIME_INDEX: [], TXN_INDEX: [], SNAPSHOT: []}
+    temporary: list[str] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            found = parse_segment_file(entry.name)
+            if found is None:
+                continue
+            base, suffix, state = found
+            if state:
+                temporary.append(entry.name)
+            elif suffix == LOG:
+                sizes[base] = entry.stat().st_size
+            elif suffix in offsets:
+                offsets[suffix].append(base)
+    for named in offsets.values():
+        named.sort()
+    return SegmentFiles(dict(sorted(sizes.items())), offsets, temporary)

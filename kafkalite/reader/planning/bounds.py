@@ -41,10 +41,10 @@ from kafkalite.log.storage.file_names import (
     META_PROPERTIES,
     PARTITION_METADATA,
     TIME_INDEX,
+    SegmentFiles,
     segment_stem,
 )
 from kafkalite.log.storage.files import Files
-from kafkalite.log.storage.listing import SegmentFiles
 from kafkalite.reader.planning.discovery import Replica, list_segments
 from kafkalite.reader.planning.read_options import At, Position, ReadOptions
 from kafkalite.reader.planning.transactions import read_transactions

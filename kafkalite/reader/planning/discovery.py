@@ -24,9 +24,10 @@ from kafkalite.log.storage.file_names import (
     KRAFT_LOG,
     LOG,
     SWAP,
+    SegmentFiles,
+    list_segment_files,
     parse_partition_directory,
 )
-from kafkalite.log.storage.listing import SegmentFiles, list_segment_files
 from kafkalite.reader.planning.read_options import Limit, ReadOptions
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))

@@ -21,8 +21,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn, decode_index
 from kafkalite.log.segment.segment_file import CutOff, SegmentFile, iter_headers
 from kafkalite.log.state.producer import decode_snapshot
-from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, segment_stem
-from kafkalite.log.storage.listing import SegmentFiles
+from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, SegmentFiles, segment_stem
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from kafkalite.record.columns.batch_columns import Batches
 from kafkalite.record.transaction_marker import read_marker

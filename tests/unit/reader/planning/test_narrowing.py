@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.reader.options import parse_options
-from kafkalite.reader.planning.narrowing import Comparison, is_exact, narrow
-from kafkalite.reader.planning.read_options import ReadOptions
+from kafkalite.reader.planning.read_options import Comparison, ReadOptions, is_exact, narrow
 
 OPTIONS = parse_options({"path": "/data", "subscribe": "orders"})
 COMPARE: dict[str, Any] = {

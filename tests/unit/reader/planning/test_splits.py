@@ -11,7 +11,7 @@ import pytest
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import OffsetRange, current_offsets, offset_ranges, plan, plan_ranges
-from kafkalite.reader.planning.narrowing import Comparison, narrow
+from kafkalite.reader.planning.read_options import Comparison, narrow
 from kafkalite.reader.planning.split import Split
 from kafkalite.record.batch import NewRecord
 
