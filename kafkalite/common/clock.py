@@ -149,7 +149,7 @@ class ConditionWaiters:
             return True
         if self._closed:
             return False
-        import asyncio  # workers of the cleaner have a clock and no event loop
+        import asyncio
 
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters[future] = condition
