@@ -28,11 +28,16 @@ from kafkalite.controller.reassignment import assignment_of
 from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.zk.client.operations import Create, Delete, Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
+from kafkalite.zk.znodes import security_nodes, znode_data, znode_paths
 
 logger = logging.getLogger(__name__)
 
-_CHANGES = (znode_paths.CONFIG_CHANGES, acl_nodes.LITERAL_CHANGES, acl_nodes.EXTENDED_CHANGES, token_nodes.CHANGES)
+_CHANGES = (
+    znode_paths.CONFIG_CHANGES,
+    security_nodes.LITERAL_CHANGES,
+    security_nodes.EXTENDED_CHANGES,
+    security_nodes.TOKEN_CHANGES,
+)
 _CHANGE_MS = 15 * 60_000
 
 

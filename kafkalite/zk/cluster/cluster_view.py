@@ -29,7 +29,7 @@ from kafkalite.metadata.partition_state import IsrState, in_order
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken
 from kafkalite.zk.client.operations import Check, Node
-from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
+from kafkalite.zk.znodes import security_nodes, znode_data, znode_paths
 
 T = TypeVar("T")
 NO_EPOCH = -1  # of a partition without a state node
@@ -151,9 +151,9 @@ class ClusterView:
             self._ingest_state(*state, node)
         elif (entity := znode_paths.config_of(path)) is not None:
             self._ingest_config(*entity, node)
-        elif (resource := acl_nodes.resource_of(path)) is not None:
+        elif (resource := security_nodes.resource_of(path)) is not None:
             self._ingest_acls(resource, node)
-        elif (token_id := token_nodes.token_of(path)) is not None:
+        elif (token_id := security_nodes.token_of(path)) is not None:
             self._ingest_token(token_id, node)
         elif (broker_id := znode_paths.broker_of(path)) is not None:
             self._ingest_broker(broker_id, node)
@@ -255,7 +255,7 @@ class ClusterView:
             self._changes.append((change, key))
 
     def _ingest_acls(self, resource: Resource, node: Node | None) -> None:
-        entries = acl_nodes.parse_acls(node.data) if node is not None else ()
+        entries = security_nodes.parse_acls(node.data) if node is not None else ()
         if entries:
             self.acls[resource] = entries
         else:
@@ -266,7 +266,7 @@ class ClusterView:
         if node is None:
             self.delegation_tokens.pop(token_id, None)
         else:
-            self.delegation_tokens[token_id] = token_nodes.parse_token(node.data, token_id)
+            self.delegation_tokens[token_id] = security_nodes.parse_token(node.data, token_id)
         self._changes.append((Change.DELEGATION_TOKEN, token_id))
 
     def _ingest_broker(self, broker_id: int, node: Node | None) -> None:
@@ -341,8 +341,8 @@ def is_of_interest(path: str) -> bool:
         path in (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH, znode_paths.TOPIC_DELETIONS)
         or path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
         or znode_paths.broker_of(path) is not None
-        or acl_nodes.resource_of(path) is not None
-        or token_nodes.token_of(path) is not None
+        or security_nodes.resource_of(path) is not None
+        or security_nodes.token_of(path) is not None
         or znode_paths.registration_of(path) is not None
         or znode_paths.deleted_topic_of(path) is not None
     )

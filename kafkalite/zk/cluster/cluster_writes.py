@@ -47,7 +47,7 @@ from kafkalite.zk.client.operations import (
 )
 from kafkalite.zk.client.transactions import perform
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
-from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
+from kafkalite.zk.znodes import security_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -208,14 +208,14 @@ class ClusterWrites(MetadataWrites):
 
     @_one_change
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
-        path, (change_path, change_data) = acl_nodes.path_of(resource), acl_nodes.change_of(resource)
+        path, (change_path, change_data) = security_nodes.acl_path(resource), security_nodes.acl_change(resource)
         for _ in range(_ATTEMPTS):
             node = self._view.node(path)
             entries = change(self._view.acls.get(resource, ()))
             notification = Create(change_path, change_data, sequential=True)
             if not entries and node is None:
                 return
-            data = acl_nodes.acl_json(entries)
+            data = security_nodes.acl_json(entries)
             if len(data) > NODE_BYTES_MAX:
                 message = f"{resource.text} has more access control entries than fit into a node of ZooKeeper's."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -228,14 +228,14 @@ class ClusterWrites(MetadataWrites):
 
     @_one_change
     async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
-        path = token_nodes.path_of(token_id)
-        notification = Create(token_nodes.CHANGE, token_id.encode(), sequential=True)
+        path = security_nodes.token_path(token_id)
+        notification = Create(security_nodes.TOKEN_CHANGE, token_id.encode(), sequential=True)
         for _ in range(_ATTEMPTS):
             node = self._view.node(path)
             token = change(self._view.delegation_tokens.get(token_id))
             if token is None and node is None:
                 return
-            data = token_nodes.token_json(token) if token is not None else b""
+            data = security_nodes.token_json(token) if token is not None else b""
             write: Operation = Create(path, data)
             if node is not None:
                 write = SetData(path, data, node.version) if data else Delete(path, node.version)

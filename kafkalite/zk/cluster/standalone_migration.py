@@ -18,7 +18,7 @@ from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, NodeExists, Operation, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.znodes import token_nodes, znode_data, znode_paths
+from kafkalite.zk.znodes import security_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -58,7 +58,7 @@ class JournalMigration:
                         if broker not in view.broker_configs:
                             await metadata.writes.set_broker_config(broker, config)
                     if old.delegation_tokens:
-                        await session.make_paths(token_nodes.PERSISTENT)
+                        await session.make_paths(security_nodes.TOKEN_PERSISTENT)
                     await _bring_security(old, metadata)
                     await metadata.writes.skip_producer_ids((await old.next_producer_id_block()).start - 1)
             finally:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.zk.client.operations import Node, OperationFailed
 from kafkalite.zk.cluster.cluster_view import ClusterView, is_of_interest
-from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_paths
+from kafkalite.zk.znodes import security_nodes, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -65,9 +65,9 @@ class ViewReader:
         self._view = view
         self._notify = notify
         self._applied = applied
-        tokens = (token_nodes.TOKENS,) if with_tokens else ()
-        self._watched = (*WATCHED, *(acl_nodes.TREES if with_acls else ()), *tokens)
-        self._parents = (*_PARENTS, *(acl_nodes.PARENTS if with_acls else ()), *tokens)
+        tokens = (security_nodes.TOKENS,) if with_tokens else ()
+        self._watched = (*WATCHED, *(security_nodes.ACL_TREES if with_acls else ()), *tokens)
+        self._parents = (*_PARENTS, *(security_nodes.ACL_PARENTS if with_acls else ()), *tokens)
         self._turn = asyncio.Lock()
         self._changed: dict[str, None] = {}
         self._has_missed = True  # changes that will not be reported; `read_all` finds them

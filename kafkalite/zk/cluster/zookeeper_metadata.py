@@ -37,7 +37,7 @@ from kafkalite.zk.cluster.isr_writes import IsrChangeNotification, IsrWrites
 from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.standalone_migration import JournalMigration, adopt_topics
-from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_paths
+from kafkalite.zk.znodes import security_nodes, znode_paths
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ class ZooKeeperMetadata(ClusterMetadata):
         self._settings = settings
         self._stored_cluster_id = cluster_id
         self._reserved_broker_max_id = reserved_broker_max_id
-        self._security_paths = (acl_nodes.PERSISTENT if with_acls else ()) + (
-            token_nodes.PERSISTENT if with_tokens else ()
+        self._security_paths = (security_nodes.ACL_PERSISTENT if with_acls else ()) + (
+            security_nodes.TOKEN_PERSISTENT if with_tokens else ()
         )
         self._migration = JournalMigration(data_dirs, adopts)
         self._own_sessions = SessionFile(data_dirs[0])

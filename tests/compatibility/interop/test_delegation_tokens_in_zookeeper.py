@@ -16,7 +16,7 @@ import kafkalite
 from bench.reference import ReferenceUnavailable
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
-from kafkalite.zk.znodes import token_nodes
+from kafkalite.zk.znodes import security_nodes
 from tests.compatibility.interop.java_logins import login, run, token_login
 from tests.compatibility.interop.java_tools import JavaTools
 from tests.compatibility.interop.login_scenes import secured
@@ -51,8 +51,8 @@ def rows(tools: JavaTools, admin: list[object]) -> set[str]:
 
 def nodes(zookeeper: KazooClient) -> dict[str, bytes]:
     return {
-        token_id: zookeeper.get(token_nodes.path_of(token_id))[0]
-        for token_id in zookeeper.get_children(token_nodes.TOKENS)
+        token_id: zookeeper.get(security_nodes.token_path(token_id))[0]
+        for token_id in zookeeper.get_children(security_nodes.TOKENS)
     }
 
 
@@ -66,7 +66,7 @@ def story(kafka: ZooKeeperKafka, outside: str, folder: Path) -> None:
     tools("TopicCommand", "--create", "--topic", "orders", *by_their_token)
     before = rows(tools, admin)
     for token_id, data in nodes(zookeeper).items():
-        assert token_nodes.token_json(token_nodes.parse_token(data, token_id)) == data, data
+        assert security_nodes.token_json(security_nodes.parse_token(data, token_id)) == data, data
     kafka.stop()
 
     properties = read_properties(str(kafka.home / "server.properties"))
@@ -79,7 +79,8 @@ def story(kafka: ZooKeeperKafka, outside: str, folder: Path) -> None:
         after = rows(tools, admin)
     assert nodes(zookeeper).keys() == {ours[0]}
     changes = [
-        zookeeper.get(f"{token_nodes.CHANGES}/{each}")[0] for each in zookeeper.get_children(token_nodes.CHANGES)
+        zookeeper.get(f"{security_nodes.TOKEN_CHANGES}/{each}")[0]
+        for each in zookeeper.get_children(security_nodes.TOKEN_CHANGES)
     ]
     assert {each.decode() for each in changes} == {theirs[0], ours[0]}
     assert json.loads(nodes(zookeeper)[ours[0]])["renewers"] == ["User%3Aa%20b%2A"]

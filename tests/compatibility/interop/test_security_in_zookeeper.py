@@ -32,7 +32,7 @@ from bench.reference import ReferenceUnavailable
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
 from kafkalite.security.sasl.scram import parse_credential
-from kafkalite.zk.znodes import acl_nodes
+from kafkalite.zk.znodes import security_nodes
 from tests.compatibility.interop.login_scenes import secured
 from tests.compatibility.interop.zookeeper_kafka import ZooKeeperKafka, zookeeper_kafka
 from tests.support.wait import DEADLINE_S, until
@@ -140,13 +140,13 @@ def story(kafka: ZooKeeperKafka, outside: str) -> None:
 
 def read_back(zookeeper: KazooClient) -> None:
     """What is in the nodes now is what kafkalite would write."""
-    for root in (acl_nodes.LITERAL, acl_nodes.PREFIXED):
+    for root in (security_nodes.LITERAL, security_nodes.PREFIXED):
         for kind in zookeeper.get_children(root):
             for name in zookeeper.get_children(f"{root}/{kind}"):
                 data, _ = zookeeper.get(f"{root}/{kind}/{name}")
-                assert acl_nodes.acl_json(acl_nodes.parse_acls(data)) == data
-                resource = acl_nodes.resource_of(f"{root}/{kind}/{name}")
-                assert resource is not None and acl_nodes.path_of(resource) == f"{root}/{kind}/{name}"
+                assert security_nodes.acl_json(security_nodes.parse_acls(data)) == data
+                resource = security_nodes.resource_of(f"{root}/{kind}/{name}")
+                assert resource is not None and security_nodes.acl_path(resource) == f"{root}/{kind}/{name}"
     from kafkalite.zk.znodes.znode_data import parse_config
 
     for name in zookeeper.get_children("/config/users"):

@@ -16,7 +16,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_store import ControllerStore, Step
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
 from kafkalite.zk.client.operations import Create, Delete, SetData
-from kafkalite.zk.znodes import acl_nodes, token_nodes, znode_data, znode_paths
+from kafkalite.zk.znodes import security_nodes, znode_data, znode_paths
 from tests.support.controller_members import Member, Place, cluster, expire, topic
 from tests.support.manual_clock import ManualClock
 from tests.support.zk.tool_requests import partitions_json, reassignment_json
@@ -393,7 +393,7 @@ def test_notices_of_settings_lists_and_tokens_are_swept_when_everybody_has_seen_
         await one.start()
         await one.until(lambda: one.is_controller and not one.controller._admin_is_due, "the first look")
         change = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json("topics/orders"), sequential=True)
-        parents = [acl_nodes.LITERAL_CHANGES, acl_nodes.EXTENDED_CHANGES, token_nodes.CHANGES]
+        parents = [security_nodes.LITERAL_CHANGES, security_nodes.EXTENDED_CHANGES, security_nodes.TOKEN_CHANGES]
         await one.session.make_paths(parents)
         others = [Create(f"{parent}/change_", b"", sequential=True) for parent in parents]
         notices = await one.session.write([change, *others])

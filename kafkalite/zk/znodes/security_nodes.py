@@ -1,10 +1,13 @@
-"""The znodes of access control lists, as AclAuthorizer keeps them: a node per resource pattern.
+"""The znodes of access control lists, a node per resource pattern, and of delegation tokens, a node for each.
 
     /kafka-acl/Topic/orders                            literal patterns, * among them
     /kafka-acl-extended/prefixed/Topic/orders-         prefixes
     /kafka-acl-changes/acl_changes_0000000001          TOPIC:orders; Apache Kafka's brokers read the node again
+    /delegation_token/tokens/CI1Rg4CgQ2KxJ8ZSV5vZ5A    below a node that only brokers may read
+    /delegation_token/token_changes/token_change_0000000001     the token's id; Apache Kafka's brokers read it again
 
-Source: kafka.zk.ZkData (ResourceZNode, LiteralAclStore, ExtendedAclStore), kafka.security.authorizer.AclEntry.
+Source: kafka.zk.ZkData (ResourceZNode, LiteralAclStore, ExtendedAclStore, DelegationTokenInfoZNode),
+kafka.security.authorizer.AclEntry, kafka.server.DelegationTokenManagerZk.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TypeVar
 
+from kafkalite.common.names import desanitized, sanitized
 from kafkalite.security.acl.acl import Entry, Operation, PatternType, Permission, Resource, ResourceType
+from kafkalite.security.delegation_tokens import DelegationToken
+from kafkalite.security.principal import parse_principal
 from kafkalite.zk.znodes import json_object as js
 
 LITERAL = "/kafka-acl"
@@ -21,10 +27,10 @@ EXTENDED = "/kafka-acl-extended"
 PREFIXED = "/kafka-acl-extended/prefixed"
 LITERAL_CHANGES = "/kafka-acl-changes"
 EXTENDED_CHANGES = "/kafka-acl-extended-changes"
-CHANGE = "acl_changes_"
-TREES = (LITERAL, EXTENDED)
+ACL_CHANGE = "acl_changes_"
+ACL_TREES = (LITERAL, EXTENDED)
 
-_VERSION = 1
+_ACL_VERSION = 1
 _E = TypeVar("_E", bound=IntEnum)
 
 
@@ -40,13 +46,13 @@ _TYPE_NAMES = {value: name for name, value in _TYPES.items()}
 _OPERATION_NAMES = {value: name for name, value in _OPERATIONS.items()}
 _PERMISSION_NAMES = {value: name for name, value in _PERMISSIONS.items()}
 
-PARENTS = tuple(f"{root}/{name}" for root in (LITERAL, PREFIXED) for name in _TYPES)
+ACL_PARENTS = tuple(f"{root}/{name}" for root in (LITERAL, PREFIXED) for name in _TYPES)
 """The nodes whose children are resources."""
-PERSISTENT = (*PARENTS, LITERAL_CHANGES, EXTENDED_CHANGES)
+ACL_PERSISTENT = (*ACL_PARENTS, LITERAL_CHANGES, EXTENDED_CHANGES)
 """Nodes that a broker with an authorizer creates at its start."""
 
 
-def path_of(resource: Resource) -> str:
+def acl_path(resource: Resource) -> str:
     root = PREFIXED if resource.pattern is PatternType.PREFIXED else LITERAL
     return f"{root}/{_TYPE_NAMES[resource.type]}/{resource.name}"
 
@@ -73,7 +79,7 @@ def acl_json(entries: Iterable[Entry]) -> bytes:
                 }
                 for each in entries
             ],
-            "version": _VERSION,
+            "version": _ACL_VERSION,
         }
     )
 
@@ -83,8 +89,8 @@ def parse_acls(data: bytes) -> tuple[Entry, ...]:
     if not data:
         return ()
     source = js.parse(data)
-    if js.integer(source, "version") != _VERSION:
-        raise ValueError(f"version {source['version']} is not {_VERSION}")
+    if js.integer(source, "version") != _ACL_VERSION:
+        raise ValueError(f"version {source['version']} is not {_ACL_VERSION}")
     return tuple(_entry(js.as_object(each, "an entry")) for each in js.list_of(source, "acls"))
 
 
@@ -105,14 +111,72 @@ def _member(members: dict[str, _E], source: js.JsonObject, key: str) -> _E:
     return found
 
 
-def change_of(resource: Resource) -> tuple[str, bytes]:
+def acl_change(resource: Resource) -> tuple[str, bytes]:
     """The path (a sequential node's) and the data of the notification that a resource has changed."""
     if resource.pattern is not PatternType.PREFIXED:
-        return f"{LITERAL_CHANGES}/{CHANGE}", f"{resource.type.name}:{resource.name}".encode()
+        return f"{LITERAL_CHANGES}/{ACL_CHANGE}", f"{resource.type.name}:{resource.name}".encode()
     data = {
         "version": 1,
         "resourceType": resource.type.name,
         "name": resource.name,
         "patternType": resource.pattern.name,
     }
-    return f"{EXTENDED_CHANGES}/{CHANGE}", js.encode(data)
+    return f"{EXTENDED_CHANGES}/{ACL_CHANGE}", js.encode(data)
+
+
+TOKENS = "/delegation_token/tokens"
+TOKEN_CHANGES = "/delegation_token/token_changes"
+TOKEN_CHANGE = f"{TOKEN_CHANGES}/token_change_"
+TOKEN_PERSISTENT = (TOKENS, TOKEN_CHANGES)
+"""Nodes that a broker with a secret for tokens creates at its start."""
+
+_TOKEN_VERSION = 3
+_WITH_REQUESTER = 3
+
+
+def token_path(token_id: str) -> str:
+    return f"{TOKENS}/{token_id}"
+
+
+def token_of(path: str) -> str | None:
+    """The id in /delegation_token/tokens/ID."""
+    name = path.removeprefix(f"{TOKENS}/")
+    return name if name and name != path and "/" not in name else None
+
+
+def token_json(token: DelegationToken) -> bytes:
+    """With the keys in the order in which Kafka 3.9 writes them."""
+    return js.encode(
+        {
+            "issueTimestamp": token.issued_ms,
+            "renewers": [sanitized(each) for each in token.renewers],
+            "tokenRequester": sanitized(token.requester),
+            "tokenId": token.token_id,
+            "owner": sanitized(token.owner),
+            "expiryTimestamp": token.expiry_ms,
+            "maxTimestamp": token.max_ms,
+            "version": _TOKEN_VERSION,
+        }
+    )
+
+
+def parse_token(data: bytes, token_id: str) -> DelegationToken:
+    """Raises ValueError."""
+    source = js.parse(data)
+    version = js.integer(source, "version", 1, _TOKEN_VERSION)
+    if js.text(source, "tokenId") != token_id:
+        raise ValueError("it has another id than its node")
+    owner = _principal(js.text(source, "owner"))
+    return DelegationToken(
+        token_id,
+        owner,
+        _principal(js.text(source, "tokenRequester")) if version >= _WITH_REQUESTER else owner,
+        tuple(_principal(js.as_text(each, "a renewer")) for each in js.list_of(source, "renewers")),
+        *(js.integer(source, key, 0, js.INT64_MAX) for key in ("issueTimestamp", "maxTimestamp", "expiryTimestamp")),
+    )
+
+
+def _principal(text: str) -> str:
+    name = desanitized(text)
+    parse_principal(name)
+    return name
