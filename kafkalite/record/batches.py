@@ -32,12 +32,12 @@ def find_bounds(data: Buffer, head_bytes: int = message_set.HEAD_BYTES) -> tuple
     """The begins of the whole batches in `data` and the end of the last; the length that is too small to be one, if
     any. Ends where less than `head_bytes` are left."""
     bounds = [0]
-    append, unpack = bounds.append, _unpack_length
+    append, unpack, length_min = bounds.append, _unpack_length, message_set.MESSAGE_BYTES_MIN
     position, size = 0, len(data)
     last = size - head_bytes
     while position <= last:
         (length,) = unpack(data, position)
-        if length < message_set.MESSAGE_BYTES_MIN:
+        if length < length_min:
             return bounds, length
         position += length + PREFIX_BYTES
         if position > size:
