@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.broker_reports import KnowsBrokers, reports
 from kafkalite.client.cluster_client import NO_LEADER
-from kafkalite.client.group_rows import group_rows
+from kafkalite.client.group_admin import group_rows
 from kafkalite.client.history import History
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered

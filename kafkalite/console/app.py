@@ -29,8 +29,17 @@ from starlette.routing import Route as StarletteRoute
 from kafkalite.client.history import History
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
-from kafkalite.console.calls.route import Call, Download, Event, Route
-from kafkalite.console.calls.sessions import COOKIE, SEARCHES_MAX, SEARCHES_PER_SESSION_MAX, Session, Sessions
+from kafkalite.console.calls.route import (
+    COOKIE,
+    SEARCHES_MAX,
+    SEARCHES_PER_SESSION_MAX,
+    Call,
+    Download,
+    Event,
+    Route,
+    Session,
+    Sessions,
+)
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.login import Login
 from kafkalite.console.request.parameters import (

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
-from kafkalite.console.calls.sessions import COOKIE, FailedLogins, Session, Sessions
+from kafkalite.console.calls.route import COOKIE, FailedLogins, Session, Sessions
 from kafkalite.console.messages.payload import available
 from kafkalite.console.request.parameters import (
     CLIENT_FAULTS,

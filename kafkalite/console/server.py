@@ -17,7 +17,7 @@ from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.console.app import Console
 from kafkalite.console.brokers.broker_pool import BrokerPool
-from kafkalite.console.calls.sessions import Sessions
+from kafkalite.console.calls.route import Sessions
 from kafkalite.console.login import Login
 from kafkalite.console.request.parameters import ApiError
 

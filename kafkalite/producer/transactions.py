@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import GROUP_KEY, TRANSACTION_KEY, ClusterClient, Retries
-from kafkalite.common.errors import ErrorCode, Unanswered
+from kafkalite.client.transaction_admin import TransactionAdmin
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_offsets import (
@@ -31,7 +31,6 @@ from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     DescribeTransactionsRequest,
     EndTxnRequest,
-    ListTransactionsRequest,
 )
 
 _ADD_PARTITIONS_VERSION = 2
@@ -127,14 +126,8 @@ class Transactions:
         """The transactional ids with this beginning whose transaction is open, of all coordinators. Raises
         Unanswered."""
         self._cluster.refresh([])
-        found: list[str] = []
-        for broker_id in sorted(self._cluster.brokers):
-            request = ListTransactionsRequest(state_filters=[_ONGOING])
-            response = self._cluster.client(broker_id).ask(request, _ADMIN_VERSION)
-            if response.error_code:
-                raise Unanswered(f"broker {broker_id} does not list transactions: {name_of_error(response.error_code)}")
-            found += [each.transactional_id for each in response.transaction_states]
-        return sorted(name for name in found if name.startswith(prefix))
+        listed = TransactionAdmin(self._cluster, self._retries.timeout_s).list_transactions(states=[_ONGOING])
+        return sorted(one.transactional_id for one in listed if one.transactional_id.startswith(prefix))
 
     def _ask_coordinator(self, identity: Identity, request: Message, version: int) -> Any:
         """The response, or the error code if there is no coordinator now."""

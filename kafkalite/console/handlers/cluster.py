@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from kafkalite.client.blocking_client import name_of_error
@@ -86,18 +87,7 @@ def storage(call: Call) -> Row:
         return {"directories": [], "largest": []}
     largest = sorted(inventory.partitions.items(), key=lambda one: -(one[1].size_bytes or 0))[:_LARGEST]
     return {
-        "directories": [
-            {
-                "broker": one.broker,
-                "path": one.path,
-                "error": one.error,
-                "total_bytes": one.total_bytes,
-                "free_bytes": one.free_bytes,
-                "used_bytes": one.used_bytes,
-                "partitions": one.partitions,
-            }
-            for one in inventory.directories
-        ],
+        "directories": [asdict(one) for one in inventory.directories],
         "largest": [
             {
                 "topic": topic,

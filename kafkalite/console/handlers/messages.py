@@ -1,9 +1,15 @@
-"""/api/topics/NAME/messages and /export: searches, whole records, files, and a record to be written."""
+"""/api/topics/NAME/messages and /export: searches, whole records, files, and a record to be written.
+
+A file is JSON lines, written while they are read, or Parquet, which is put together first.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import importlib
+import io
+import json
 import random
 import time
 from collections.abc import Iterator, Mapping
@@ -16,16 +22,20 @@ from kafkalite.common.checksum import partition_for_key
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call, Download, Event
 from kafkalite.console.decoders.schema_decoder import DecoderPool
-from kafkalite.console.messages import export
-from kafkalite.console.messages.filters import MATCHES, filters_of
-from kafkalite.console.messages.payload import FORMATS, View, format_of
-from kafkalite.console.messages.search import Search, Wanted
+from kafkalite.console.messages.payload import FORMATS, View, available, format_of
+from kafkalite.console.messages.search import MATCHES, Search, Wanted, filters_of
 from kafkalite.console.request.parameters import OFFSET_MAX, ApiError, Parameter, Row, invalid, not_found
 from kafkalite.producer.record_writer import RecordWriter
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
+from kafkalite.record.json_lines import json_of
 
 LIMIT_MAX = 1000
+EXPORTED_MAX = 1_000_000
+NEWEST_MAX = 10_000  # the newest ones come first, so they are all held before the first is written
+PARQUET_BYTES_MAX = 512 << 20
+_LINES_PER_PIECE = 200
+_ROWS_PER_GROUP = 20_000
 WHOLE_BYTES_MAX = 20 << 20
 _UNCOMMITTED = "read_uncommitted"
 
@@ -66,7 +76,7 @@ SEARCH_PARAMETERS = (
 EXPORT_PARAMETERS = (
     Parameter("format", default="jsonl", one_of=("jsonl", "parquet")),
     Parameter("from", default=BEGINNING, one_of=tuple(place for place in PLACES if place != TAIL)),
-    Parameter("limit", "integer", 10_000, at_least=1, at_most=export.EXPORTED_MAX),
+    Parameter("limit", "integer", 10_000, at_least=1, at_most=EXPORTED_MAX),
     *BOUND_PARAMETERS,
 )
 
@@ -120,14 +130,14 @@ def search_messages(call: Call) -> Iterator[Event]:
 
 def export_messages(call: Call) -> Download:
     topic, query = call.path["topic"], call.query
-    if query["from"] == END and query["limit"] > export.NEWEST_MAX:
-        raise invalid(f"from=end exports at most {export.NEWEST_MAX:,} records; use from=beginning, offset or time")
+    if query["from"] == END and query["limit"] > NEWEST_MAX:
+        raise invalid(f"from=end exports at most {NEWEST_MAX:,} records; use from=beginning, offset or time")
     view = view_of(query, call.decoders)
     records = Search(call.cluster, _wanted(call, view), view).records()
     if query["format"] == "parquet":
-        data = export.parquet(records)
+        data = parquet(records)
         return Download(f"{topic}.parquet", "application/vnd.apache.parquet", iter((data,)))
-    return Download(f"{topic}.jsonl", "application/jsonl", export.json_lines(records))
+    return Download(f"{topic}.jsonl", "application/jsonl", json_lines(records))
 
 
 def read_message(call: Call) -> Row | Download:
@@ -195,3 +205,77 @@ def _headers_of(given: list[Any]) -> list[tuple[str, bytes | None]]:
         except UnicodeEncodeError:
             raise invalid("a header is not valid Unicode") from None
     return found
+
+
+def json_lines(records: Iterator[ScannedRecord]) -> Iterator[bytes]:
+    """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. An
+    "error", which the latter refuses, stands for a batch that cannot be read."""
+    lines: list[bytes] = []
+    for one in records:
+        lines.append(_line(one))
+        if len(lines) >= _LINES_PER_PIECE:
+            yield b"".join(lines)
+            lines.clear()
+    yield b"".join(lines)
+
+
+def _line(one: ScannedRecord) -> bytes:
+    if one.fault is not None:
+        fault = {"topic": one.topic, "partition": one.partition, "offset": one.offset, "error": _unreadable(one)}
+        return json.dumps(fault, separators=(",", ":")).encode() + b"\n"
+    return json_of(one.shown())
+
+
+def _unreadable(one: ScannedRecord) -> str:
+    return f"the batch at offset {one.offset} of partition {one.partition} cannot be read: {one.fault}"
+
+
+def parquet(records: Iterator[ScannedRecord]) -> bytes:
+    """Keys and values as binary columns. Raises ApiError if it is too much for the memory, a batch
+    cannot be read, or pyarrow is missing."""
+    if not available()["parquet"]:
+        raise ApiError(409, "REFUSED", "Parquet needs the package pyarrow: pip install kafkalite[arrow]")
+    pyarrow: Any = importlib.import_module("pyarrow")
+    writer_module: Any = importlib.import_module("pyarrow.parquet")
+    header = pyarrow.struct([("name", pyarrow.string()), ("value", pyarrow.binary())])
+    schema = pyarrow.schema(
+        [
+            ("partition", pyarrow.int32()),
+            ("offset", pyarrow.int64()),
+            ("timestamp", pyarrow.timestamp("ms", "UTC")),
+            ("key", pyarrow.binary()),
+            ("value", pyarrow.binary()),
+            ("headers", pyarrow.list_(header)),
+        ]
+    )
+    out = io.BytesIO()
+    with writer_module.ParquetWriter(out, schema, compression="zstd") as writer:
+        for rows in _groups(records):
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+            if out.tell() > PARQUET_BYTES_MAX:
+                raise ApiError(413, "TOO_LARGE", f"more than {PARQUET_BYTES_MAX >> 20} MiB; export it as JSON lines")
+    return out.getvalue()
+
+
+def _groups(records: Iterator[ScannedRecord]) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for one in records:
+        if one.fault is not None:
+            raise ApiError(409, "REFUSED", _unreadable(one))
+        headers = [{"name": name, "value": value} for name, value in one.headers]
+        rows.append(
+            {
+                "partition": one.partition,
+                "offset": one.offset,
+                "timestamp": one.timestamp,
+                "key": one.key,
+                "value": one.value,
+                "headers": headers,
+            }
+        )
+        size += len(one.value or b"")
+        if len(rows) >= _ROWS_PER_GROUP or size > PARQUET_BYTES_MAX // 8:
+            yield rows
+            rows, size = [], 0
+    yield rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.console.calls.sessions import OF_A_USER_MAX, OF_AN_ADDRESS_MAX, WINDOW_S, FailedLogins
+from kafkalite.console.calls.route import OF_A_USER_MAX, OF_AN_ADDRESS_MAX, WINDOW_S, FailedLogins
 
 
 def test_a_guesser_waits_and_the_user_elsewhere_does_not() -> None:

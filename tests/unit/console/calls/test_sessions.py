@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.console.calls.sessions import SESSIONS_MAX, Sessions
+from kafkalite.console.calls.route import SESSIONS_MAX, Sessions
 
 
 def test_a_session_of_a_user_outlives_any_number_of_strangers() -> None:

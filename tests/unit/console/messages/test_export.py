@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kafkalite.client.partition_scan import ScannedRecord
-from kafkalite.console.messages.export import json_lines, parquet
+from kafkalite.console.handlers.messages import json_lines, parquet
 from kafkalite.console.request.parameters import ApiError
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.json_lines import parse_json

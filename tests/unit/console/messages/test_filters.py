@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kafkalite.client.partition_scan import ScannedRecord
-from kafkalite.console.messages import filters
-from kafkalite.console.messages.filters import CONTAINS, EQUALS, JSON_PATH, REGEX, filters_of
-from kafkalite.console.messages.filters import test_of as filter_of
+from kafkalite.console.messages import search
 from kafkalite.console.messages.payload import Format
+from kafkalite.console.messages.search import CONTAINS, EQUALS, JSON_PATH, REGEX, filters_of
+from kafkalite.console.messages.search import test_of as filter_of
 from kafkalite.console.request.parameters import ApiError
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
@@ -77,7 +77,7 @@ def test_a_pattern_or_path_that_is_none_is_refused(match: str, text: str, why: s
 
 
 def test_a_regular_expression_that_runs_away_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "REGEX_S_MAX", 0.01)
+    monkeypatch.setattr(search, "REGEX_S_MAX", 0.01)
     run_away = filter_of(REGEX, "(a|aa)+$", Format(), "key")
     with pytest.raises(ApiError, match=r"key: the regular expression takes more than 0.01 s"):
         run_away(b"a" * 60 + b"b")
