@@ -306,7 +306,7 @@ def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[
             return Broker(config=config, adopt=adopts)
 
         return make
-    from kafkalite.testing.daemon.controlled_broker import ControlledBroker
+    from kafkalite.testing.controlled_broker import ControlledBroker
 
     return partial(ControlledBroker, config, adopts, options.faults, options.control_token_file, options.fault)
 

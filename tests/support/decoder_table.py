@@ -591,7 +591,7 @@ NO_DECODERS = {
     "reader/chunks/chunk_file.py": _BATCHES,
     "replication/replica_fetcher.py": _ONE,
     "security/password_encoder.py": _OWN,
-    "testing/daemon/control.py": "base64 of a request",
+    "testing/controlled_broker.py": "base64 of a request",
     "testing/faults/spoils.py": _BATCHES,
     "testing/requests/replay.py": _BATCHES,
     "testing/requests/recorded_request.py": "base64 of a line",

@@ -19,7 +19,7 @@ from kafkalite import Broker
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.testing import Cluster
-from kafkalite.testing.daemon.controlled_broker import fault_from_option, read_faults
+from kafkalite.testing.controlled_broker import fault_from_option, read_faults
 from kafkalite.testing.faults.fault import RequestPattern, error_code
 from kafkalite.testing.requests.recorded_request import api_name
 from tests.support.descriptors import open_below, open_files

@@ -1,9 +1,21 @@
-"""The control of a test's broker over HTTP, for tests in other languages: what Python has as `broker.faults`,
-`broker.clock`, `broker.records` and so on.
+"""A broker in a process of its own whose faults and clock tests control: by a file of faults, and over HTTP.
 
-It is on the metrics listener, off unless a token is given, and every request has to bring that token:
-`Authorization: Bearer TOKEN`. Bodies and answers are JSON; the table of docs/testing.md lists them. Text that is no
-UTF-8 is given in base64, under the name with `_base64` behind it.
+A file is a list in JSON, or in YAML where PyYAML is installed. `fault` names a method of `Faults`, the rest are its
+arguments; the last line is a fault on the command line.
+
+    - fault: error
+      api: PRODUCE
+      error: NOT_LEADER_OR_FOLLOWER
+      topic: orders
+      times: 2
+    - {fault: delay, seconds: 0.5, api: FETCH, times: null}
+
+    error,api=PRODUCE,error=NOT_LEADER_OR_FOLLOWER,topic=orders,times=2
+
+The control over HTTP is for tests in other languages: `broker.faults`, `broker.clock`, `broker.records` etc. It is
+on the metrics listener, off unless a token is given, and every request has to bring that token: `Authorization: Bearer
+TOKEN`. Bodies and answers are JSON; the table of docs/testing.md lists them. Text that is no UTF-8 is given in base64,
+under the name with `_base64` behind it.
 """
 
 from __future__ import annotations
@@ -12,29 +24,137 @@ import hmac
 import json
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from inspect import isawaitable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from kafkalite.common.errors import KafkaError, StorageError
+from kafkalite.common.errors import ConfigError, KafkaError, StorageError
 from kafkalite.common.text import read_json
+from kafkalite.testing.async_broker import AsyncBroker
+from kafkalite.testing.faults.faults import Faults
 from kafkalite.testing.records.payload import check_bool, check_integer, check_text
+from kafkalite.testing.requests.interception import Interception
 from kafkalite.testing.requests.recorded_request import suggestions
 
 if TYPE_CHECKING:
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.server.broker_server import BrokerServer
     from kafkalite.server.metrics_endpoint import HttpRequest
-    from kafkalite.testing.async_broker import AsyncBroker
     from kafkalite.testing.records.payload import Payload
     from kafkalite.testing.records.stored_record import StoredRecord
+
+logger = logging.getLogger(__name__)
+
+
+class ControlledBroker(AsyncBroker):
+    """Makes the faults of `faults_file`, and each of `faults`, as the command line has them. Without `token_file` there
+    is no control. Raises ConfigError, also for what the files have."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        adopts: bool,
+        faults_file: str | None = None,
+        token_file: str | None = None,
+        faults: Sequence[str] = (),
+    ) -> None:
+        super().__init__(config, adopt=adopts)
+        self._faults: list[dict[str, Any]] = [] if faults_file is None else read_faults(faults_file)
+        self._faults += map(fault_from_option, faults)
+        self._control = None if token_file is None else self._new_control(token_file, config)
+
+    def _new_control(self, path: str, config: BrokerConfig) -> Control:
+        if not config.metrics_listener:
+            raise ConfigError("--control-token-file needs a listener for HTTP: set metrics.listener=127.0.0.1:0")
+        try:
+            return Control(self, Path(path).read_text(encoding="utf-8").strip())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--control-token-file {path}: {error}") from None
+
+    async def start(self) -> None:
+        await super().start()
+        for fault in self.faults.load(self._faults):
+            logger.warning("this broker will make a fault: %s", fault)
+        if self._control is not None and self.server.metrics is not None:
+            self.server.metrics.control = self._control.answer
+            logger.warning(
+                "every client with the token controls this broker: http://%s%s", self.metrics_address, PREFIX
+            )
+
+
+_TEXTS = ("api", "topic", "client_id")
+
+
+def read_faults(path: str) -> list[dict[str, Any]]:
+    """The faults as the file has them; each is tried. Raises ConfigError."""
+    try:
+        found = _parsed(Path(path).read_text(encoding="utf-8"), path)
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise ValueError("it is no list of faults")
+        _try(found)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--faults {path}: {error}") from None
+    return found
+
+
+def fault_from_option(text: str) -> dict[str, Any]:
+    """The fault that an option of the command line describes; it is tried. Values are numbers, true, false, null or
+    text. Raises ConfigError."""
+    kind, *pairs = text.split(",")
+    fault: dict[str, Any] = {"fault": kind.strip()}
+    try:
+        for pair in pairs:
+            name, equals, value = (part.strip() for part in pair.partition("="))
+            if not equals or not name:
+                raise ValueError(f"{pair!r} is not name=value")
+            if name in fault:
+                raise ValueError(f"{name} is given twice")
+            fault[name] = value if name in _TEXTS else _value(value)
+        _try([fault])
+    except ValueError as error:
+        raise ConfigError(f"--fault {text}: {error}") from None
+    return fault
+
+
+def _value(text: str) -> object:
+    try:
+        found = read_json(text)
+    except ValueError:
+        return text
+    return text if isinstance(found, list | dict) else found
+
+
+def _try(faults: list[dict[str, Any]]) -> None:
+    """Raises ValueError."""
+    Faults(Interception(), _no_broker).load(faults)
+
+
+def _parsed(text: str, path: str) -> object:
+    if path.endswith(".json"):
+        return read_json(text)
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        raise ConfigError(
+            f"--faults {path}: YAML needs PyYAML (pip install pyyaml); a .json file needs nothing"
+        ) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
+def _no_broker() -> BrokerServer:
+    raise AssertionError("nothing was asked yet")
+
 
 PREFIX = "/control/"
 TOKEN_LENGTH_MIN = 16
 TIMEOUT_S_MAX = 30
 _RECORDS_MAX = 10_000
-
-_log = logging.getLogger(__name__)
 
 
 class Action(NamedTuple):
@@ -94,7 +214,7 @@ class Control:
         except (RuntimeError, StorageError, TimeoutError) as error:
             return 409, {"error": str(error)}
         except Exception as error:  # the client has to hear of it
-            _log.exception("%s %s failed", request.method, url.path)
+            logger.exception("%s %s failed", request.method, url.path)
             return 500, {"error": repr(error)}
 
 

@@ -15,7 +15,7 @@ from bench.records import record_batch
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.server.broker import LoopThread
-from kafkalite.testing.daemon.controlled_broker import ControlledBroker
+from kafkalite.testing.controlled_broker import ControlledBroker
 
 TOKEN = "a-token-of-24-characters"
 
