@@ -69,6 +69,9 @@ class TopicDefaults(Protocol):
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]: ...
 
 
+MIN_ISR = "min.insync.replicas"
+
+
 class TopicConfig(Settings):
     """The configuration of one topic: `TopicConfig()` has Kafka's defaults, `build` a broker's and the topic's own."""
 

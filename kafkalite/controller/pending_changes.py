@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import MIN_ISR
 from kafkalite.controller.controller_store import Step
 from kafkalite.controller.election import Brokers, LeaderAndIsr, elect, initial_state
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
@@ -34,7 +35,6 @@ from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths
 
 _UNCLEAN = "unclean.leader.election.enable"
-_MIN_ISR = "min.insync.replicas"
 _BALANCED_PER_TURN = 1_000  # partitions in one turn of the loop: about 1 ms
 
 
@@ -195,7 +195,7 @@ def imbalanced(
 def min_isr(view: ClusterView, name: str, config: BrokerConfig) -> int:
     """min.insync.replicas of a topic."""
     topic = view.topics.get(name)
-    own = topic.config.get(_MIN_ISR, "") if topic is not None else ""
+    own = topic.config.get(MIN_ISR, "") if topic is not None else ""
     return int(own) if own.strip().isdecimal() else config.min_insync_replicas
 
 

@@ -18,8 +18,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.common.region import FileRegion, Part
 from kafkalite.protocol.apis import API_OF_REQUEST, SERVED, Api
 from kafkalite.protocol.codec.codec import decode, encoder
-from kafkalite.protocol.codec.primitives import RECORDS, malformed, read_uvarint, skip_tags
-from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.codec.schema import RECORDS, Message, malformed, read_uvarint, skip_tags
 from kafkalite.protocol.messages.metadata import ApiVersionsResponse
 
 _new_tuple = tuple.__new__

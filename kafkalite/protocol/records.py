@@ -14,8 +14,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import Malformed
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.codec import known_version_of, read_versioned
-from kafkalite.protocol.codec.primitives import INT32, STRING
-from kafkalite.protocol.codec.schema import Message, array, blob, int8, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import INT32, STRING, Message, array, blob, int8, int16, int32, int64, string
 from kafkalite.protocol.codec.schema import struct as tagged
 from kafkalite.protocol.codec.schema import uuid as id16
 

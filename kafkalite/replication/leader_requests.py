@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.protocol.codec.primitives import read_uvarint, write_uvarint
+from kafkalite.protocol.codec.schema import read_uvarint, write_uvarint
 from kafkalite.protocol.header import decode_response
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.list_offsets import (

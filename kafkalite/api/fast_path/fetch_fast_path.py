@@ -37,7 +37,7 @@ from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import Pending, ThrottledAnswer
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
-from kafkalite.protocol.codec.primitives import write_uvarint
+from kafkalite.protocol.codec.schema import write_uvarint
 from kafkalite.protocol.header import decode_request_header, request_frame, response_frame
 from kafkalite.protocol.messages import fetch as wire
 from kafkalite.security.acl.acl import Operation

@@ -35,7 +35,7 @@ from kafkalite.api.request.request_context import TRANSACTIONAL_ID
 from kafkalite.api.request.throttling import quotas_of
 from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.network.client_connection import ClientConnection, Pending
-from kafkalite.protocol.codec.primitives import read_uvarint
+from kafkalite.protocol.codec.schema import read_uvarint
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
     PartitionProduceResponse,

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
 from kafkalite.common.errors import Malformed
-from kafkalite.protocol.codec.primitives import Kind, malformed, read_uvarint, skip_tags
-from kafkalite.protocol.codec.schema import Field, Message
+from kafkalite.protocol.codec.schema import Field, Kind, Message, malformed, read_uvarint, skip_tags
 from kafkalite.protocol.codec.source_writer import Source, length_code, size_min, travelling
 
 ELEMENTS_MAX = 1 << 17

@@ -15,8 +15,7 @@ from struct import pack as struct_pack
 from typing import Any
 
 from kafkalite.common.region import FileRegion
-from kafkalite.protocol.codec.primitives import BYTES, ONE_BYTE, STRING, Kind, write_uvarint
-from kafkalite.protocol.codec.schema import Field, Message
+from kafkalite.protocol.codec.schema import BYTES, ONE_BYTE, STRING, Field, Kind, Message, write_uvarint
 from kafkalite.protocol.codec.source_writer import Source, length_code, travelling
 
 SHORT = 9  # arrays of numbers with fewer elements than this are written by a packer of their own length

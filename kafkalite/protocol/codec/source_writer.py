@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import Any, cast
 
-from kafkalite.protocol.codec.primitives import LENGTH_CODE, Kind
-from kafkalite.protocol.codec.schema import Field, Message
+from kafkalite.protocol.codec.schema import LENGTH_CODE, Field, Kind, Message
 
 
 class Source:

@@ -6,8 +6,7 @@ Not an API of Apache Kafka: its key spells "kl" in ASCII and lies far from Kafka
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import INT32
-from kafkalite.protocol.codec.schema import Message, array, boolean, int16, int32, int64, string, struct
+from kafkalite.protocol.codec.schema import INT32, Message, array, boolean, int16, int32, int64, string, struct
 
 RUN_CLEANER_KEY = 0x6B6C
 

@@ -6,8 +6,7 @@ the responses, whose fields are equal, share one.
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import STRING
-from kafkalite.protocol.codec.schema import Message, array, boolean, int8, int16, int32, string
+from kafkalite.protocol.codec.schema import STRING, Message, array, boolean, int8, int16, int32, string
 
 
 class DescribeConfigsResource(Message):

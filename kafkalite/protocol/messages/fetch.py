@@ -5,8 +5,19 @@ from __future__ import annotations
 from uuid import UUID
 
 from kafkalite.common.region import Part
-from kafkalite.protocol.codec.primitives import INT32
-from kafkalite.protocol.codec.schema import Message, array, int8, int16, int32, int64, records, string, struct, uuid
+from kafkalite.protocol.codec.schema import (
+    INT32,
+    Message,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    records,
+    string,
+    struct,
+    uuid,
+)
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kafkalite.protocol.codec.primitives import INT32
-from kafkalite.protocol.codec.schema import Message, array, boolean, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import INT32, Message, array, boolean, int16, int32, int64, string
 
 
 class OffsetCommitRequestPartition(Message):

@@ -3,8 +3,7 @@ DescribeGroups (15), ListGroups (16) and DeleteGroups (42) of clients that are n
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import STRING
-from kafkalite.protocol.codec.schema import Message, array, blob, boolean, int8, int16, int32, string
+from kafkalite.protocol.codec.schema import STRING, Message, array, blob, boolean, int8, int16, int32, string
 from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import INT64
-from kafkalite.protocol.codec.schema import Message, array, int8, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import INT64, Message, array, int8, int16, int32, int64, string
 
 
 class ListOffsetsPartition(Message):

@@ -8,8 +8,7 @@ most; ours begin far away, at "kl" in ASCII.
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import INT32
-from kafkalite.protocol.codec.schema import Message, array, boolean, int8, int16, int32, int64, string, struct
+from kafkalite.protocol.codec.schema import INT32, Message, array, boolean, int8, int16, int32, int64, string, struct
 from kafkalite.protocol.messages.cleaner import CleanerPass
 
 OWN_TAG = 0x6B6C

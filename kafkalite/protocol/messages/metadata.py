@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kafkalite.protocol.codec.primitives import INT32
-from kafkalite.protocol.codec.schema import Message, array, boolean, int8, int16, int32, int64, string, uuid
+from kafkalite.protocol.codec.schema import INT32, Message, array, boolean, int8, int16, int32, int64, string, uuid
 from kafkalite.protocol.messages.log_dirs import OWN_TAG
 
 AUTHORIZED_OPERATIONS_OMITTED = -2147483648  # the bit field that means "not asked for"

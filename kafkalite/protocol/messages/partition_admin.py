@@ -3,8 +3,7 @@ AlterPartitionReassignments (45), ListPartitionReassignments (46): partitions mo
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import INT32
-from kafkalite.protocol.codec.schema import Message, array, int8, int16, int32, string
+from kafkalite.protocol.codec.schema import INT32, Message, array, int8, int16, int32, string
 
 
 class TopicPartitions(Message):

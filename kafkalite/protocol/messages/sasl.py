@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import STRING
-from kafkalite.protocol.codec.schema import Message, array, blob, int16, int64, string
+from kafkalite.protocol.codec.schema import STRING, Message, array, blob, int16, int64, string
 
 
 class SaslHandshakeRequest(Message):

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kafkalite.protocol.codec.primitives import INT32, STRING
-from kafkalite.protocol.codec.schema import Message, array, boolean, int8, int16, int32, int64, string, uuid
+from kafkalite.protocol.codec.schema import (
+    INT32,
+    STRING,
+    Message,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
 class CreatableReplicaAssignment(Message):

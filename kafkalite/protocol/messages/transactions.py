@@ -5,8 +5,7 @@ DescribeTransactions (65), ListTransactions (66): transactions as tools see them
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.primitives import INT32, INT64, STRING
-from kafkalite.protocol.codec.schema import Message, array, boolean, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import INT32, INT64, STRING, Message, array, boolean, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, flexible="2+"):

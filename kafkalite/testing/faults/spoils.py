@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from kafkalite.api.request.error_answer import error_answer, merged
+from kafkalite.client.cluster_client import TOPIC_RESOURCE
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.common.names import ZERO_UUID
 from kafkalite.network.client_connection import Pending
@@ -280,8 +281,6 @@ def fail_partitions(
 
 # --- a request in two: the part about one topic, and the part about others
 
-_TOPIC_RESOURCE = 2
-
 
 def split(request: Message, topic: str, topic_id: UUID | None) -> tuple[Message, Message | None]:
     """The part about the topic, and the part about others; None if there are none."""
@@ -302,9 +301,7 @@ def _is_about(element: object, topic: str, topic_id: UUID | None) -> bool:
     if not isinstance(element, Message):
         return element == topic
     if "resource_name" in element.__fields__:
-        return (
-            getattr(element, "resource_type", 0) == _TOPIC_RESOURCE and getattr(element, "resource_name", "") == topic
-        )
+        return getattr(element, "resource_type", 0) == TOPIC_RESOURCE and getattr(element, "resource_name", "") == topic
     if topic_id is not None and getattr(element, "topic_id", ZERO_UUID) == topic_id:
         return True
     return topic in (getattr(element, "name", None), getattr(element, "topic", None))

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalite.common.clock import monotonic_s
-from kafkalite.protocol.codec.primitives import RECORDS
-from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.codec.schema import RECORDS, Message
 from kafkalite.protocol.header import request_frame
 from kafkalite.record.batch import CRC_FROM, compute_crc
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, diagram_text, read_trace

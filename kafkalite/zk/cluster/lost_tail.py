@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import TopicPartition
+from kafkalite.config.topic_config import MIN_ISR
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
 from kafkalite.metadata.partition_state import effective_min_isr, leave_with_lost_tail
 from kafkalite.zk.client.operations import BadVersion, Check, NoNode, SetData, Unavailable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
     from kafkalite.zk.client.transactions import Write
 
-_MIN_ISR = "min.insync.replicas"
 _AT_ONCE = 250  # partitions in one turn of the loop: some 10 ms
 
 
@@ -103,5 +103,5 @@ def _min_insync_replicas(view: ClusterView, name: str, broker_id: int, default: 
         view.broker_configs.get(str(broker_id), {}),
         view.broker_configs.get(CLUSTER_DEFAULT, {}),
     )
-    found = next((text for layer in layers if (text := layer.get(_MIN_ISR, "").strip()).isdecimal()), None)
+    found = next((text for layer in layers if (text := layer.get(MIN_ISR, "").strip()).isdecimal()), None)
     return default if found is None else int(found)

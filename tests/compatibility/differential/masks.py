@@ -19,8 +19,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.common.names import TRANSACTION_STATE_TOPIC
 from kafkalite.config.settings import ConfigSource
 from kafkalite.protocol.apis import APIS
-from kafkalite.protocol.codec.primitives import RECORDS
-from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.codec.schema import RECORDS, Message
 from kafkalite.record.batch import MAGIC, parse_header
 from kafkalite.record.message_set import HEAD_BYTES, entry_header, read_messages
 from kafkalite.record.record import read_records

@@ -15,8 +15,7 @@ from zlib import crc32
 
 from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.apis import APIS, Api
-from kafkalite.protocol.codec.primitives import Kind
-from kafkalite.protocol.codec.schema import Field, Message
+from kafkalite.protocol.codec.schema import Field, Kind, Message
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.log_dirs import CLEANING_TAG, OWN_TAG
 from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatePartitionsAssignment

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.protocol.codec.primitives import Kind
-from kafkalite.protocol.codec.schema import Field, Message
+from kafkalite.protocol.codec.schema import Field, Kind, Message
 from kafkalite.protocol.messages.log_dirs import CLEANING_TAG, OWN_TAG
 
 VALUES = {

@@ -10,8 +10,7 @@ import pytest
 from kafkalite.api.request.error_answer import error_answer, merged
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import SERVED, Api
-from kafkalite.protocol.codec.primitives import INT32, STRING
-from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.codec.schema import INT32, STRING, Message
 from kafkalite.protocol.header import decode_response, response_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkalite.protocol.messages.group_offsets import OffsetFetchResponse

@@ -8,8 +8,21 @@ from uuid import UUID
 import pytest
 
 from kafkalite.protocol.codec.codec import decode, encoder
-from kafkalite.protocol.codec.primitives import INT16, STRING, UUID16, read_uvarint, write_uvarint
-from kafkalite.protocol.codec.schema import Message, array, float64, parse_versions, string, struct, uint16, uuid
+from kafkalite.protocol.codec.schema import (
+    INT16,
+    STRING,
+    UUID16,
+    Message,
+    array,
+    float64,
+    parse_versions,
+    read_uvarint,
+    string,
+    struct,
+    uint16,
+    uuid,
+    write_uvarint,
+)
 
 
 class Item(Message):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import HEADER_BYTES, NewRecord, build_batch
 from kafkalite.record.record import check_record
-from kafkalite.record.validation import record_structure
-from kafkalite.record.validation.record_structure import check_structure
+from kafkalite.record.validation import record_validation
+from kafkalite.record.validation.record_validation import check_structure
 
 NOW_MS = 1_700_000_000_000
 SPOILED = (0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
@@ -66,7 +66,7 @@ def draw_records(chance: random.Random) -> list[NewRecord]:
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 1 << 32), columns_min=st.sampled_from([2, 2, 500]))
 def test_good_records_in_runs_are_taken_and_spoiled_ones_as_one_by_one(seed: int, columns_min: int) -> None:
-    with patch.object(record_structure, "_COLUMNS_MIN", columns_min):
+    with patch.object(record_validation, "_SHAPED_RECORDS_MIN", columns_min):
         judge_spoiled(random.Random(seed))
 
 
@@ -132,7 +132,7 @@ def test_long_deltas_in_a_run_are_judged_as_alone(field: str, delta: bytes) -> N
 class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.alone = self.shapes = 0
-        check_each, shape_of = record_structure._check_each, record_structure._shape_of
+        check_each, shape_of = record_validation._check_each, record_validation._shape_of
 
         def each(data: bytes, end: int, count: int) -> tuple[int, int]:
             self.alone += count
@@ -142,8 +142,8 @@ class Counted:
             self.shapes += 1
             return shape_of(data, start)
 
-        monkeypatch.setattr(record_structure, "_check_each", each)
-        monkeypatch.setattr(record_structure, "_shape_of", shape)
+        monkeypatch.setattr(record_validation, "_check_each", each)
+        monkeypatch.setattr(record_validation, "_shape_of", shape)
 
 
 def test_few_records_of_runs_are_checked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
