@@ -1,4 +1,4 @@
-"""The place of one log, for error messages, and the dependencies shared by all logs of a broker.
+"""The place and the topic id of one log, and the dependencies shared by all logs of a broker.
 
 The dependencies are the clock, background queues, the file system and the expiration of producers. A refused change is
 reported to `Files` as well, because the whole disk may have failed; a failed read is not.
@@ -7,6 +7,8 @@ reported to `Files` as well, because the whole disk may have failed; a failed re
 from __future__ import annotations
 
 import errno
+import logging
+import uuid
 from collections.abc import Callable
 
 from kafkalite.common.clock import Clock
@@ -14,6 +16,8 @@ from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.state.transaction_verification import VerificationSetting
+from kafkalite.log.storage.checkpoint_file import LaterVersion, encode_topic_id, read_topic_id
+from kafkalite.log.storage.file_names import PARTITION_METADATA
 from kafkalite.log.storage.files import Background, Files, run_inline, storage_error
 
 
@@ -38,6 +42,8 @@ class LogLocation:
             return storage_error(f"{self.name} is damaged", self.directory, OSError(errno.EIO, str(error)))
         return storage_error(f"cannot read {self.name}", self.directory, error)
 
+
+logger = logging.getLogger(__name__)
 
 BeforeTruncation = Callable[[TopicPartition, int, int, bool], None]
 
@@ -78,3 +84,41 @@ class LogContext:
         self.files = Files() if files is None else files
         self.producer_expiration_ms = producer_expiration_ms
         self.verification = VerificationSetting() if verification is None else verification
+
+
+class PartitionMetadata:
+    """The topic id of a partition, in the file partition.metadata at `path`. `is_corrupt`: the file is there and has no
+    id, so that nothing is lost when it is written again. `mark_dirty` has the next flush fsync a path.
+    Source: org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile, KIP-516."""
+
+    __slots__ = ("_is_read", "_location", "_mark_dirty", "_topic_id", "is_corrupt", "path")
+
+    def __init__(self, location: LogLocation, mark_dirty: Callable[[str], None]) -> None:
+        self.path = f"{location.directory}/{PARTITION_METADATA}"
+        self._location = location
+        self._mark_dirty = mark_dirty
+        self._topic_id: uuid.UUID | None = None
+        self._is_read = False
+        self.is_corrupt = False
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        """The topic id, read from the file at the first use; None if the file does not exist, or has none, which is
+        logged."""
+        if not self._is_read:
+            self._is_read = True
+            try:
+                self._topic_id = read_topic_id(self._location.files, self.path)
+            except (ValueError, OSError) as error:
+                self.is_corrupt = isinstance(error, ValueError) and not isinstance(error, LaterVersion)
+                logger.warning("cannot read %s (%s); the topic's id is what the metadata say", self.path, error)
+        return self._topic_id
+
+    def set_topic_id(self, topic_id: uuid.UUID) -> None:
+        """Writes the file; the next flush fsyncs it. Raises StorageError."""
+        try:
+            self._location.files.write_atomically(self.path, encode_topic_id(topic_id), durable=False)
+        except OSError as error:
+            raise self._location.refusal(f"cannot write {self.path}", error) from error
+        self._topic_id, self._is_read, self.is_corrupt = topic_id, True, False
+        self._mark_dirty(self.path)

@@ -30,9 +30,8 @@ from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageErr
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
-from kafkalite.log.partition.log_context import LogContext, LogLocation
+from kafkalite.log.partition.log_context import LogContext, LogLocation, PartitionMetadata
 from kafkalite.log.partition.log_transactions import LogTransactions
-from kafkalite.log.partition.partition_metadata import PartitionMetadata
 from kafkalite.log.partition.replica_append import ReplicaAppend
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
@@ -109,7 +108,7 @@ class PartitionLog:
             self._location, lambda: (self.segment_list.segments, self.end_offset), context, background, loaded,
             lambda: self.segment_list.close_writer(),
         )  # fmt: skip
-        self.metadata = PartitionMetadata(self._location, self.flusher)
+        self.metadata = PartitionMetadata(self._location, self.flusher.mark_dirty)
         self.record_counts = RecordCounts(directory, context.files, context.counting, loaded.end_offset)
         self.segment_list = SegmentList(
             loaded.segments, self._location, config, context, background, self.flusher, self.producers,

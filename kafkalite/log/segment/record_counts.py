@@ -4,7 +4,7 @@
     control records   records of control batches at or past it: the markers of transactions
 
 An append adds the record count of its batch header. The counts of segments from before the start are read from a file
-(`record_count_file`), or counted from the batch headers in the background at the first request (`record_counting`).
+(`record_count_file.py`), or counted from the batch headers in the background at the first request (`record_counting`).
 Until then the count of such a segment is None, never a wrong number.
 Source: none in Apache Kafka, which knows sizes and offsets only.
 """
