@@ -8,7 +8,7 @@ found by the headers between the first and the last of them. What would take too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed
@@ -33,6 +33,7 @@ class _Piece(NamedTuple):
     from_offset: int
     limit: int
     sign: int
+    only_aborted: bool = False
 
 
 class CountPlan:
@@ -44,23 +45,28 @@ class CountPlan:
         self._known = 0
         self._pieces: list[_Piece] = []
         self._aborted: list[AbortedTxn] = []
-        self._aborted_pieces: list[_Piece] = []
         start = max(offset, log.start_offset)
         limit = partition.last_stable_offset if committed_only else partition.high_watermark
         if start >= limit:
             return
         log.counts()  # brings the count of the active segment up to date, and has unknown ones counted
         segments = log.segments
-        for at, segment in enumerate(segments):
-            end_offset = segments[at + 1].base_offset if at + 1 < len(segments) else log.end_offset
-            if end_offset > start and segment.base_offset < limit and segment.size_bytes:
-                self._plan(segment, end_offset, start, limit)
-        if committed_only:
-            self._plan_aborted(partition, segments, start, limit)
+        for segment, end_offset in _overlapping(segments, log.end_offset, start, limit):
+            self._plan(segment, end_offset, start, limit)
+        self._aborted = partition.aborted_transactions(start, limit) if committed_only else []
+        if self._aborted:
+            first = max(start, min(one.first_offset for one in self._aborted))
+            last = min(limit, max(one.last_offset for one in self._aborted) + 1)
+            for segment, _ in _overlapping(segments, last, first, last):
+                found = segment.find(first) if segment.base_offset < first else (0, 0)
+                behind = segment.find(last)
+                if found is not None:
+                    end = segment.size_bytes if behind is None else behind[0] + behind[1]
+                    self._pieces.append(_Piece(segment.open_file(), found[0], end, start, limit, -1, True))
 
     @property
     def bytes_to_read(self) -> int:
-        return sum(piece.end - piece.position for piece in (*self._pieces, *self._aborted_pieces))
+        return sum(piece.end - piece.position for piece in self._pieces)
 
     def _plan(self, segment: Segment, end_offset: int, start: int, limit: int) -> None:
         """Count a segment whole, and take off the smaller sides, unless reading what is wanted is less."""
@@ -80,30 +86,12 @@ class CountPlan:
         if behind is not None:
             self._pieces.append(_Piece(file, behind[0], last, limit, end_offset, -1))
 
-    def _plan_aborted(self, partition: Partition, segments: Sequence[Segment], start: int, limit: int) -> None:
-        self._aborted = partition.aborted_transactions(start, limit)
-        if not self._aborted:
-            return
-        first = max(start, min(one.first_offset for one in self._aborted))
-        last = min(limit, max(one.last_offset for one in self._aborted) + 1)
-        for at, segment in enumerate(segments):
-            end_offset = segments[at + 1].base_offset if at + 1 < len(segments) else last
-            if end_offset <= first or segment.base_offset >= last or not segment.size_bytes:
-                continue
-            found = segment.find(first) if segment.base_offset < first else (0, 0)
-            behind = segment.find(last)
-            if found is not None:
-                end = segment.size_bytes if behind is None else behind[0] + behind[1]
-                self._aborted_pieces.append(_Piece(segment.open_file(), found[0], end, start, limit, -1))
-
     def count(self) -> int | None:
         """The number; None if too much is to be read, or something cannot be. Only reads files."""
         if self.bytes_to_read > SCANNED_BYTES_MAX:
             return None
         try:
-            found = sum(piece.sign * self._records_in(piece) for piece in self._pieces)
-            aborted = sum(self._records_in(piece, self._is_aborted) for piece in self._aborted_pieces)
-            return self._known + found - aborted
+            return self._known + sum(piece.sign * self._records_in(piece) for piece in self._pieces)
         except (OSError, Malformed):
             return None
 
@@ -117,6 +105,14 @@ class CountPlan:
             )
         )
 
-    @staticmethod
-    def _records_in(piece: _Piece, counts: Callable[[BatchHeader], bool] | None = None) -> int:
+    def _records_in(self, piece: _Piece) -> int:
+        counts = self._is_aborted if piece.only_aborted else None
         return count(piece.file.fd, piece.position, piece.end, piece.limit, piece.from_offset, counts).records
+
+
+def _overlapping(segments: Sequence[Segment], end_offset: int, first: int, limit: int) -> Iterator[tuple[Segment, int]]:
+    """The segments with records in [first, limit), each with its end offset; `end_offset` is that of the last one."""
+    for at, segment in enumerate(segments):
+        end = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
+        if end > first and segment.base_offset < limit and segment.size_bytes:
+            yield segment, end
