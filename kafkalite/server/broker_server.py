@@ -349,8 +349,7 @@ class BrokerServer:
         from kafkalite.common.metrics import CONTENT_TYPE
         from kafkalite.server.broker_metrics import broker_metrics, health
         from kafkalite.server.metrics_endpoint import MetricsEndpoint
-        from kafkalite.server.quota_metrics import add_quota_metrics
-        from kafkalite.server.replication_metrics import add_replication_metrics
+        from kafkalite.server.traffic_metrics import add_quota_metrics, add_replication_metrics
 
         where = metrics_listener(self.config.metrics_listener)
         metrics = broker_metrics(self._services, self._member.controller_stats)

@@ -42,7 +42,7 @@ Json = dict[str, Any]
 async def broker_report(
     services: Services, request: BrokerReportRequest, context: RequestContext
 ) -> BrokerReportResponse:
-    """The report of one kind. What is wrong with a request is told in a sentence."""
+    """The report of one kind. A refusal names the fault of the request in a sentence."""
     try:
         report = REPORTS.get(request.kind)
         if report is None:
@@ -294,7 +294,7 @@ async def _rebalances(services: Services, arguments: Json) -> Json:
 
 
 def _members(group: GroupDescription, member_ids: Iterable[str], now: Moment) -> list[Json]:
-    """The members that are waited for. Whoever has an id and has not joined with it yet has no name."""
+    """The members that are waited for. One that has an id and has not joined with it yet has no name."""
     found = []
     members = {member.member_id: member for member in group.members}
     for member_id in member_ids:
@@ -325,7 +325,7 @@ async def _cluster(services: Services, arguments: Json) -> Json:
     metadata = services.metadata
     connect = services.config.zookeeper_connect
     own = metadata.brokers.get(services.config.broker_id)
-    told = {
+    session = {
         "connect": connect,
         "state": metadata.registration_state.value,
         "transaction": metadata.last_transaction,
@@ -338,7 +338,7 @@ async def _cluster(services: Services, arguments: Json) -> Json:
         "is_stopping": own.stopping if own is not None and connect else None,
         "controller_id": metadata.controller_id if metadata.controller_id >= 0 else None,
         "controller_epoch": metadata.controller_epoch,
-        "zookeeper": told if connect else None,
+        "zookeeper": session if connect else None,
     }
 
 

@@ -60,7 +60,7 @@ def _wanted(services: Services, request: RunCleanerRequest) -> list[int]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(asked)} partitions: no topic has so many")
     topic = services.replica_manager.by_name.get(request.topic)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {_shown(request.topic)}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {_printable(request.topic)}")
     policy = topic.config.cleanup_policy
     if "compact" not in policy:
         raise KafkaError(
@@ -149,7 +149,7 @@ def _listed(indexes: list[int]) -> str:
     return ", ".join(map(str, indexes[:_NAMED_MAX])) + more
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """A name as it came from outside."""
     return name if name.isprintable() and len(name) <= 249 else ascii(name[:80])
 

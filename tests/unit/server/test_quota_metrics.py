@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkalite.common.metrics import Metrics
 from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.security.quota.client_quotas import ClientQuotaManager, QuotaWindows
-from kafkalite.server.quota_metrics import add_quota_metrics
+from kafkalite.server.traffic_metrics import add_quota_metrics
 from tests.support.manual_clock import ManualClock
 from tests.support.prometheus import Family, parse, value
 

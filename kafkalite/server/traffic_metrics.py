@@ -1,9 +1,11 @@
-"""The metrics of replication: what this broker leads and how far others have it, and what it copies from others.
+"""The metrics of replication and of quotas: what this broker leads and copies, and how its clients are throttled.
 
 The names are those that the JMX exporter gives Kafka's MBeans, as in `broker_metrics`. A broker whose partitions have
-one replica each has all of the totals as well, so that alerts on them need no exception.
-Source: the MBeans of kafka.server.{ReplicaManager, AbstractFetcherManager, FetcherLagMetrics, BrokerTopicMetrics},
-kafka.cluster.Partition.
+one replica each has all of the totals as well, so that alerts on them need no exception. Of quotas there is a row for
+each client that has used its quota lately; a user or client id that shares its quota with others is empty in the row.
+Source: the MBeans of kafka.server.{ReplicaManager, AbstractFetcherManager, FetcherLagMetrics, BrokerTopicMetrics,
+ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager}, kafka.cluster.Partition,
+kafka.network.ConnectionQuotas.
 """
 
 from __future__ import annotations
@@ -13,13 +15,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.common.metrics import Column, Metrics, Row
+from kafkalite.common.names import desanitized
 from kafkalite.replication.leader_partition import LeaderPartition
+from kafkalite.security.quota.entities import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 
 if TYPE_CHECKING:
     from kafkalite.api.request.fetch_sessions import FollowerFetches
+    from kafkalite.common.clock import Clock
     from kafkalite.metadata.cluster_metadata import PartitionRecord
+    from kafkalite.network.connection_quotas import ConnectionQuotas
     from kafkalite.replication.replica_manager import ReplicaManager, Topic
     from kafkalite.replication.replica_roles import ReplicaRoles
+    from kafkalite.security.quota.client_quotas import ClientQuotaManager
 
 _PER_PAUSE = 500  # partitions of which few numbers are read
 _MANAGER = "kafka_server_replicamanager"
@@ -165,3 +177,70 @@ def _consumer_lags(roles: ReplicaRoles | None) -> Iterator[Row]:
     lags = {} if roles is None else roles.fetchers.lags()
     for (topic, index), lag in lags.items():
         yield Row(("Replica", topic, str(index)), (lag,))
+
+
+_CLIENTS_PER_PAUSE = 500
+_WHO = ("user", "client_id")
+_THROTTLE_TIME = "Milliseconds that they were told to wait, on the average of those who were."
+_SOCKETS = "kafka_server_socket_server_metrics"
+_LISTENER_COLUMNS = (
+    Column(f"{_SOCKETS}_connection_accept_rate", "New connections in a second."),
+    Column(f"{_SOCKETS}_connection_accept_throttle_time", "Milliseconds that new connections waited."),
+    Column(
+        f"{_SOCKETS}_ip_connection_accept_throttle_time",
+        "Milliseconds that connections of addresses over their quota were kept before they were closed.",
+    ),
+)
+
+
+def add_quota_metrics(
+    metrics: Metrics, clients: ClientQuotaManager, connections: ConnectionQuotas, clock: Clock
+) -> None:
+    for key, name, rate in (
+        (PRODUCER_BYTE_RATE, "produce", Column("kafka_server_produce_byte_rate", "Bytes produced in a second.")),
+        (CONSUMER_BYTE_RATE, "fetch", Column("kafka_server_fetch_byte_rate", "Bytes fetched in a second.")),
+        (
+            REQUEST_PERCENTAGE,
+            "request",
+            Column("kafka_server_request_request_time", "Time of the broker, in percent of one processor."),
+        ),
+        (
+            CONTROLLER_MUTATION_RATE,
+            "controllermutation",
+            Column("kafka_server_controllermutation_mutation_rate", "Partitions made or deleted in a second."),
+        ),
+    ):
+        columns = (rate, Column(f"kafka_server_{name}_throttle_time", _THROTTLE_TIME))
+        metrics.table(columns, _WHO, partial(_clients, clients, key, clock))
+    tokens = Column("kafka_server_controllermutation_tokens", "Partitions that they may make or delete now.")
+    metrics.table((tokens,), _WHO, partial(_tokens, clients, clock))
+    metrics.gauge(
+        f"{_SOCKETS}_broker_connection_accept_rate",
+        "New connections in a second, of all listeners that clients share.",
+        lambda: connections.rate.per_second(clock.monotonic_ms()),
+    )
+    metrics.table(_LISTENER_COLUMNS, ("listener",), partial(_listeners, connections, clock))
+
+
+def _clients(clients: ClientQuotaManager, key: str, clock: Clock) -> Iterator[Row | None]:
+    for number, counted in enumerate(clients.counted(key), start=1):
+        now_ms = clock.monotonic_ms()
+        user, client_id = counted.sharers
+        numbers = counted.rate.per_second(now_ms), counted.throttle_times.average_ms(now_ms)
+        yield Row((desanitized(user), client_id), numbers)
+        if number % _CLIENTS_PER_PAUSE == 0:
+            yield None
+
+
+def _tokens(clients: ClientQuotaManager, clock: Clock) -> Iterator[Row]:
+    for counted in clients.counted(CONTROLLER_MUTATION_RATE):
+        if counted.bucket is not None:
+            user, client_id = counted.sharers
+            yield Row((desanitized(user), client_id), (counted.bucket.tokens(clock.monotonic_ms()),))
+
+
+def _listeners(connections: ConnectionQuotas, clock: Clock) -> Iterator[Row]:
+    now_ms = clock.monotonic_ms()
+    for listener in connections.listeners:
+        waits = listener.accept_waits.average_ms(now_ms), listener.ip_waits.average_ms(now_ms)
+        yield Row((listener.name,), (listener.rate.per_second(now_ms), *waits))

@@ -14,7 +14,7 @@ from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 from kafkalite.replication.replica_roles import IsrWriter
 from kafkalite.server.broker import Broker
-from kafkalite.server.replication_metrics import add_replication_metrics
+from kafkalite.server.traffic_metrics import add_replication_metrics
 from tests.support.manual_clock import ManualClock
 from tests.support.prometheus import Family, parse, value
 from tests.support.replication.led_in_broker import REGISTRATIONS, follow, lead
