@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for one in endpoints:
         say(*_shown(one, options))
-    say(*_told(findings))
+    say(*_finding_lines(findings))
     return 1 if findings else 0
 
 
@@ -71,7 +71,7 @@ def _settings(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding
 
 
 def _running(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]]:
-    """The listener that was named, and those that its brokers tell of, if they let us ask."""
+    """The listener that was named, and those in the settings of its brokers, if we may read them."""
     from kafkalite.inspection.doctor.checkup import broker_settings, probe_findings, probe_listener
 
     if options.config is not None:
@@ -123,7 +123,7 @@ def _shown(endpoint: Endpoint, options: argparse.Namespace) -> Iterator[str]:
     yield ""
 
 
-def _told(findings: Sequence[Finding]) -> Iterable[str]:
+def _finding_lines(findings: Sequence[Finding]) -> Iterable[str]:
     if not findings:
         return ["No warnings."]
     count = f"{len(findings)} warnings" if len(findings) > 1 else "1 warning"

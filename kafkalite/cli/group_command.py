@@ -1,4 +1,4 @@
-"""`kafkalite group`: consumer groups; which there are, how far they have come, and where they go on.
+"""`kafkalite group`: consumer groups: list, describe lag, reset offsets, delete.
 
 What `reset` would do is shown, and done with --execute only. Its options are those of kafka-consumer-groups.sh.
 Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (3.9).

@@ -94,7 +94,7 @@ def _drop_output() -> None:
 
 
 def _complete() -> int:
-    """A shell asks how a line may go on."""
+    """Answers a shell that completes a line."""
     from kafkalite.cli.completion_command import complete, words_of_line
 
     words = words_of_line()

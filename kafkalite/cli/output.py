@@ -19,7 +19,7 @@ def complain(*messages: str) -> int:
 
 
 def say(*sentences: str) -> None:
-    """Print each sentence, one line whatever the names in it are."""
+    """Print each sentence, one line for any names in it."""
     for sentence in sentences:
         print(printable(sentence))
 

@@ -152,7 +152,7 @@ def _has_more(source: BinaryIO) -> bool:
 
 
 def _read(source: BinaryIO) -> bytes:
-    """Reads the bytes that are there; waits for some. Empty at the end. Past the buffer, whose content nobody knows."""
+    """Reads the bytes that are there; waits for some. Empty at the end. Past the buffer, whose content is unknown."""
     try:
         file = source.fileno()
     except (OSError, ValueError):

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
 
 
-LOOK_AGAIN_S = 0.5
+POLL_S = 0.5
 
 
-def watch_parent(on_end: Callable[[], None], look_again_s: float = LOOK_AGAIN_S) -> None:
+def watch_parent(on_end: Callable[[], None], poll_s: float = POLL_S) -> None:
     """Call `on_end` once, on the running loop, when the parent has ended. A process that has lost it before this is
     called has another by now, and the end of that one counts."""
     loop, parent = asyncio.get_running_loop(), os.getppid()
     descriptor = _pidfd(parent)
     if descriptor is None:
-        _look(loop, parent, on_end, look_again_s)
+        _poll_parent(loop, parent, on_end, poll_s)
         return
 
     def ended() -> None:
@@ -63,11 +63,11 @@ def _pidfd(parent: int) -> int | None:
     return None
 
 
-def _look(loop: asyncio.AbstractEventLoop, parent: int, on_end: Callable[[], None], look_again_s: float) -> None:
+def _poll_parent(loop: asyncio.AbstractEventLoop, parent: int, on_end: Callable[[], None], poll_s: float) -> None:
     if os.getppid() != parent:
         on_end()
     else:
-        loop.call_later(look_again_s, _look, loop, parent, on_end, look_again_s)
+        loop.call_later(poll_s, _poll_parent, loop, parent, on_end, poll_s)
 
 
 class ReadyFile:
@@ -364,11 +364,11 @@ def _start_console(broker: Broker, config: BrokerConfig) -> ConsoleProcess:
     """Raises ConfigError."""
     from kafkalite.cli.console_command import ConsoleProcess
 
-    def told(line: str) -> None:
+    def print_line(line: str) -> None:
         say(line)
         sys.stdout.flush()
 
-    console = ConsoleProcess.of(config, broker.server.server.ports, told)
+    console = ConsoleProcess.of(config, broker.server.server.ports, print_line)
     console.start()
     return console
 

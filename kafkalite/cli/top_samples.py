@@ -1,7 +1,7 @@
 """Numbers for `kafkalite top`: topics, groups and brokers of a cluster, and how fast they move between two looks.
 
 A look takes a few requests to each broker: offsets and sizes of all partitions, the lags of all groups, and a report of
-each kafkalite. Of an Apache Kafka, and of brokers that do not let us, what is not told is None.
+each kafkalite. Of an Apache Kafka, and of brokers that do not let us, unknown numbers are None.
 Source: ListOffsets, DescribeLogDirs, OffsetFetch; BrokerReport for the rest.
 """
 

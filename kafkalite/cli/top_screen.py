@@ -72,12 +72,12 @@ class TopScreen(App[None]):
     def on_mount(self) -> None:
         self.query_one(DataTable).focus()
         self._draw()
-        threading.Thread(target=self._look, name="kafkalite-top", daemon=True).start()
+        threading.Thread(target=self._take_sample, name="kafkalite-top", daemon=True).start()
 
     def on_unmount(self) -> None:
         self._is_over.set()
 
-    def _look(self) -> None:
+    def _take_sample(self) -> None:
         """In its own thread."""
         while not self._is_over.is_set():
             sample, fault = (None, "") if self._is_paused else self._taken()

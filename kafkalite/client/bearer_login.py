@@ -113,8 +113,8 @@ class TokenEndpoint:
             why = getattr(fault, "verify_message", None) or getattr(fault, "strerror", None) or str(fault) or "closed"
             raise NoToken(f"{self.shown}: {self._printable(str(why))}") from None
         if status not in (200, 201):
-            told = f"{self.shown} answers with status {status}{self._reason(body)}"
-            raise NoToken(told, is_final=status in _FINAL)
+            why = f"{self.shown} answers with status {status}{self._reason(body)}"
+            raise NoToken(why, is_final=status in _FINAL)
         try:
             found = read_json(body)["access_token"]
         except (ValueError, KeyError, TypeError):
@@ -165,8 +165,8 @@ class TokenEndpoint:
     def _reason(self, body: bytes) -> str:
         """The words of an error of OAuth 2.0."""
         try:
-            told = read_json(body[:_ERROR_BYTES_MAX])
-            words = [told[name] for name in ("error", "error_description") if isinstance(told.get(name), str)]
+            answer = read_json(body[:_ERROR_BYTES_MAX])
+            words = [answer[name] for name in ("error", "error_description") if isinstance(answer.get(name), str)]
         except (ValueError, AttributeError):
             return ""
         return f": {self._printable(': '.join(words))}" if words else ""

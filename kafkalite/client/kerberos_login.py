@@ -1,4 +1,4 @@
-"""Tickets of Kerberos by which this process logs in: by a keytab, or those of whoever has called kinit.
+"""Tickets of Kerberos by which this process logs in: by a keytab, or those of a kinit.
 
 With a keytab MIT's library gets tickets when there are none, and new ones before they end; they are kept in memory. The
 tickets of a cache are renewed by `kinit -R` when most of their time is over, as long as they are renewable. The key

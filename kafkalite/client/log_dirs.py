@@ -21,7 +21,7 @@ from kafkalite.protocol.messages.log_dirs import (
 )
 
 _VERSION = 4
-_PARTITIONS_MAX = 200  # in one request: the broker takes 0.07 ms for each, and serves nobody else meanwhile
+_PARTITIONS_MAX = 200  # in one request: the broker takes 0.07 ms for each, and serves no other client meanwhile
 
 
 def list_partitions(

@@ -1,4 +1,4 @@
-"""Offsets of partitions as their leaders tell them: the start, the end, the first record of a time.
+"""Offsets of partitions by their leaders: the start, the end, the first record of a time.
 
 An answer is whole or refused: a partition whose leader moves, loads or is away is asked for again until the deadline,
 and then the fault is an error that names the partition. Nothing stands for an offset that is not known.

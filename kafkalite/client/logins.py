@@ -1,8 +1,8 @@
 """The login that settings ask for: of a command by the properties of a client, of a broker by those of a listener.
 
 The names are Kafka's, whose handlers for OAUTHBEARER stand for what they do: OAuthBearerLoginCallbackHandler gets
-tokens from an authority, OAuthBearerUnsecuredLoginCallbackHandler (which Kafka takes if none is named) makes some that
-nobody signs. Classes of others are refused.
+tokens from an authority, OAuthBearerUnsecuredLoginCallbackHandler (which Kafka takes if none is named) makes some
+without a signature. Classes of others are refused.
 
 A command's properties stand in the file of --command-config, as for Kafka's own tools; properties without a meaning
 here are ignored, since several tools share such files.
@@ -101,26 +101,26 @@ _NAME_CLAIM = "sasl.oauthbearer.sub.claim.name"
 SETTINGS = (_HANDLER, _URL, _SERVICE, *_KINIT, *_REFRESH, *_TIMEOUTS, *_RETRIES, _ENCODES, _NAME_CLAIM)
 """The settings beside the login module that logins depend on."""
 
-Told = Callable[[str], Any]
+GetSetting = Callable[[str], Any]
 """The value of a setting."""
 
 
-def login_of(mechanism: str, module: LoginModule, told: Told) -> Login:
+def login_of(mechanism: str, module: LoginModule, setting: GetSetting) -> Login:
     """The login of a login module and of the settings beside it. Raises ValueError for the module, which begins in the
     middle of a sentence, and ConfigError for another setting; both repeat no secret."""
     if mechanism == oauthbearer.MECHANISM:
-        return _by_token(module.options, told)
+        return _by_token(module.options, setting)
     if mechanism == gssapi.MECHANISM:
-        return _by_ticket(module.options, told)
+        return _by_ticket(module.options, setting)
     if mechanism not in MECHANISMS:
         raise ValueError(f"is for the mechanism {mechanism[:40]!r}, and logins are by {', '.join(MECHANISMS)}")
     return client_exchange.login_of(mechanism, module)
 
 
-def _by_ticket(options: Mapping[str, str], told: Told) -> Login:
+def _by_ticket(options: Mapping[str, str], setting: GetSetting) -> Login:
     from kafkalite.client.kerberos_login import KerberosSettings, KerberosTickets  # brings a package that few have
 
-    named, of_module = told(_SERVICE) or "", options.get("serviceName", "")
+    named, of_module = setting(_SERVICE) or "", options.get("serviceName", "")
     if named and of_module and named != of_module:
         raise ConfigError(
             f"{_SERVICE}={named[:60]} and serviceName of the login module, {of_module[:60]}, are not the same"
@@ -128,18 +128,18 @@ def _by_ticket(options: Mapping[str, str], told: Told) -> Login:
     service = named or of_module
     if not service:
         raise ConfigError(f"{_SERVICE} is not set: the first part of the principals of brokers, such as kafka")
-    tickets = KerberosTickets(options, KerberosSettings(service, *map(told, _KINIT)))
+    tickets = KerberosTickets(options, KerberosSettings(service, *map(setting, _KINIT)))
     return Login(gssapi.MECHANISM, tickets.name, tickets.exchange, may_wait=True)
 
 
-def _by_token(options: Mapping[str, str], told: Told) -> Login:
-    handler = (told(_HANDLER) or "").strip()
+def _by_token(options: Mapping[str, str], setting: GetSetting) -> Login:
+    handler = (setting(_HANDLER) or "").strip()
     kind = handler.rpartition(".")[2] if handler.startswith(_PACKAGE) else handler
     if kind == _FROM_AUTHORITY:
-        endpoint = _endpoint(options, told)
+        endpoint = _endpoint(options, setting)
         extensions = oauthbearer.extensions_of(options, "extension_")
         name = endpoint.client_id or endpoint.shown
-        fetch = _fetch_of(endpoint, told)
+        fetch = _fetch_of(endpoint, setting)
     elif kind in ("", _UNSECURED):
         if not kind and not any(option.startswith("unsecuredLogin") for option in options):
             raise ConfigError(
@@ -158,7 +158,7 @@ def _by_token(options: Mapping[str, str], told: Told) -> Login:
             f"{_HANDLER}={handler[:120]}: kafkalite runs no Java classes, and knows {_PACKAGE}{_FROM_AUTHORITY} and "
             f"{_UNSECURED}"
         )
-    rules = oauthbearer.RefreshRules(*map(told, _REFRESH))
+    rules = oauthbearer.RefreshRules(*map(setting, _REFRESH))
     token = BearerToken(fetch, rules, _wall_ms)
     return Login(
         oauthbearer.MECHANISM,
@@ -173,8 +173,8 @@ def _wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:
-    url = (told(_URL) or "").strip()
+def _endpoint(options: Mapping[str, str], setting: GetSetting) -> TokenEndpoint:
+    url = (setting(_URL) or "").strip()
     if not url:
         raise ConfigError(f"{_URL} is not set: where tokens of OAUTHBEARER are given, https://... or file:///...")
     is_file = url.startswith("file:")
@@ -182,7 +182,7 @@ def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:
     if not is_file and not (client_id and secret):
         raise ValueError('has no clientId="..." and clientSecret="...", by which tokens are asked for')
     try:
-        connect_ms, read_ms = (told(each) or DEFAULT_TIMEOUT_MS for each in _TIMEOUTS)
+        connect_ms, read_ms = (setting(each) or DEFAULT_TIMEOUT_MS for each in _TIMEOUTS)
         return TokenEndpoint(
             url,
             client_id,
@@ -191,7 +191,7 @@ def _endpoint(options: Mapping[str, str], told: Told) -> TokenEndpoint:
             tls_of_module(options) if url.startswith("https:") else None,
             connect_ms,
             read_ms,
-            told(_ENCODES),
+            setting(_ENCODES),
         )
     except ValueError as fault:
         raise ConfigError(f"{_URL} {fault}") from None
@@ -216,9 +216,9 @@ def value_of(texts: Mapping[str, str], name: str, where: str = "") -> Any:
         raise ConfigError(f"{name}={setting.shown(text)}{where} {fault}") from None
 
 
-def _fetch_of(endpoint: TokenEndpoint, told: Told) -> Callable[[], oauthbearer.OwnToken]:
-    backoff_ms, backoff_max_ms = map(told, _RETRIES)
-    name_claim = told(_NAME_CLAIM)
+def _fetch_of(endpoint: TokenEndpoint, setting: GetSetting) -> Callable[[], oauthbearer.OwnToken]:
+    backoff_ms, backoff_max_ms = map(setting, _RETRIES)
+    name_claim = setting(_NAME_CLAIM)
 
     def fetch() -> oauthbearer.OwnToken:
         text = retried(

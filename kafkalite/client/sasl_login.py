@@ -1,8 +1,8 @@
 """A login by SASL as requests and responses: SaslHandshake 1, then SaslAuthenticate 1 until both sides are content.
 
-The versions are known to every broker since Kafka 2.2. A session may end (KIP-368): whoever keeps a connection for long
-logs in again on it before, at `due_ms`. A login that may wait for others, such as for whoever gives tokens, has its
-turns in a thread.
+The versions are known to every broker since Kafka 2.2. A session may end (KIP-368): a connection that is kept
+for long logs in again before, at `due_ms`. A login that may wait for others, such as an authority, has its turns in a
+thread.
 Source: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator.
 """
 
@@ -110,9 +110,9 @@ async def _next(login: Login, talk: Conversation, response: Any) -> tuple[Messag
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[Message, int] | int] = loop.create_future()
 
-    def settle(turn: tuple[Message, int] | int | None, fault: BaseException | None) -> None:
+    def complete(turn: tuple[Message, int] | int | None, fault: BaseException | None) -> None:
         if answer.done():
-            return  # nobody waits any more
+            return  # the caller has given up
         if fault is not None:
             answer.set_exception(fault)
         else:
@@ -126,7 +126,7 @@ async def _next(login: Login, talk: Conversation, response: Any) -> tuple[Messag
         except BaseException as error:
             fault = error
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, turn, fault)
+            loop.call_soon_threadsafe(complete, turn, fault)
 
     # a thread that the end of the process does not wait for, as it would for one of a pool
     threading.Thread(target=run, name="kafkalite-login", daemon=True).start()

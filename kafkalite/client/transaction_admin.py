@@ -202,8 +202,8 @@ class TransactionAdmin:
         return found
 
     def not_led(self, topic: str | None) -> list[str]:
-        """Complaints about the partitions, of a topic or of all, that `partitions` leaves out because nobody leads
-        them."""
+        """Complaints about the partitions, of a topic or of all, that `partitions` leaves out because they have no
+        leader."""
         return self._cluster.not_led([] if topic is None else [topic])
 
     def _describe_producers(

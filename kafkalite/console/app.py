@@ -172,7 +172,7 @@ class Guard:
         await self._app(scope, _bounded(receive), with_headers)
 
     def _is_our_name(self, host: str) -> bool:
-        """An address is nobody's name, so it cannot be bound anew: only names have to be known."""
+        """An address is no name, so it cannot be bound anew: only names have to be known."""
         name, colon, port = host.rpartition(":")
         if not colon or not port.isdigit():
             name = host
@@ -186,7 +186,7 @@ class Guard:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """The body of a request whose length was not told ends the connection when it is too long."""
+    """The body of a request of unknown length ends the connection when it is too long."""
     received = 0
 
     async def bounded() -> Message:

@@ -72,7 +72,7 @@ class Login:
         """Tells the session of the cookie, or begins one."""
         found = self.sessions.find(request.cookies.get(COOKIE))
         session = found or self.sessions.begin()
-        return await self._told(session, is_new=found is None)
+        return await self._session_answer(session, is_new=found is None)
 
     async def log_in(self, request: Request) -> Response:
         """Checks name and password with a broker. Raises ApiError."""
@@ -92,7 +92,7 @@ class Login:
             raise
         if (former := self.sessions.find(request.cookies.get(COOKIE))) is not None:
             self.sessions.end(former)
-        return await self._told(self.sessions.begin(pool, fields["user"]), is_new=True)
+        return await self._session_answer(self.sessions.begin(pool, fields["user"]), is_new=True)
 
     async def log_out(self, request: Request) -> Response:
         session = self.sessions.find(request.cookies.get(COOKIE))
@@ -137,7 +137,7 @@ class Login:
                 raise of_client(fault) from None
         raise ApiError(401, "BAD_LOGIN", refusal)
 
-    async def _told(self, session: Session, *, is_new: bool) -> Response:
+    async def _session_answer(self, session: Session, *, is_new: bool) -> Response:
         answer = JSONResponse(await run_in_threadpool(self._describe, session))
         answer.headers["cache-control"] = "no-store"
         if is_new:

@@ -118,7 +118,7 @@ def _bound(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(_CONNECTIONS_MAX)  # before the address is told: who comes at once waits, and is not refused
+        listener.listen(_CONNECTIONS_MAX)  # before the address is printed: an early client waits, and is not refused
     except OSError as fault:
         listener.close()
         why = fault.strerror or fault

@@ -124,7 +124,7 @@ class ZooKeeperProcess(ChildProcess):
         raise ConfigError(f"the ZooKeeper of our own did not start; {self._output} ends with: {last_line}")
 
     async def ended(self) -> str:
-        """Waits until the process has ended; returns how. Nobody but `stop` tells it to stop."""
+        """Waits until the process has ended; returns how. Only `stop` stops it."""
         how = await super().ended() or describe_exit(0)
         self._release()
         return how

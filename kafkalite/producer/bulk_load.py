@@ -195,7 +195,7 @@ def murmur2(keys: pa.Array) -> _Words:
     lengths = np.diff(offsets).astype(np.int64)
     hashes: _Words = np.uint32(MURMUR2_SEED) ^ lengths.astype(np.uint32)
     order = np.argsort(-lengths, kind="stable") if len(lengths) and lengths.min() != lengths.max() else None
-    if order is not None:  # descending: keys that go on are always the first lanes
+    if order is not None:  # descending: longer keys are always the first lanes
         starts, hashes, lengths = starts[order], hashes[order], lengths[order]
     words = lengths >> 2
     for step in range(int(words.max(initial=0))):

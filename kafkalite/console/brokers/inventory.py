@@ -1,7 +1,7 @@
 """All partitions with their sizes, offsets, exact counts and state of compaction, and all log directories.
 
 It takes a request for every 200 partitions, so it is kept for some seconds for each user, and made anew in a thread
-while somebody looks. An Apache Kafka tells no counts: its offsets come from ListOffsets.
+while a page asks for it. An Apache Kafka has no counts: its offsets come from ListOffsets.
 
 Every page counts the records that a consumer of committed records gets. Where a log has neither markers nor an open
 transaction these are its live records. Only other logs are asked for them, and only when they have changed.
@@ -236,7 +236,7 @@ def _add_records(made: Inventory, last: Inventory | None, cluster: ClusterClient
 
 
 def _add_offsets(made: Inventory, cluster: ClusterClient) -> None:
-    """Of the partitions whose leaders did not tell them."""
+    """Of the partitions whose leaders did not answer."""
     missing = [key for key in cluster.places if (facts := made.partitions.get(key)) is None or facts.end_offset is None]
     if not missing:
         return

@@ -1,4 +1,4 @@
-"""The process that decodes. It ends with its standard input, so with the console, whatever ended that.
+"""The process that decodes. It ends with its standard input, so with the console, however that ended.
 
 What it runs is written in C by others and gets any bytes: it may recurse until the stack is gone, or fill memory. So
 there are limits of memory and, for each exchange, of time, at which the kernel ends it, however deep in C it is.

@@ -1,6 +1,6 @@
-"""Protobuf by its own library. A message that its JSON form refuses is told field by field, so that a time out of range
-or an Any of an unknown type costs one field. One that is refused since a text is no UTF-8 is read once more with bytes
-in place of texts, which is the same on the wire.
+"""Protobuf by its own library. A message that its JSON form refuses is rendered field by field, so that a time out of
+range or an Any of an unknown type costs one field. One that is refused since a text is no UTF-8 is read once more with
+bytes in place of texts, which is the same on the wire.
 
 Source: the JSON mapping of proto3 (ProtoJSON), google.protobuf.json_format.
 """
@@ -52,7 +52,7 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
 
 
 def _pool_of(data: bytes, *, with_texts: bool) -> tuple[Any, frozenset[str]]:
-    """The types of a set, in whatever order its files are. Files of Google's that it lacks are those of the library.
+    """The types of a set, in any order of its files. Files of Google's that it lacks are those of the library.
     Without texts their fields are bytes; with the names of these fields."""
     descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
     descriptor_pool: Any = importlib.import_module("google.protobuf.descriptor_pool")

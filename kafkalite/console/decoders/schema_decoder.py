@@ -217,7 +217,7 @@ class DecoderPool:
 
 
 class SchemaDecoder:
-    """Decodes by one schema, for one thread. `expect` tells what is to come, so that it is decoded together."""
+    """Decodes by one schema, for one thread. `expect` announces records, so that it is decoded together."""
 
     def __init__(self, pool: DecoderPool, schema: Schema, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         """Raises SchemaRefused, OSError."""

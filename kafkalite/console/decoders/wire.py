@@ -105,7 +105,7 @@ class Frames:
 
 
 def faulty(reason: str, raw: Any) -> dict[str, Any]:
-    """Stands for the value of a field that cannot be told."""
+    """Stands for the value of a field that cannot be read."""
     return {"fault": reason, "raw": raw}
 
 

@@ -106,10 +106,10 @@ def segments(call: Call) -> Row:
     topic, index = call.path["topic"], call.query["partition"]
     require_partition(places_of(call.cluster, topic), topic, index)
     leader = call.cluster.leader_of((topic, index))
-    told = report(call.cluster, call.pool, leader, "segments", topic=topic, partition=index)
-    if told is None:
-        told = {"start_offset": None, "end_offset": None, "items": None}
-    return {"partition": index, "broker": leader, **told}
+    answers = report(call.cluster, call.pool, leader, "segments", topic=topic, partition=index)
+    if answers is None:
+        answers = {"start_offset": None, "end_offset": None, "items": None}
+    return {"partition": index, "broker": leader, **answers}
 
 
 def producers(call: Call) -> Row:
@@ -172,9 +172,9 @@ def cluster_map(call: Call) -> Row:
         if call.query["internal"] or topic not in cluster.internal
     ]
     page = paged(rows, call.query, sortable=("name",), searched=("name",))
-    told = reports(cluster, call.pool, "cluster")
-    of_controller = told.get(cluster.controller_id) or next(iter(told.values()), None) or {}
-    brokers = [{**row, **_as_it_sees_itself(told.get(row["id"]) or {})} for row in broker_rows(call)]
+    answers = reports(cluster, call.pool, "cluster")
+    of_controller = answers.get(cluster.controller_id) or next(iter(answers.values()), None) or {}
+    brokers = [{**row, **_as_it_sees_itself(answers.get(row["id"]) or {})} for row in broker_rows(call)]
     return {
         "cluster_id": cluster.cluster_id,
         "kind": "kafkalite" if call.pool.gives_reports(cluster) else "kafka",
@@ -187,42 +187,42 @@ def cluster_map(call: Call) -> Row:
     }
 
 
-def _as_it_sees_itself(told: Row) -> Row:
+def _as_it_sees_itself(answers: Row) -> Row:
     """The words of a broker about itself and about ZooKeeper; None each of one that says nothing."""
-    zookeeper = told.get("zookeeper") or {}
+    zookeeper = answers.get("zookeeper") or {}
     return {
-        "epoch": told.get("broker_epoch"),
-        "registration": told.get("registration"),
-        "is_intact": told.get("is_intact"),
-        "is_stopping": told.get("is_stopping"),
-        "sees_controller": told.get("controller_id"),
+        "epoch": answers.get("broker_epoch"),
+        "registration": answers.get("registration"),
+        "is_intact": answers.get("is_intact"),
+        "is_stopping": answers.get("is_stopping"),
+        "sees_controller": answers.get("controller_id"),
         "zookeeper_state": zookeeper.get("state"),
         "zookeeper_transaction": zookeeper.get("transaction"),
         "sees_brokers": zookeeper.get("brokers"),
     }
 
 
-def _zookeeper(told: Row | None) -> Row | None:
-    if told is None:
+def _zookeeper(answers: Row | None) -> Row | None:
+    if answers is None:
         return None
-    return {"connect": told["connect"], "state": told["state"], "transaction": told["transaction"]}
+    return {"connect": answers["connect"], "state": answers["state"], "transaction": answers["transaction"]}
 
 
 # clients
 
 
 def clients(call: Call) -> Row:
-    told = _of_brokers(call, "connections")
-    rows = [{"broker": broker_id, **row} for broker_id, one in told.items() for row in one["items"]]
+    answers = _of_brokers(call, "connections")
+    rows = [{"broker": broker_id, **row} for broker_id, one in answers.items() for row in one["items"]]
     page = paged(rows, call.query, sortable=_CLIENTS_SORTABLE, searched=("client_id", "host", "software", "user"))
-    return {**page, "known": bool(told)}
+    return {**page, "known": bool(answers)}
 
 
 def slow_requests(call: Call) -> Row:
-    told = reports(call.cluster, call.pool, "slow_requests")
-    rows = [{"broker": broker_id, **row} for broker_id, one in told.items() for row in one["items"]]
+    answers = reports(call.cluster, call.pool, "slow_requests")
+    rows = [{"broker": broker_id, **row} for broker_id, one in answers.items() for row in one["items"]]
     rows.sort(key=lambda row: -row["took_ms"])
-    return {"known": bool(told), "items": rows[:500]}
+    return {"known": bool(answers), "items": rows[:500]}
 
 
 def _of_brokers(call: Call, kind: str) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""/api/groups and /api/group: groups with their lag, and where they go on."""
+"""/api/groups and /api/group: groups with their lag, and resets of their offsets."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def describe_group(call: Call) -> Row:
 
 def rebalance_of(call: Call, coordinator: int, group_id: str) -> Row | None:
     """For whom the group waits, while it does."""
-    told = reports(call.cluster, call.pool, "rebalances", group_id=group_id).get(coordinator)
-    return None if told is None else next(iter(told["groups"]), None)
+    answer = reports(call.cluster, call.pool, "rebalances", group_id=group_id).get(coordinator)
+    return None if answer is None else next(iter(answer["groups"]), None)
 
 
 def lag_history(call: Call) -> Row:
@@ -50,7 +50,7 @@ def delete_group(call: Call) -> Row:
 
 
 def reset_group(call: Call) -> Row:
-    """With a preview nothing is changed: it says for each partition where the group would go on."""
+    """With a preview nothing is changed: the answer has the new offset of each partition."""
     body = call.body
     group_id, admin = body["group_id"], GroupAdmin(call.cluster, call.timeout_s)
     committed = admin.offsets(group_id)

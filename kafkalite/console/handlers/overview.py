@@ -120,18 +120,18 @@ def _of_inventory(pool: BrokerPool) -> Iterator[Row]:
 
 
 def _of_reports(cluster: ClusterClient, pool: BrokerPool) -> Iterator[Row]:
-    for told in reports(cluster, pool, "rebalances").values():
-        for group in told["groups"][:_NAMED_MAX]:
+    for answers in reports(cluster, pool, "rebalances").values():
+        for group in answers["groups"][:_NAMED_MAX]:
             if group["waited_ms"] >= 5_000:
                 link = f"/group?group_id={quote(group['group_id'], safe='')}"
                 yield _problem(WARNING, "group_waits", group["sentence"], link)
-    for broker_id, told in reports(cluster, pool, "broker").items():
-        yield from _of_broker(broker_id, told)
+    for broker_id, answers in reports(cluster, pool, "broker").items():
+        yield from _of_broker(broker_id, answers)
 
 
-def _of_broker(broker_id: int, told: dict[str, Any]) -> Iterator[Row]:
-    if told["cleaner_problem"] is not None:
-        yield _problem(WARNING, "cleaner", f"broker {broker_id}: {told['cleaner_problem']}", "/compaction")
+def _of_broker(broker_id: int, answers: dict[str, Any]) -> Iterator[Row]:
+    if answers["cleaner_problem"] is not None:
+        yield _problem(WARNING, "cleaner", f"broker {broker_id}: {answers['cleaner_problem']}", "/compaction")
 
 
 def overview(call: Call) -> Row:
@@ -165,12 +165,12 @@ def overview(call: Call) -> Row:
 
 
 def _brokers(call: Call, inventory: Inventory | None) -> list[Row]:
-    told = reports(call.cluster, call.pool, "broker")
+    answers = reports(call.cluster, call.pool, "broker")
     rows = []
     for row in broker_rows(call):
         broker_id = row["id"]
         places = call.cluster.places.values()
-        report: dict[str, Any] = told.get(broker_id) or {}
+        report: dict[str, Any] = answers.get(broker_id) or {}
         newest = call.history.newest(broker_id)
         disks = [one for one in inventory.directories if one.broker == broker_id] if inventory is not None else []
         rows.append(
@@ -211,10 +211,10 @@ def restart(call: Call) -> Row:
     shared = sorted({topic for (topic, _), place in places.items() if len(place.replicas) > 1})[:_ASKED_TOPICS_MAX]
     found = settings_of(call.cluster, shared, [_MIN_ISR]) if shared else {}
     minimum = {topic: int(settings.get(_MIN_ISR) or 1) for topic, settings in found.items()}
-    told = reports(call.cluster, call.pool, "restart")
+    answers = reports(call.cluster, call.pool, "restart")
     items = []
     for broker_id in sorted(call.cluster.brokers):
-        report = told.get(broker_id)
+        report = answers.get(broker_id)
         items.append(
             {
                 "broker": broker_id,

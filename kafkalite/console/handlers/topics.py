@@ -224,7 +224,7 @@ def empty_topic(call: Call) -> Row:
 
 
 def compact_topic(call: Call) -> Row:
-    """Each leader compacts what it leads, from now on; nobody waits for the end."""
+    """Each leader compacts what it leads, from now on; the answer does not wait for the end."""
     topic = call.path["topic"]
     places = places_of(call.cluster, topic)
     wanted = sorted(set(places if call.body["partitions"] is None else call.body["partitions"]))

@@ -231,7 +231,7 @@ LIST_PARAMETERS = (
 
 
 def paged(rows: Iterable[Row], query: Mapping[str, Any], *, sortable: Sequence[str], searched: Sequence[str]) -> Row:
-    """A page. Rows without a value of the field come last, whatever the direction."""
+    """A page. Rows without a value of the field come last in both directions."""
     found = list(rows)
     if word := (query["q"] or "").casefold():
         found = [row for row in found if any(word in str(row.get(name) or "").casefold() for name in searched)]

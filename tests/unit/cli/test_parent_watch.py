@@ -18,7 +18,7 @@ def test_without_pidfds_the_id_of_the_parent_is_looked_at(monkeypatch: pytest.Mo
 
     async def story() -> None:
         ended = asyncio.Event()
-        watch_parent(ended.set, look_again_s=0.001)
+        watch_parent(ended.set, poll_s=0.001)
         assert not ended.is_set()
         await asyncio.wait_for(ended.wait(), DEADLINE_S)
 
