@@ -27,24 +27,22 @@ from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, maintenance
 from kafkalite.testing.broker_clock import BrokerClock
-from kafkalite.testing.records.payload import (
+from kafkalite.testing.records.stored_record import (
     ANYTHING,
+    READ_UNCOMMITTED,
+    Decode,
     HeadersGiven,
+    Isolation,
     Payload,
     RecordPattern,
+    RecordWatch,
+    StoredRecord,
     Wanted,
     check_integer,
+    check_isolation,
     check_text,
     encoded,
     encoded_headers,
-)
-from kafkalite.testing.records.stored_record import (
-    READ_UNCOMMITTED,
-    Decode,
-    Isolation,
-    RecordWatch,
-    StoredRecord,
-    check_isolation,
 )
 from kafkalite.testing.requests.interception import Interception
 

@@ -29,7 +29,7 @@ from kafkalite.metadata.cluster_metadata import MEMBER, NO_LEADER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.data_directory import throwaway_place
-from kafkalite.testing.records.payload import check_integer
+from kafkalite.testing.records.stored_record import check_integer
 from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
 

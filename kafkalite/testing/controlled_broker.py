@@ -35,7 +35,7 @@ from kafkalite.common.errors import ConfigError, KafkaError, StorageError
 from kafkalite.common.text import read_json
 from kafkalite.testing.async_broker import AsyncBroker
 from kafkalite.testing.faults.faults import Faults
-from kafkalite.testing.records.payload import check_bool, check_integer, check_text
+from kafkalite.testing.records.stored_record import check_bool, check_integer, check_text
 from kafkalite.testing.requests.interception import Interception
 from kafkalite.testing.requests.recorded_request import suggestions
 
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.server.broker_server import BrokerServer
     from kafkalite.server.metrics_endpoint import HttpRequest
-    from kafkalite.testing.records.payload import Payload
-    from kafkalite.testing.records.stored_record import StoredRecord
+    from kafkalite.testing.records.stored_record import Payload, StoredRecord
 
 logger = logging.getLogger(__name__)
 

@@ -73,7 +73,7 @@ from kafkalite.security.sasl.exchange import AuthenticationFailed, PlainExchange
 from kafkalite.security.sasl.jwt import TokenRefused, TokenRules, verify_unsecured
 from kafkalite.security.sasl.oauthbearer import OAuthBearerExchange, read_token
 from kafkalite.security.sasl.scram import Decoys, ScramExchange, parse_credential
-from kafkalite.testing.records.payload import matches
+from kafkalite.testing.records.stored_record import matches
 from kafkalite.zk.client.operations import Check, Create, Delete, OperationFailed, SetData
 from kafkalite.zk.client.wire_requests import (
     GET_CHILDREN,
@@ -534,7 +534,7 @@ DECODERS = (
     ),
     Decoder(
         "records that a test compares",
-        ("testing/records/payload.py",),
+        ("testing/records/stored_record.py",),
         lambda data: matches(data, {"a": 1}),
         (b'{"a": 1}',),
         (),

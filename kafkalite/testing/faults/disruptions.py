@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.group import JoinRequest, JoinResult
 from kafkalite.log.storage.file_names import segment_stem
-from kafkalite.testing.records.payload import check_text
+from kafkalite.testing.records.stored_record import check_text
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import GroupDescription

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.region import FileRegion
-from kafkalite.testing.records.payload import check_bool, check_integer, check_number, check_text
+from kafkalite.testing.records.stored_record import check_bool, check_integer, check_number, check_text
 from kafkalite.testing.requests.recorded_request import api_name, suggestions
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from kafkalite.testing.faults.fault import (
     hang_up,
 )
 from kafkalite.testing.faults.spoils import is_in_session, names_topic
-from kafkalite.testing.records.payload import check_bool, check_number, check_text
+from kafkalite.testing.records.stored_record import check_bool, check_number, check_text
 from kafkalite.testing.requests.interception import Interception
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 

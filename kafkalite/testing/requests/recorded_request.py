@@ -26,7 +26,7 @@ from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import RequestHeader, decode_request_header, decode_response
-from kafkalite.testing.records.payload import check_text
+from kafkalite.testing.records.stored_record import check_text
 
 _NO_HEADER = RequestHeader(-1, -1, -1, None)
 _TOPIC_FIELDS = ("topic", "topic_name")
