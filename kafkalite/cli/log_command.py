@@ -20,7 +20,7 @@ from kafkalite.inspection.files.record_text import FIELD_DECODERS, RecordDecoder
 
 if TYPE_CHECKING:
     from kafkalite.inspection.count_records import Count, Counted
-    from kafkalite.inspection.dump.dump import DumpOptions
+    from kafkalite.inspection.files.printer import DumpOptions
     from kafkalite.inspection.verify.verify import Verdict
 
 CANNOT = 2
@@ -191,18 +191,17 @@ def add_dump_options(parser: argparse.ArgumentParser) -> None:
 
 def dump_options_of(options: argparse.Namespace) -> DumpOptions:
     """Raises ConfigError."""
-    from kafkalite.inspection.dump.dump import DumpOptions
-    from kafkalite.inspection.dump.index_dump import IndexDumpOptions
-    from kafkalite.inspection.dump.log_text import LogDumpOptions
+    from kafkalite.inspection.files.printer import DumpOptions
 
     decoder = _record_decoder(options)
-    logs = LogDumpOptions(
+    return DumpOptions(
         deep=options.deep_iteration or decoder is not None,
         decoder=decoder,
         metadata=not options.skip_record_metadata,
         max_bytes=options.max_bytes,
+        sanity_only=options.index_sanity_check,
+        verify_only=options.verify_index_only,
     )
-    return DumpOptions(logs, IndexDumpOptions(options.index_sanity_check, options.verify_index_only))
 
 
 def _record_decoder(options: argparse.Namespace) -> RecordDecoder | None:

@@ -116,7 +116,7 @@ def _rows(split: Iterable[Chunk], names: frozenset[str], settings: ReadSettings,
                     if len(rows):
                         report.rows += len(rows)
                         yield rows
-            except FileGone as error:  # cut between the first look and the next
+            except FileGone as error:  # cut between two reads
                 if settings.fail_on_data_loss:
                     raise
                 report.lost.append(_loss(chunk, chunk.start_offset, chunk.end_offset, str(error)))

@@ -135,11 +135,11 @@ def _divide(options: ReadOptions, plans: Sequence[PartitionPlan], parallelism: i
     return divide(plans, size, options.max_records_per_partition)
 
 
-def _steady(look: Callable[[], _T]) -> _T:
-    """The result of a look at files, which is repeated when retention or compaction took one meanwhile."""
+def _steady(read_files: Callable[[], _T]) -> _T:
+    """The result of `read_files`, repeated when retention or compaction has removed a file meanwhile."""
     for attempt in range(_ATTEMPTS):
         try:
-            return look()
+            return read_files()
         except FileNotFoundError as error:
             if attempt == _ATTEMPTS - 1:
                 raise StorageError(f"{error.filename} went away while it was looked at; run the query again") from None

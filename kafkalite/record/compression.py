@@ -100,7 +100,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 def _gunzip(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     """Several members may follow one another. As in Java, which fills a buffer of 8 KiB, up to 18 bytes behind a member
-    are not looked at, if they are in the buffer, and others are ignored if they do not begin with a head."""
+    are not read, if they are in the buffer, and others are ignored if they do not begin with a head."""
     view = memoryview(data)
     left = max_bytes
     position = filled = _gzip_head(view, 0)  # of the bytes that were read, and that Java has read into its buffer

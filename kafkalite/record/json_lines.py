@@ -84,7 +84,7 @@ def parse_json(line: bytes) -> Line:
 
 
 class _Source:
-    """The text of a line, and where the values in it begin: those of each object or array are looked for once."""
+    """The text of a line, and where the values in it begin: those of each object or array are searched once."""
 
     def __init__(self, text: str) -> None:
         self._text = text

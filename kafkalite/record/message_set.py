@@ -201,7 +201,7 @@ def _unpack(wrapper: Message, max_bytes: int = RECORDS_BYTES_MAX) -> bytes:
 
 
 def _messages(data: bytes, max_records: int, *, check_crc: bool = False) -> Iterator[Message]:
-    """The whole messages in `data`. Raises Malformed, and with `check_crc` WrongChecksum before it looks inside."""
+    """The whole messages in `data`. Raises Malformed, and with `check_crc` WrongChecksum before it reads the fields."""
     # 1.2 us a message: one struct call for the fields in front of the key
     size_bytes = len(data)
     at = count = 0

@@ -44,7 +44,7 @@ def settings_findings(
     yield from _file_findings(config, file)
 
 
-def can_look_at_certificates() -> bool:
+def has_cryptography() -> bool:
     return importlib.util.find_spec("cryptography") is not None
 
 
@@ -58,7 +58,7 @@ def _tls_findings(config: BrokerConfig, endpoint: Endpoint, now_s: float) -> Ite
         yield Finding(f"{where} cannot be served: {fault}", "a broker with these settings does not start")
         return
     assert store is not None  # else there would be no context
-    if not can_look_at_certificates():
+    if not has_cryptography():
         yield NO_CRYPTOGRAPHY
         return
     yield from certificate_findings(where, _parsed(store.certificates), dialled_hosts(endpoint), now_s)
@@ -224,7 +224,7 @@ def probe_findings(probed: Probe, now_s: float) -> Iterator[Finding]:
     """The warnings about its certificate."""
     if probed.certificate is None:
         return
-    if not can_look_at_certificates():
+    if not has_cryptography():
         yield NO_CRYPTOGRAPHY
         return
     address = probed.endpoint.address
@@ -232,7 +232,7 @@ def probe_findings(probed: Probe, now_s: float) -> Iterator[Finding]:
 
 
 def broker_settings(cluster: ClusterClient, broker_id: int) -> BrokerConfig:
-    """The settings of a broker, as far as it tells them. Raises Unanswered, ConfigError."""
+    """The settings of a broker, as far as it describes them. Raises Unanswered, ConfigError."""
     client = cluster.client(broker_id)
     resource = DescribeConfigsResource(resource_type=_BROKER, resource_name=str(broker_id), configuration_keys=None)
     (result,) = client.ask(DescribeConfigsRequest(resources=[resource]), _DESCRIBE_VERSION).results

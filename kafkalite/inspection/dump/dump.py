@@ -18,27 +18,19 @@ from typing import NamedTuple
 from kafkalite.common.errors import ConfigError, Malformed
 from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.dump.index_dump import (
-    IndexDumpOptions,
     dump_offset_index,
     dump_snapshot,
     dump_time_index,
     dump_txn_index,
 )
-from kafkalite.inspection.dump.log_text import LogDumpOptions, LogPrinter
+from kafkalite.inspection.dump.log_text import LogPrinter
 from kafkalite.inspection.files.log_file import LogFile, Window
-from kafkalite.inspection.files.printer import GAPS, Complaint, Printer, Progress
+from kafkalite.inspection.files.printer import GAPS, Complaint, DumpOptions, Printer, Progress
 from kafkalite.log.storage.file_names import DELETE_DIRECTORY, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 
 _CHECKPOINT = ".checkpoint"  # of KRaft: batches, as in a log
 _BATCHES = (LOG, _CHECKPOINT)
 _SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, _CHECKPOINT)
-
-
-class DumpOptions(NamedTuple):
-    """How logs and indexes are shown."""
-
-    logs: LogDumpOptions = LogDumpOptions()
-    indexes: IndexDumpOptions = IndexDumpOptions()
 
 
 def dump(paths: Sequence[str], options: DumpOptions, printer: Printer) -> int:
@@ -67,11 +59,11 @@ def _dump_file(path: str, options: DumpOptions, printer: Printer, progress: Prog
     name = os.path.basename(path)
     suffix = name[name.rfind(".") :] if "." in name else ""
     if suffix in _BATCHES:
-        dump_log(path, options.logs, printer, progress.advance)
+        dump_log(path, options, printer, progress.advance)
     elif suffix == OFFSET_INDEX:
-        dump_offset_index(path, options.indexes, printer)
+        dump_offset_index(path, options, printer)
     elif suffix == TIME_INDEX:
-        dump_time_index(path, options.indexes, printer)
+        dump_time_index(path, options, printer)
     elif suffix == TXN_INDEX:
         dump_txn_index(path, printer)
     elif suffix == SNAPSHOT:
@@ -88,7 +80,7 @@ def _size_bytes(path: str) -> int:
 
 
 def _files(paths: Iterable[str]) -> Iterable[str]:
-    """The named files as they are; of a directory all files that can be shown, in the order of their names."""
+    """The named files as they are; of a directory all files that can be dumped, in the order of their names."""
     for path in paths:
         if os.path.isdir(path):
             for directory, below, names in os.walk(path):
@@ -114,7 +106,7 @@ class _StretchText(NamedTuple):
     gaps: list[tuple[int, int]]
 
 
-def dump_log(path: str, options: LogDumpOptions, printer: Printer, advance: Callable[[int], None]) -> None:
+def dump_log(path: str, options: DumpOptions, printer: Printer, advance: Callable[[int], None]) -> None:
     """Raises OSError when the file cannot be read."""
     name = os.path.basename(path)
     if name.endswith(".log"):
@@ -152,12 +144,12 @@ def dump_log(path: str, options: LogDumpOptions, printer: Printer, advance: Call
 
 
 def _print_in_parallel(
-    path: str, windows: Iterator[Window], options: LogDumpOptions, printer: Printer, log_printer: LogPrinter
+    path: str, windows: Iterator[Window], options: DumpOptions, printer: Printer, log_printer: LogPrinter
 ) -> None:
     printer.flush()
     count = os.cpu_count() or 1
 
-    def take(result: AsyncResult[_StretchText]) -> None:
+    def print_stretch_of(result: AsyncResult[_StretchText]) -> None:
         stretch = result.get()
         printer.add(stretch.text, stretch.complaints)
         for before, offset in stretch.gaps:
@@ -174,9 +166,9 @@ def _print_in_parallel(
         for start, end in _stretches(windows):
             waiting.append(pool.apply_async(_print_stretch, (start, end)))
             if len(waiting) > 2 * count:
-                take(waiting.popleft())
+                print_stretch_of(waiting.popleft())
         while waiting:
-            take(waiting.popleft())
+            print_stretch_of(waiting.popleft())
 
 
 def _stretches(windows: Iterator[Window]) -> Iterator[tuple[int, int]]:
@@ -193,10 +185,10 @@ def _stretches(windows: Iterator[Window]) -> Iterator[tuple[int, int]]:
 
 # in the other processes
 
-_task: tuple[str, LogDumpOptions, bool]
+_task: tuple[str, DumpOptions, bool]
 
 
-def _begin(path: str, options: LogDumpOptions, as_json: bool) -> None:
+def _begin(path: str, options: DumpOptions, as_json: bool) -> None:
     global _task
     _task = path, options, as_json
 

@@ -1,8 +1,8 @@
 """Dump of the small files of a segment in the words of kafka-dump-log: indexes, aborted transactions, producers.
 
-An index is shown as far as it has entries (zeros at its end are preallocated room) and every entry is compared with the
-log: a batch with that last offset must begin at that position, and the timestamp must be the latest in the batch that
-ends with the offset. `--index-sanity-check` makes only the checks that Kafka makes before it uses an index.
+An index is printed as far as it has entries (zeros at its end are preallocated room) and every entry is compared with
+the log: a batch with that last offset must begin at that position, and the timestamp must be the latest in the batch
+that ends with the offset. `--index-sanity-check` makes only the checks that Kafka makes before it uses an index.
 Source: kafka.tools.DumpLogSegments (dumpIndex, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSnapshot), AbstractIndex,
 OffsetIndex, TimeIndex, TransactionIndex, ProducerStateManager.readSnapshot.
 """
@@ -12,12 +12,18 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.directory_listing import read_file
 from kafkalite.inspection.files.log_file import LogFile, rows_of_batch
-from kafkalite.inspection.files.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
+from kafkalite.inspection.files.printer import (
+    OFFSET_MISMATCH,
+    OFFSET_NOT_FOUND,
+    TIME_DISORDER,
+    TIME_MISMATCH,
+    DumpOptions,
+    Printer,
+)
 from kafkalite.log.index.sparse_index import OFFSET_ENTRY, TIME_ENTRY
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
 from kafkalite.log.state.producer import decode_snapshot
@@ -26,14 +32,7 @@ from kafkalite.record.batch import MAGIC, SEQUENCE_MAX, BatchHeader
 _WARM_BYTES = 8192  # an index is searched in its last two pages first
 
 
-class IndexDumpOptions(NamedTuple):
-    """`sanity_only`: no entries, only whether Kafka would use the index; `verify_only`: compare them with the log."""
-
-    sanity_only: bool = False
-    verify_only: bool = False
-
-
-def dump_offset_index(path: str, options: IndexDumpOptions, printer: Printer) -> None:
+def dump_offset_index(path: str, options: DumpOptions, printer: Printer) -> None:
     """Raises OSError when the index or its log cannot be read."""
     base, data = _base_offset(path), read_file(path)
     entries = [(base + relative, position) for relative, position in _whole(OFFSET_ENTRY, data)]
@@ -62,7 +61,7 @@ def dump_offset_index(path: str, options: IndexDumpOptions, printer: Printer) ->
     printer.complain_of(f"Mismatches in :{os.path.abspath(path)}", mismatches[::-1], OFFSET_MISMATCH, is_fault=is_fault)
 
 
-def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> None:
+def dump_time_index(path: str, options: DumpOptions, printer: Printer) -> None:
     """Raises OSError when the index or its log cannot be read."""
     base, data = _base_offset(path), read_file(path)
     entries = [(timestamp, base + relative) for timestamp, relative in _whole(TIME_ENTRY, data)]
@@ -113,11 +112,11 @@ def dump_txn_index(path: str, printer: Printer) -> None:
                 "current version is 0"
             )
             return
-        shown = {
+        members = {
             "version": version, "producerId": producer_id, "firstOffset": first, "lastOffset": last,
             "lastStableOffset": stable,
         }  # fmt: skip
-        printer.show("aborted", _text(shown), **shown)
+        printer.show("aborted", _text(members), **members)
 
 
 def dump_snapshot(path: str, printer: Printer) -> None:
@@ -129,7 +128,7 @@ def dump_snapshot(path: str, printer: Printer) -> None:
         return
     for entry in entries:
         txn = entry.txn_first_offset
-        shown = {
+        members = {
             "producerId": entry.producer_id, "producerEpoch": entry.epoch,
             "coordinatorEpoch": entry.coordinator_epoch, "currentTxnFirstOffset": txn if txn >= 0 else None,
             "lastTimestamp": entry.timestamp_ms,
@@ -140,12 +139,12 @@ def dump_snapshot(path: str, printer: Printer) -> None:
             "timestamp": entry.timestamp_ms,
         } if entry.last_offset >= 0 else {}  # fmt: skip
         first_offset = f"OptionalLong[{txn}]" if txn >= 0 else "OptionalLong.empty"
-        text = f"{_text({**shown, 'currentTxnFirstOffset': first_offset})} {_text(batch)}"
-        printer.show("producer", text, **shown, **batch)
+        text = f"{_text({**members, 'currentTxnFirstOffset': first_offset})} {_text(batch)}"
+        printer.show("producer", text, **members, **batch)
 
 
-def _text(shown: Mapping[str, object]) -> str:
-    return " ".join(f"{name}: {value}" for name, value in shown.items())
+def _text(members: Mapping[str, object]) -> str:
+    return " ".join(f"{name}: {value}" for name, value in members.items())
 
 
 def _base_offset(path: str) -> int:

@@ -1,8 +1,8 @@
 """Text or JSON of the batches of a log, and of their records if they are asked for, in the words of kafka-dump-log.
 
-Batches of any format are shown as their lengths give them, sound or not (`isvalid`). Where Kafka's tool would end with
-an exception, there is a complaint, and the next batch follows. Formatting numbers takes most of the time, so records of
-v2 without gaps are formatted as columns, many lines at a time.
+Batches of any format are printed as their lengths give them, sound or not (`isvalid`). Where Kafka's tool would end
+with an exception, there is a complaint, and the next batch follows. Formatting numbers takes most of the time, so
+records of v2 without gaps are formatted as columns, many lines at a time.
 Source: kafka.tools.DumpLogSegments.dumpLog; DefaultRecordBatch and AbstractLegacyRecordBatch for the meaning of fields.
 """
 
@@ -14,13 +14,12 @@ import struct
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
-from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.log_file import (
     Row,
     Window,
@@ -34,8 +33,8 @@ from kafkalite.inspection.files.log_file import (
     sequences,
     take_blocks,
 )
-from kafkalite.inspection.files.printer import Printer
-from kafkalite.inspection.files.record_text import DecodedRecord, RecordDecoder, control_text
+from kafkalite.inspection.files.printer import DumpOptions, Printer
+from kafkalite.inspection.files.record_text import DecodedRecord, control_text
 from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,
@@ -58,20 +57,11 @@ _RECORD_LINE = "| offset: %d %s: %d keySize: %d valueSize: %d sequence: %d heade
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class LogDumpOptions(NamedTuple):
-    """`deep`: print records, too; `decoder`: with their data; without `metadata`: the data alone."""
-
-    deep: bool = False
-    decoder: RecordDecoder | None = None
-    metadata: bool = True
-    max_bytes: int = INT_MAX
-
-
 class LogPrinter:
     """Prints batches of one log. `last_offset` is that of the last record that was printed, -1 for none; `gaps` has the
     pairs of offsets that follow each other and are not consecutive."""
 
-    def __init__(self, options: LogDumpOptions, printer: Printer, last_offset: int = -1) -> None:
+    def __init__(self, options: DumpOptions, printer: Printer, last_offset: int = -1) -> None:
         self.last_offset = last_offset
         self.gaps: list[tuple[int, int]] = []
         self._options = options
@@ -157,7 +147,7 @@ def _is_without_gaps(columns: Columns) -> bool:
     return bool((columns.offset == batches.base_offset[columns.batch] + in_batch).all())
 
 
-def _lines_of_columns(columns: Columns, options: LogDumpOptions) -> list[str]:
+def _lines_of_columns(columns: Columns, options: DumpOptions) -> list[str]:
     """The line of every data record."""
     offsets = columns.offset.tolist()
     lines = [""] * len(offsets)
@@ -244,11 +234,11 @@ def _words(
 
 
 def _batch_object(header: BatchHeader, position: int, valid: bool) -> str:
-    shown: dict[str, Any] = {"type": "batch", "position": position, "size": header.size_bytes, "magic": header.magic}
+    members: dict[str, Any] = {"type": "batch", "position": position, "size": header.size_bytes, "magic": header.magic}
     if header.magic < MAGIC:
-        shown["offset"] = header.base_offset
+        members["offset"] = header.base_offset
     else:
-        shown |= {
+        members |= {
             "baseOffset": header.base_offset,
             "lastOffset": header.last_offset,
             "count": header.record_count,
@@ -262,16 +252,16 @@ def _batch_object(header: BatchHeader, position: int, valid: bool) -> str:
             "deleteHorizonMs": header.base_timestamp if header.has_delete_horizon else None,
         }
     if header.magic:
-        shown["timestampType"] = _TIMESTAMP_TYPES[header.timestamp_type]
-        shown["maxTimestamp"] = header.max_timestamp
-    shown |= {"compresscodec": _codec_name(header.codec), "crc": header.crc, "isvalid": valid}
-    return _dumps(shown)
+        members["timestampType"] = _TIMESTAMP_TYPES[header.timestamp_type]
+        members["maxTimestamp"] = header.max_timestamp
+    members |= {"compresscodec": _codec_name(header.codec), "crc": header.crc, "isvalid": valid}
+    return _dumps(members)
 
 
 # records
 
 
-def _record_lines(header: BatchHeader, rows: list[Row], options: LogDumpOptions) -> list[str]:
+def _record_lines(header: BatchHeader, rows: list[Row], options: DumpOptions) -> list[str]:
     kind = _timestamp_type(header.magic, header.attributes)
     lines = [""] * len(rows)
     if options.metadata and header.magic < MAGIC:
@@ -294,27 +284,27 @@ def _record_lines(header: BatchHeader, rows: list[Row], options: LogDumpOptions)
     return [_with_data(line, decoder(row[3], row[4], row[0])) for line, row in zip(lines, rows, strict=True)]
 
 
-def _record_objects(header: BatchHeader, rows: list[Row], options: LogDumpOptions) -> list[str]:
+def _record_objects(header: BatchHeader, rows: list[Row], options: DumpOptions) -> list[str]:
     return [_dumps(_record_object(header, row, options)) for row in rows]
 
 
-def _record_object(header: BatchHeader, row: Row, options: LogDumpOptions) -> dict[str, Any]:
-    shown: dict[str, Any] = {"type": "record", "offset": row.offset}
+def _record_object(header: BatchHeader, row: Row, options: DumpOptions) -> dict[str, Any]:
+    members: dict[str, Any] = {"type": "record", "offset": row.offset}
     if options.metadata:
-        shown |= {"timestamp": row.timestamp, "keySize": _size(row.key), "valueSize": _size(row.value)}
+        members |= {"timestamp": row.timestamp, "keySize": _size(row.key), "valueSize": _size(row.value)}
         if header.magic >= MAGIC:
-            shown |= {"sequence": row.sequence, "headerKeys": [name for name, _ in row.headers]}
+            members |= {"sequence": row.sequence, "headerKeys": [name for name, _ in row.headers]}
         else:
-            shown |= {"isValid": row.crc_is_right, "crc": row.crc}
+            members |= {"isValid": row.crc_is_right, "crc": row.crc}
         if header.is_control:
-            shown["control"] = control_text(row.key, row.value).strip()
+            members["control"] = control_text(row.key, row.value).strip()
     if options.decoder is not None and not header.is_control:
-        shown["key"], shown["payload"] = options.decoder(row.key, row.value, row.offset)
+        members["key"], members["payload"] = options.decoder(row.key, row.value, row.offset)
         if row.headers:
-            shown["headers"] = [
+            members["headers"] = [
                 [name, None if value is None else base64.b64encode(value).decode()] for name, value in row.headers
             ]
-    return shown
+    return members
 
 
 def _size(data: bytes | None) -> int:

@@ -14,9 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from kafkalite.common.text import printable, size_text
+from kafkalite.config.settings import INT_MAX
+from kafkalite.inspection.files.record_text import RecordDecoder
 
 _LINES_MAX = 4096
 
@@ -24,6 +26,19 @@ _LINES_MAX = 4096
 OFFSET_MISMATCH, TIME_MISMATCH, TIME_DISORDER, OFFSET_NOT_FOUND, GAPS = 1, 2, 3, 4, 5
 
 Complaint = tuple[int, tuple[str, ...]]  # its rank and its lines
+
+
+class DumpOptions(NamedTuple):
+    """The form of a dump. Of a log: `deep` prints records, too, `decoder` their data; without `metadata` only the data.
+    Of an index: `sanity_only` checks only whether Kafka would use it, `verify_only` compares the entries with the log
+    and prints none."""
+
+    deep: bool = False
+    decoder: RecordDecoder | None = None
+    metadata: bool = True
+    max_bytes: int = INT_MAX
+    sanity_only: bool = False
+    verify_only: bool = False
 
 
 class Printer:

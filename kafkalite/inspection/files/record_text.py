@@ -125,9 +125,9 @@ def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> 
         message = _read(value_type, version, value, "value")
         data = as_json(message, version)
         if isinstance(message, GroupMetadataValue) and message.protocol_type == _CONSUMER:
-            for shown, member in zip(data["members"], message.members, strict=True):
-                shown["subscription"] = _embedded(ConsumerProtocolSubscription, member.subscription)
-                shown["assignment"] = _embedded(ConsumerProtocolAssignment, member.assignment)
+            for described, member in zip(data["members"], message.members, strict=True):
+                described["subscription"] = _embedded(ConsumerProtocolSubscription, member.subscription)
+                described["assignment"] = _embedded(ConsumerProtocolAssignment, member.assignment)
         return about, to_json({"version": str(version), "data": data})
     except Malformed as error:
         return f"Error at offset {offset}, skipping. {error}", None
@@ -163,14 +163,14 @@ def decode_transaction_record(key: bytes | None, value: bytes | None, offset: in
 
 def as_json(message: Message, version: int) -> dict[str, Any]:
     """A message as Kafka's JSON converters show it: the fields of that version, tagged ones unless they are unset."""
-    shown = {}
+    members = {}
     for name, field in message.__fields__.items():
         value = getattr(message, name)
         if version not in field.versions or (field.tag is not None and value == field.default):
             continue
         head, *tail = name.split("_")
-        shown[head + "".join(map(str.capitalize, tail))] = _json_value(value, version)
-    return shown
+        members[head + "".join(map(str.capitalize, tail))] = _json_value(value, version)
+    return members
 
 
 def _json_value(value: Any, version: int) -> Any:

@@ -334,7 +334,7 @@ class Segment:
     def position_before(self, offset: int) -> int:
         """The nearest indexed position at or before the batch that holds `offset`; 0 where the index is wrong about it.
 
-        Raises OSError. `_scan_for`, which every cold fetch needs, looks at the same things in what it reads anyway.
+        Raises OSError. `_scan_for`, which every cold fetch needs, checks the same in what it reads anyway.
         """
         position = self.offset_index.position_of(offset)
         if 0 < position < self.size_bytes:

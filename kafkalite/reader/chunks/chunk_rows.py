@@ -83,7 +83,7 @@ class BatchChoice:
         return self._earliest <= header.max_timestamp and (not at_most or header.max_timestamp <= self._latest)
 
     def needs_records(self, batches: Batches, rows: Array) -> bool:
-        """Whether headers alone do not tell all rows of the batches `rows`."""
+        """Whether headers alone do not determine all rows of the batches `rows`."""
         if self.names & _OF_RECORDS:
             return True
         if ("timestamp" in self.names or self.bounds_time) and not batches.is_log_append_time[rows].all():
@@ -107,7 +107,7 @@ class BatchChoice:
         )
 
     def choose(self, rows: Rows, at: Array | None = None) -> Rows:
-        """Leaves out the rows that are not wanted, as far as the columns that they have tell. `at`: the offsets that
+        """Leaves out the rows that are not wanted, as far as their columns decide. `at`: the offsets that
         count for the bounds, where they are not those of the rows."""
         kept: Flags | None = None
         at = rows.offset if at is None else at

@@ -55,7 +55,7 @@ from kafkalite.record.batches import batch_times
 class SegmentRange(NamedTuple):
     """A segment: its base offset, the offset behind its last record, and the position behind its last whole batch.
 
-    `file_id` is the inode of the file that was looked at for them, -1 if none was.
+    `file_id` is the inode of the file that was read for them, -1 if none was.
     """
 
     base_offset: int
@@ -146,7 +146,7 @@ class DataDirectories:
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
 
     def log_start(self, replica: Replica, of: TopicPartition) -> int:
-        """The checkpointed log start offset, 0 without one: then the first segment tells."""
+        """The checkpointed log start offset, 0 without one: then the first segment begins the log."""
         return self._checkpoint(replica, LOG_STARTS).get(of, 0)
 
     def high_watermark(self, replica: Replica, of: TopicPartition) -> int:
@@ -270,7 +270,7 @@ def _best(of: TopicPartition, replicas: Sequence[Replica], directories: DataDire
 
 
 def _last_epoch(replica: Replica) -> int | None:
-    """The latest leader epoch that the replica has records of, -1 for none; None if nothing tells."""
+    """The latest leader epoch that the replica has records of, -1 for none; None if it is unknown."""
     try:
         entries = decode_entries(_FILES.read(os.path.join(replica.directory, LEADER_EPOCHS)), 2)
         return int(entries[-1][0]) if entries else -1

@@ -96,8 +96,8 @@ def _chosen(options: ReadOptions, found: Found) -> dict[str, list[int]]:
     for topic, partitions in chosen.items():
         if topic not in found:
             known = sorted(name for name in found if name != KRAFT_LOG)
-            shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
-            raise ConfigError(f"there is no topic {topic!r} in {where}; topics there: {shown or 'none'}")
+            listed = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
+            raise ConfigError(f"there is no topic {topic!r} in {where}; topics there: {listed or 'none'}")
         for partition in partitions:
             if partition not in found[topic]:
                 raise ConfigError(f"topic {topic!r} has no partition {partition} in {where}")

@@ -143,7 +143,7 @@ class Comparison(NamedTuple):
 def is_exact(comparison: Comparison) -> bool:
     """Whether no row comes that the comparison rules out, once options are narrowed by it.
 
-    The query must look again at the others, though they may leave something out.
+    The query must compare the others again, though they may leave something out.
     """
     column, operator, _ = comparison
     if column == "topic":

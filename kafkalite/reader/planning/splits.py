@@ -277,7 +277,7 @@ def relocate(chunk: Chunk) -> Relocation:
         return Relocation([], [])
     try:
         return _relocated(chunk, start, end)
-    except FileNotFoundError:  # with the directory, or between two looks
+    except FileNotFoundError:  # with the directory, or between two listings
         return Relocation([], [(start, end)])
 
 
@@ -294,5 +294,5 @@ def _relocated(chunk: Chunk, start: int, end: int) -> Relocation:
     spans = find_spans(directory, ranges, first, stop, chunk.row_filter)
     plan = PartitionPlan((chunk.topic, chunk.partition), directory, spans, chunk.aborted, chunk.row_filter)
     lost = [(one, other) for one, other in ((start, first), (max(first, stop), end)) if one < other]
-    # a mount that gives a file another inode each time must not end in an error: here the file was just looked at
+    # a mount that gives a file another inode each time must not end in an error: here the file was just opened
     return Relocation([each._replace(file_id=-1) for each in whole(plan)], lost)
