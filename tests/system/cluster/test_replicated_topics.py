@@ -80,7 +80,7 @@ def test_replicas_are_spread_or_go_where_they_are_wanted(zookeeper: ZooKeeper, c
             refused = await grow(cluster, "chosen", 5, [1, 2, 3])
             assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
             assert "partition 0 has 2 while partitions [4] have replication factors [3]" in refused.error_message
-            may_join, leader = asyncio.Event(), cluster.metadata(3)
+            may_join, leader = asyncio.Event(), cluster.metadata(3).isr_writes
             write_isr = leader.write_isr
 
             async def write_late(*arguments: Any) -> Any:

@@ -117,7 +117,7 @@ def test_a_topic_made_anew_after_that_can_be_deleted_and_no_order_outlives_its_t
             await cluster.until(lambda: is_gone(cluster))
             await cluster.create(T, 3, at=3)
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 0, 3)
-        assert [T in cluster.metadata(number)._lifecycle.reader.ordered for number in IDS] == [False] * 3
+        assert [T in cluster.metadata(number).lifecycle.reader.ordered for number in IDS] == [False] * 3
         await hand.remove(znode_paths.topic(T))
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 3, 0)
@@ -129,9 +129,9 @@ def test_an_order_that_is_taken_back_counts_no_more(tell):
     async def story(cluster, hand):
         await cluster.stop(3)
         await hand.session.write([Create(znode_paths.delete_topic(T))])
-        await cluster.until(lambda: all(T in cluster.metadata(each)._lifecycle.reader.ordered for each in (1, 2)))
+        await cluster.until(lambda: all(T in cluster.metadata(each).lifecycle.reader.ordered for each in (1, 2)))
         await hand.session.write([Delete(znode_paths.delete_topic(T))])
-        await cluster.until(lambda: not any(T in cluster.metadata(each)._lifecycle.reader.ordered for each in (1, 2)))
+        await cluster.until(lambda: not any(T in cluster.metadata(each).lifecycle.reader.ordered for each in (1, 2)))
         await cluster.start(3)
         await all_is_there(cluster)
         await hand.remove(znode_paths.topic(T))
