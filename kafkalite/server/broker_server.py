@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
-from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
 from kafkalite.api.request.request_context import Access
 from kafkalite.api.request.request_watch import ReportSources
-from kafkalite.api.request.services import CleanerAccess, Runtime, Services
+from kafkalite.api.request.services import BrokerEndpoints, CleanerAccess, Runtime, Services
 from kafkalite.common.clock import Clock, PeriodicTasks, SystemClock
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import TopicPartition

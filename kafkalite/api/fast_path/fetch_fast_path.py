@@ -43,9 +43,8 @@ from kafkalite.protocol.messages import fetch as wire
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.request_context import RequestContext
-    from kafkalite.api.request.services import Services
+    from kafkalite.api.request.services import FindBroker, Services
     from kafkalite.common.region import FileRegion, Part
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic

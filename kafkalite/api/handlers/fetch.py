@@ -10,11 +10,10 @@ Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KI
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.fetch_reader import FIRST_VERSION_OF_BATCHES, WAIT_MS_MAX, FetchReader, LongPoll
+from kafkalite.api.request.fetch_reader import FIRST_VERSION_OF_BATCHES, WAIT_MS_MAX, FetchReader, Found, LongPoll
 from kafkalite.api.request.fetch_sessions import (
     FIRST_VERSION_BY_ID,
     NO_SESSION,
@@ -24,7 +23,7 @@ from kafkalite.api.request.fetch_sessions import (
 )
 from kafkalite.api.request.replica_fetch import DelayedReplicaFetch, ReplicaFetchReader
 from kafkalite.api.request.request_context import TOPIC, RequestContext
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.services import FindBroker, Services
 from kafkalite.api.request.throttling import exempt, quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import Pending
@@ -98,26 +97,27 @@ def _wait(
     reader: FetchReader,
     missing_bytes: int,
     partitions: Sequence[Partition] | None = None,
+    respond: Callable[[Found], object] | None = None,
 ) -> Pending:
-    """The answer, deferred until the request is satisfied or max_wait_ms have passed."""
+    """The answer of `respond` (None: the response), when the request is satisfied or max_wait_ms have passed."""
 
-    def look(is_over: bool) -> int:
+    def poll_partitions(is_over: bool) -> int:
         if reply.is_done:
             return 0
         try:
             found, missing_bytes = reader.read(is_over=is_over)
-            response = None if missing_bytes else reader.response(found)
+            response = None if missing_bytes else (respond or reader.response)(found)
         except Exception as error:
             reply.fail(error)
             return 0
-        if response is None:
+        if missing_bytes:
             reader.watch(poll)
         else:
             reply.answer(response)
         return missing_bytes
 
     wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-    poll = LongPoll(services.runtime, wait_ms, missing_bytes, look, reader.reads_committed)
+    poll = LongPoll(services.runtime, wait_ms, missing_bytes, poll_partitions, reader.reads_committed)
     reply = Pending(poll.stop)
     reader.watch(poll, partitions)
     return reply
@@ -129,24 +129,5 @@ async def _fetch_of_old(
     """`fetch` for versions whose records are down-converted, in a task. The bytes that are stored count."""
     _, missing_bytes = reader.read(is_over=not waits)
     if missing_bytes:
-        satisfied: asyncio.Future[None] = services.runtime.loop.create_future()
-
-        def look(is_over: bool) -> int:
-            try:
-                _, missing_bytes = reader.read(is_over=is_over)
-            except Exception as error:
-                satisfied.set_exception(error)
-                return 0
-            if missing_bytes:
-                reader.watch(poll)
-            elif not satisfied.done():
-                satisfied.set_result(None)
-            return missing_bytes
-
-        poll = LongPoll(services.runtime, min(request.max_wait_ms, WAIT_MS_MAX), missing_bytes, look)
-        try:
-            reader.watch(poll)
-            await satisfied
-        finally:
-            poll.stop()
+        await _wait(services, request, reader, missing_bytes, respond=len)
     return reader.response(await reader.read_converted())

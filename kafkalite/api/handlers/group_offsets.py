@@ -15,11 +15,10 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkalite.api.request.pending_response import PendingResponse
-from kafkalite.api.request.request_context import GROUP, TOPIC, RequestContext
+from kafkalite.api.request.request_context import GROUP, TOPIC, PendingResponse, RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
+from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.offset_manager import (
     NO_OFFSET,
@@ -32,7 +31,7 @@ from kafkalite.protocol.messages import group_offsets as wire
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
-    from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
+    pass
 
 FIRST_FETCH_WITH_TOP_LEVEL_ERROR = 2
 FIRST_FETCH_OF_MANY_GROUPS = 8
@@ -211,13 +210,13 @@ def _known_error(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _commit_v0(
+async def _commit_v0(
     services: Services,
     group_id: str,
     response: wire.OffsetCommitResponse,
     offsets: list[OffsetToCommit],
     answers: Answers,
-) -> wire.OffsetCommitResponse | Awaitable[wire.OffsetCommitResponse]:
+) -> wire.OffsetCommitResponse:
     if services.legacy_offsets is None:
         for each in (each for topic in response.topics for each in topic.partitions):
             if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -230,20 +229,10 @@ def _commit_v0(
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
             accepted[name, index] = offset
-    return _commit_to_zookeeper(services.legacy_offsets, group_id, accepted, response, answers)
-
-
-async def _commit_to_zookeeper(
-    legacy_offsets: LegacyOffsets,
-    group_id: str,
-    accepted: dict[TopicPartition, int],
-    response: wire.OffsetCommitResponse,
-    answers: Answers,
-) -> wire.OffsetCommitResponse:
     try:
-        await legacy_offsets.commit(group_id, accepted)
-    except KafkaError as refusal:
-        return _with_errors(response, answers, [ErrorCode(each.error_code) or refusal.code for each in answers])
+        await services.legacy_offsets.commit(group_id, accepted)
+    except KafkaError as reason:
+        return _with_errors(response, answers, [ErrorCode(each.error_code) or reason.code for each in answers])
     return response
 
 
@@ -338,45 +327,26 @@ def _fetched_topics(rows: CommittedOffsets) -> list[wire.OffsetFetchResponseTopi
     ]
 
 
-def _fetch_v0(
+async def _fetch_v0(
     services: Services,
     request: wire.OffsetFetchRequest,
     topics: Sequence[wire.OffsetFetchRequestTopic] | None,
     refused: list[wire.OffsetFetchResponseTopic],
-) -> wire.OffsetFetchResponse | Awaitable[wire.OffsetFetchResponse]:
+) -> wire.OffsetFetchResponse:
     partitions = [(name, index) for name, indexes in _wanted(topics) or () for index in indexes]
-    if services.legacy_offsets is None:
-        return _fetched_v0(partitions, {}, ErrorCode.UNSUPPORTED_VERSION, refused)
-    existing = [each for each in partitions if services.replica_manager.exists(*each)]
-    return _fetch_from_zookeeper(services.legacy_offsets, request.group_id, partitions, existing, refused)
-
-
-async def _fetch_from_zookeeper(
-    legacy_offsets: LegacyOffsets,
-    group_id: str,
-    partitions: list[TopicPartition],
-    existing: list[TopicPartition],
-    refused: list[wire.OffsetFetchResponseTopic],
-) -> wire.OffsetFetchResponse:
-    try:
-        found = await legacy_offsets.fetch(group_id, existing)
-    except KafkaError as error:
-        found = dict.fromkeys(existing, (NO_OFFSET.offset, error.code))
-    return _fetched_v0(partitions, found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, refused)
-
-
-def _fetched_v0(
-    partitions: list[TopicPartition],
-    found: dict[TopicPartition, tuple[int, ErrorCode]],
-    error: ErrorCode,
-    refused: list[wire.OffsetFetchResponseTopic],
-) -> wire.OffsetFetchResponse:
-    """The answer for `partitions`: `error` for each that is not in `found`; and `refused`."""
-    topics: dict[str, wire.OffsetFetchResponseTopic] = {}
+    error, found = ErrorCode.UNSUPPORTED_VERSION, {}
+    if services.legacy_offsets is not None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        existing = [each for each in partitions if services.replica_manager.exists(*each)]
+        try:
+            found = await services.legacy_offsets.fetch(request.group_id, existing)
+        except KafkaError as reason:
+            found = dict.fromkeys(existing, (NO_OFFSET.offset, reason.code))
+    answers: dict[str, wire.OffsetFetchResponseTopic] = {}
     for name, index in partitions:
         offset, code = found.get((name, index), (NO_OFFSET.offset, error))
-        topic = topics.setdefault(name, wire.OffsetFetchResponseTopic(name=name))
+        topic = answers.setdefault(name, wire.OffsetFetchResponseTopic(name=name))
         topic.partitions.append(
             wire.OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=code)
         )
-    return wire.OffsetFetchResponse(topics=[*topics.values(), *refused])
+    return wire.OffsetFetchResponse(topics=[*answers.values(), *refused])

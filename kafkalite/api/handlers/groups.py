@@ -12,8 +12,14 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.pending_response import PendingResponse
-from kafkalite.api.request.request_context import GROUP, OPERATIONS_NOT_ASKED, TRANSACTIONAL_ID, RequestContext, refusal
+from kafkalite.api.request.request_context import (
+    GROUP,
+    OPERATIONS_NOT_ASKED,
+    TRANSACTIONAL_ID,
+    PendingResponse,
+    RequestContext,
+    refusal,
+)
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC

@@ -15,9 +15,8 @@ import re
 from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType
 
-from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.services import BrokerEndpoint, Services
 from kafkalite.api.request.throttling import MutationQuota
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import (

@@ -21,10 +21,8 @@ from kafkalite.api.request.admission import (
     transactional_batch,
 )
 from kafkalite.api.request.awaited_election import awaited, elections
-from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.pending_response import PendingResponse
-from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, RequestContext
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, PendingResponse, RequestContext
+from kafkalite.api.request.services import FindBroker, Services
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
@@ -54,6 +52,7 @@ _CODES_WITH_LOG_START = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_TXN_STATE,
 )
+_NONE_REFUSED: frozenset[str] = frozenset()
 _WORK_MS_MAX = 500
 """After this time the remaining partitions of a request are refused, and the client retries. A request may name a
 thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
@@ -65,24 +64,23 @@ Produced = wire.ProduceResponse | Pending | Coroutine[Any, Any, wire.ProduceResp
 
 def produce(services: Services, request: wire.ProduceRequest, context: RequestContext) -> Produced:
     """Admit the request, wait at most once, for an election or a verification, and append."""
-    refused: frozenset[str] = frozenset()
+    refused = _NONE_REFUSED
     try:
-        refused = _refused_topics(request, context)
+        if context.access is not None:
+            refused = _refused_topics(request, context)
         keys = awaited(services, request, refused)
         admission = None if keys else _admit(services, request, context, refused)
     except KafkaError as error:
         return _all_failed(request, error, refused)
-    if admission is None or isinstance(admission, Awaitable):
-        _keep_records(request)
-        return _wait_and_append(services, request, context, refused, keys, admission)
-    return _append(services, request, context, refused, admission)
+    if isinstance(admission, (ProduceAdmission, VerifiedAdmission)):
+        return _append(services, request, context, refused, admission)
+    _keep_records(request)
+    return _wait_and_append(services, request, context, refused, keys, admission)
 
 
 def _refused_topics(request: wire.ProduceRequest, context: RequestContext) -> frozenset[str]:
     """The topics that the client may not write to. Raises KafkaError if its transactional id may not be used, which
     counts only if there are transactional batches. Raises Disconnect if no answer is due."""
-    if context.access is None:
-        return frozenset()
     name = request.transactional_id
     is_transactional = any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data)
     if is_transactional and (name is None or not context.may(Operation.WRITE, TRANSACTIONAL_ID, name)):
@@ -235,21 +233,36 @@ def _append(
     response = wire.ProduceResponse(responses=responses)
     if not failed and not pending:
         return response
-    find = services.brokers.finder_for(context.connection)
+    return _answer_later(services, request, context, response, pending, waited, failed)
+
+
+def _answer_later(
+    services: Services,
+    request: wire.ProduceRequest,
+    context: RequestContext,
+    response: wire.ProduceResponse,
+    pending: list[wire.PartitionProduceResponse],
+    waited: list[tuple[Partition, int]],
+    has_moved: bool,
+) -> wire.ProduceResponse | DelayedProduce:
+    """The response when the batches of `pending` are acknowledged. `has_moved`: some partition may be led elsewhere."""
+    find, version = services.brokers.finder_for(context.connection), context.api_version
 
     def refuse(number: int, error: KafkaError) -> None:
-        nonlocal failed
-        failed = failed or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        nonlocal has_moved
+        has_moved = has_moved or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer = pending[number]
         answer.error_code = error.code
         answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
     def finish() -> wire.ProduceResponse:
-        if failed and version >= FIRST_VERSION_WITH_LEADERS:
+        if has_moved and version >= FIRST_VERSION_WITH_LEADERS:
             add_leaders(services, response, find)
         return response
 
-    return DelayedProduce(clock, waited, acks, request.timeout_ms, refuse, finish) if pending else finish()
+    if not pending:
+        return finish()
+    return DelayedProduce(services.runtime.clock, waited, request.acks, request.timeout_ms, refuse, finish)
 
 
 def _keep_records(request: wire.ProduceRequest) -> None:

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.pending_response import PendingResponse
-from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, RequestContext, refusal
+from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, PendingResponse, RequestContext, refusal
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_sessions import FetchContext, WantedPartition
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.services import FindBroker, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig

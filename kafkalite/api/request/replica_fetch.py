@@ -28,8 +28,7 @@ from kafkalite.replication.replica.epoch_divergence import NO_EPOCH
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.broker_endpoints import FindBroker
-    from kafkalite.api.request.services import Runtime, Services
+    from kafkalite.api.request.services import FindBroker, Runtime, Services
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic
 

@@ -1,12 +1,16 @@
-"""The services that request handlers use, assembled by the broker at its start.
+"""The services that request handlers use, assembled by the broker at its start, and the addresses of brokers for their
+clients.
 
-Source: kafka.server.KafkaApis (constructor).
+A client gets the addresses of the listener that it is connected to. A broker without a listener of that name is left
+out of the answer. The answer is never empty: a client that takes it for the whole cluster, as librdkafka does from 2.10
+on, would have no broker left to ask.
+Source: kafka.server.KafkaApis (constructor), kafka.server.MetadataCache (getAliveBrokerNodes, by listener name).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.security.delegation_tokens import TokenHmacs
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
-    from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
     from kafkalite.api.request.request_watch import ReportSources
     from kafkalite.cleaner.log_cleaner import LogCleaner
@@ -29,10 +32,77 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.marker_writer import MarkerAppender
     from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionAdmin
+    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata, PartitionAdmin
+    from kafkalite.network.client_connection import ClientConnection
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
+
+
+class BrokerEndpoint(NamedTuple):
+    """The address and the rack of a broker."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+FindBroker = Callable[[int], BrokerEndpoint | None]
+"""Maps the id of a live broker to its endpoint; None if the client cannot reach it."""
+
+
+class BrokerEndpoints:
+    """The endpoints of all live brokers. `broker_id` is this broker's; `own_address` maps a connection to the host and
+    port that this broker advertises on its listener."""
+
+    __slots__ = ("_metadata", "_own_address", "_rack", "broker_id")
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        broker_id: int,
+        rack: str | None,
+        own_address: Callable[[ClientConnection], tuple[str, int]],
+    ) -> None:
+        self._metadata = metadata
+        self.broker_id = broker_id
+        self._rack = rack
+        self._own_address = own_address
+
+    def all_for(self, connection: ClientConnection) -> list[BrokerEndpoint]:
+        """All live brokers, as they are registered. This broker by itself if there is none: it begins and the others
+        are away, or the sessions of all have ended; and without ZooKeeper, where it registers no endpoints."""
+        found = (_endpoint(broker, connection.listener_name) for broker in self._metadata.brokers.values())
+        return [each for each in found if each is not None] or [self._own_endpoint(connection)]
+
+    def find(self, connection: ClientConnection, broker_id: int) -> BrokerEndpoint | None:
+        """One live broker; None if the client cannot reach it."""
+        return self.finder_for(connection)(broker_id)
+
+    def finder_for(self, connection: ClientConnection) -> FindBroker:
+        """A function that may outlive the connection, because it does not refer to it."""
+        metadata, listener_name = self._metadata, connection.listener_name
+        own = self._own_endpoint(connection)
+
+        def find(broker_id: int) -> BrokerEndpoint | None:
+            broker = metadata.brokers.get(broker_id)
+            if broker is None:
+                return None
+            return _endpoint(broker, listener_name) if broker.endpoints else own
+
+        return find
+
+    def _own_endpoint(self, connection: ClientConnection) -> BrokerEndpoint:
+        host, port = self._own_address(connection)
+        return BrokerEndpoint(self.broker_id, host, port, self._rack)
+
+
+def _endpoint(broker: BrokerRecord, listener_name: str) -> BrokerEndpoint | None:
+    for each in broker.endpoints:
+        if each.name == listener_name:
+            return BrokerEndpoint(broker.broker_id, each.host, each.port, broker.rack)
+    return None
 
 
 class DynamicConfig(Protocol):
@@ -72,8 +142,7 @@ class CleanerAccess:
 class Services:
     """The parts of the broker that handlers use. `topic_admin` creates, changes and deletes topics, `partition_admin`
     elects leaders and reassigns replicas. `legacy_offsets` are the offsets in ZooKeeper (None without ZooKeeper).
-    `reports` is what the console asks about. `error_log` logs
-    errors that clients may cause repeatedly."""
+    `reports` is what the console asks about. `error_log` logs errors that clients may cause repeatedly."""
 
     __slots__ = (
         "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log",

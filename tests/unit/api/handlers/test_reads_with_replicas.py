@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.request.broker_endpoints import BrokerEndpoint
+from kafkalite.api.request.services import BrokerEndpoint
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalite.api.request.broker_endpoints import BrokerEndpoint, BrokerEndpoints
+from kafkalite.api.request.services import BrokerEndpoint, BrokerEndpoints
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord
 from tests.support.in_memory_cluster import InMemoryCluster
