@@ -1,11 +1,11 @@
 """Descriptors that a forked child inherits and must not keep, and the process that an object belongs to.
 
 os.fork copies every descriptor and no thread. In a child that lives on, the copy of a listening socket keeps its port,
-that of a connection keeps it open, that of a lock file keeps the lock, and nobody serves any of them. So whoever opens
-one of these says here how a child closes its copy, and each child begins with that. It only closes: a shutdown, an
-unlock or an epoll_ctl would act on what the parent still uses. The parent in turn does these before it closes, for a
-child that C code has forked knows nothing of this module.
-A child that is started anew, with modules of this program, finds them by `child_environment`.
+that of a connection keeps it open, that of a lock file keeps the lock, and no process serves any of them. So code that
+opens one of these registers here how a child closes its copy, and each child begins with that. It only closes: a
+shutdown, an unlock or an epoll_ctl would act on what the parent still uses. The parent in turn does these before it
+closes, for a child that C code has forked knows nothing of this module. A child that is started anew, with modules of
+this program, finds them by `child_environment`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def close_transport_copy(transport: BaseTransport | None) -> None:
 
 
 def close_copy(fd: int) -> None:
-    """Closes what a descriptor stands for, in a child. The number stays in use: whoever holds it may close it again."""
+    """Closes what a descriptor stands for, in a child. The number stays in use: its holder may close it again."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.dup2(nothing, fd, inheritable=False)
@@ -92,7 +92,7 @@ def _close_writer_copy(writer: StreamWriter) -> None:
 
 
 def _close_copy(sock: socket.socket) -> None:
-    os.close(sock.detach())  # whatever refers to the socket besides
+    os.close(sock.detach())  # even if something else refers to the socket
 
 
 def _close_copies() -> None:

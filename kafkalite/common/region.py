@@ -60,7 +60,7 @@ class FileRegion:
             except BlockingIOError:
                 return None
             except OSError:
-                pass  # a file system that cannot tell
+                pass  # a file system without RWF_NOWAIT
             else:
                 return data if count == size else None
         found = self.read()

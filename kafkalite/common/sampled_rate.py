@@ -1,4 +1,4 @@
-"""A rate that is measured over samples of fixed length, and how long its limit wants whoever exceeds it to wait.
+"""A rate that is measured over samples of fixed length, and for how long a client that exceeds its limit is to wait.
 
 The rate is the sum of the samples that are not obsolete, over the time since the oldest one began, but at least over
 all samples except the current one: who begins with a burst is not judged by its first milliseconds. Beyond the limit
@@ -48,7 +48,7 @@ class SampledRate:
         self._room = _NONE
 
     def record(self, value: float, now_ms: int) -> int:
-        """Count `value`, and return for how many milliseconds whoever caused it is to wait; 0 within the limit."""
+        """Count `value`, and return for how many milliseconds its client is to wait; 0 within the limit."""
         passed = self._passed + value
         if passed <= self._room and now_ms < self.ends_ms:
             self._passed = passed

@@ -24,7 +24,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def safe_json(text: str) -> str:
-    """JSON with these characters as \\uXXXX, which means the same to whoever parses it."""
+    """JSON with these characters as \\uXXXX, which means the same to a parser."""
     return text if text.isprintable() else _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -177,7 +177,7 @@ def _listener_fault(
     bind = bind_fault(listeners)
     if bind:
         return f"listeners={','.join(map(str, listeners))}: {bind}"
-    told = [listener.name for listener in advertised]
+    names_advertised = [listener.name for listener in advertised]
     for listener in advertised:
         if listener.host in ("0.0.0.0", "::", "0:0:0:0:0:0:0:0"):
             return (
@@ -192,7 +192,7 @@ def _listener_fault(
             return (
                 f"advertised.listeners={listener}: there is no such listener; listeners has {', '.join(sorted(names))}"
             )
-        if told.count(listener.name) > 1:
+        if names_advertised.count(listener.name) > 1:
             return f"advertised.listeners={listener}: each listener may be advertised once"
     if inter_broker and inter_broker.upper() not in names:
         return (

@@ -62,7 +62,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         whole = line.lstrip(" \t\f")
         if not whole or whole[0] in "#!":
             continue
-        while (len(whole) - len(whole.rstrip("\\"))) % 2 == 1:  # an odd number of backslashes: the line goes on
+        while (len(whole) - len(whole.rstrip("\\"))) % 2 == 1:  # an odd number of backslashes: the line continues
             _, following = next(lines, (0, ""))
             whole = whole[:-1] + following.lstrip(" \t\f")
             if not following:

@@ -98,7 +98,7 @@ class Setting:
     server.properties; None leaves the line commented out. `convert`: parses the text (and the default) instead.
     `dynamic_only`: not in Kafka's table of a broker's settings, so it is described only when it was set.
     `idle`: accepted and described, but without effect yet; a start that finds it set warns in one line. `unset`: the
-    default is empty, and clients are told null for it.
+    default is empty, and described to clients as null.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class TlsSettings(NamedTuple):
 
     @classmethod
     def read(cls, value_of: Callable[[str], Any]) -> TlsSettings:
-        """The settings of which `value_of` tells each by its whole name."""
+        """The settings, whose values `value_of` returns by their whole names."""
         return cls(*(value_of("ssl." + name.replace("_", ".")) for name in cls._fields))
 
     def __repr__(self) -> str:  # passwords are among them

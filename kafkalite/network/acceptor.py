@@ -159,7 +159,7 @@ class Acceptor:
             self._admit(accepted)
 
     def _admit_held(self) -> None:
-        """Go on with the connection that came too fast, as soon as there may be one more."""
+        """Resume with the rate-limited connection, as soon as there may be one more."""
         self._timer = None
         held = self._held
         if held is None:

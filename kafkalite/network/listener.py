@@ -29,8 +29,8 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 class Tls(NamedTuple):
     """TLS of a listener. `context` is asked for each new connection, so that it may change.
 
-    `principal` gets the client's certificate in DER, or None, and tells who the client is. It raises ValueError for one
-    that is nobody.
+    `principal` gets the client's certificate in DER, or None, and returns the principal. It raises ValueError for one
+    that maps to no user.
     """
 
     context: Callable[[], ssl.SSLContext]

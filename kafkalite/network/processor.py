@@ -254,7 +254,7 @@ class Processor:
             self.emptied.set()
 
     def drain(self) -> None:
-        """Let each connection finish the request in flight and close; `emptied` tells when the last one has."""
+        """Let each connection finish the request in flight and close; `emptied` is set when the last one has."""
         self._draining = True
         for connection in list(self.connections):
             connection.drain()
@@ -272,7 +272,7 @@ class Processor:
         self.lingering.close()
 
     def renew_clock(self) -> None:
-        """For whoever shows how long connections have been silent: the coarse clock may be a sweep behind."""
+        """Read the real clock, for reports of silent connections: the coarse one may be a sweep behind."""
         self.now_ms = self.clock.monotonic_ms()
 
     def _sweep(self) -> None:

@@ -51,7 +51,7 @@ class ColdReads:
         self._one = [bytearray(1)]
 
     def is_cold(self, region: FileRegion, size: int, *, closely: bool) -> bool:
-        """Whether sending the first `size` bytes (at least one) would wait for a disk, as far as that can be told: by
+        """Whether sending the first `size` bytes (at least one) would wait for a disk, as far as can be known: by
         the first and the last page, and `closely` by some in between, which may come later than the last."""
         fd, first = region.file.fd, region.position
         last = first + size - 1
@@ -115,7 +115,7 @@ _BLOCKED = (BlockingIOError, InterruptedError)
 
 
 class Sender:
-    """The outgoing half of one connection. `pending` tells whether something of an answer has not left yet."""
+    """The outgoing half of one connection. `pending`: something of an answer has not left yet."""
 
     __slots__ = (
         "_cold_reads",

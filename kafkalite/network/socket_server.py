@@ -196,7 +196,7 @@ class SocketServer:
         )
 
     async def check_address(self, listener: Listener) -> None:
-        """Raises ConfigError if this listener could not be bound now. It is bound for a moment, and accepts nobody."""
+        """Bind the listener for a moment, without accepting. Raises ConfigError if its address cannot be had now."""
         for sock in await bind(listener, asyncio.get_running_loop(), self._limits):
             close_socket(sock)
 

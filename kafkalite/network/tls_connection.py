@@ -213,5 +213,5 @@ class TlsConnection(Connection):
 
     def _close_socket(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError):
-            self._tls.unwrap()  # tells the client, and does not wait for what it says
+            self._tls.unwrap()  # sends close_notify, and does not wait for the answer
         super()._close_socket(sock)

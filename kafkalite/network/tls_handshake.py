@@ -2,9 +2,9 @@
 
 A handshake costs about a millisecond, so in one turn of the loop there are only as many as fit into `TURN_SECONDS`, and
 the rest waits its turn. A client that says nothing costs a socket and no more, since OpenSSL's part begins with its
-first `HEAD_BYTES`; they also tell whether it speaks TLS at all, and how long its first message is to be: OpenSSL would
+first `HEAD_BYTES`; they also show whether it speaks TLS at all, and how long its first message is to be: OpenSSL would
 take memory for what is claimed, 131,396 bytes at most. A handshake may take `TIMEOUT_MS`. There are at most
-`HANDSHAKES_MAX`; one more closes the oldest, so that those who dial and are silent keep nobody out.
+`HANDSHAKES_MAX`; one more closes the oldest, so that silent clients keep no others out.
 Source: org.apache.kafka.common.network.SslTransportLayer.handshake.
 """
 
@@ -134,7 +134,7 @@ class TlsHandshake:
             self._end(linger=self._has_begun)
 
     def step(self) -> None:
-        """Go on with what has come."""
+        """Continue with the bytes that have come."""
         if self._sock is None:
             return
         try:
@@ -230,6 +230,6 @@ class TlsHandshake:
 
 
 def _await_bytes(sock: socket.socket, count: int) -> None:
-    """Let the loop tell of this socket when so many bytes have come, or the end."""
+    """Have the loop call back when so many bytes have come, or the end of the stream."""
     with contextlib.suppress(OSError):  # the client is gone already, which shows soon
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)

@@ -72,7 +72,7 @@ class TopicReader:
         self.size_bytes = sum(chunk.size_bytes for split in self._splits for chunk in split)
 
     def batches(self, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[pa.RecordBatch]:
-        """The records; `advance` hears of the bytes of segments that are done. What is lost and not an error is logged.
+        """The records; `advance` gets the bytes of segments that are done. What is lost and not an error is logged.
         Raises StorageError, Malformed."""
         for split in self._splits:
             yield from read_as_asked(split, self.schema, self._options)

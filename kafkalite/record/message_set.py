@@ -309,6 +309,6 @@ def _with_lz4_checksum(frame: bytes, *, broken: bool) -> bytes:
     """
     if len(frame) < 7 or frame[:4] != b"\x04\x22\x4d\x18":
         return frame
-    # the flags tell whether the content's size and a dictionary's id follow the two bytes of the descriptor
+    # the flags say whether the content's size and a dictionary's id follow the two bytes of the descriptor
     end = 6 + (8 if frame[4] & 0x08 else 0) + (4 if frame[4] & 0x01 else 0)
     return b"".join((frame[:end], lz4_head_checksum(frame[0 if broken else 4 : end]), frame[end + 1 :]))

@@ -1,4 +1,4 @@
-"""Delegation tokens: logins for others, which whoever is logged in gives away for a while (KIP-48, KIP-373).
+"""Delegation tokens: logins for others, which an authenticated user gives away for a while (KIP-48, KIP-373).
 
 A token is logged in with by SCRAM: its id is the name, and the base64 of its HMAC the password. Only the id is stored:
 all brokers with the same secret get the same HMAC from it. Owner and renewers are principals, TYPE:NAME.

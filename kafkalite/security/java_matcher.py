@@ -46,7 +46,7 @@ class Group(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """Matched in the first way only: `wanted` tells a lookahead, of which the place does not move on."""
+    """Matched in the first way only: `wanted` is of a lookahead, after which the place stays."""
 
     body: Any
     wanted: bool | None = None

@@ -1,4 +1,4 @@
-r"""Regular expressions as Java's Pattern and Matcher read them, for rules that say who somebody is.
+r"""Regular expressions as Java's Pattern and Matcher read them, for rules that map principals to users.
 
 Python's `re` reads most of them the same and some otherwise (`\w` takes letters beyond ASCII, `[` within a class is a
 letter, `.` and `$` know one end of a line), and a name that differs is another user's rights. So a pattern is parsed
@@ -49,7 +49,7 @@ _SHOWN_CHARS = 80
 
 
 class JavaPattern:
-    """`group_count` is the number of its groups, `group_names` tells those that have a name."""
+    """`group_count` is the number of its groups, `group_names` has those with a name."""
 
     def __init__(self, text: str) -> None:
         """Raises ValueError, which names what is wrong or not known here."""

@@ -3,7 +3,7 @@
     keyFactoryAlgorithm:PBKDF2WithHmacSHA512,cipherAlgorithm:AES/CBC/PKCS5Padding,keyLength:128,salt:BASE64,
     iterations:4096,encryptedPassword:BASE64,passwordLength:9,initializationVector:BASE64[,authenticationTagLength:128]
 
-A secret is decoded with the parameters that stand beside it, whatever the settings say now. Without a cipher's own
+A secret is decoded with the parameters that stand beside it, regardless of the current settings. Without a cipher's own
 check (GCM) a wrong secret shows in the padding or in the length, as in Kafka.
 Source: org.apache.kafka.security.EncryptingPasswordEncoder.
 """

@@ -102,7 +102,7 @@ def map_name(rules: Sequence[MappingRule], name: str) -> str | None:
 
 
 ShortName = Callable[[str], str]
-"""The name of a user for that of a Kerberos principal. Raises ValueError for one that is nobody."""
+"""The name of a user for that of a Kerberos principal. Raises ValueError for one that maps to no user."""
 
 _PRINCIPAL = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)\Z")
 _KERBEROS_RULE = re.compile(

@@ -295,7 +295,7 @@ def _compile_constructor(cls: type[Message]) -> Callable[..., None]:
     parameters, lines, constants = [], [], {}
     for index, (name, field) in enumerate(cls.__fields__.items()):
         if field.is_array:
-            # A list is made anew for each object; the marker tells "not given" from None.
+            # A list is made anew for each object; the marker distinguishes "not given" from None.
             constants["unset"] = _UNSET
             parameters.append(f"{name}=unset")
             lines.append(f" self.{name} = [] if {name} is unset else {name}")

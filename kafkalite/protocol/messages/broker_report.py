@@ -1,7 +1,7 @@
 """BrokerReport (27501): what the console asks a broker, and Kafka's protocol has no request for. Read-only.
 
 Not an API of Apache Kafka, as RunCleaner beside it (see `cleaner`). Arguments and contents are JSON: a report is for
-people, its fields change with the pages that show them, and one old field more or less harms nobody.
+people, its fields change with the pages that show them, and an unused old field is harmless.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _no_batch(records: memoryview) -> KafkaError:
 
 
 def _length(records: memoryview) -> int:
-    """The length that a batch tells in front of itself: its bytes without the first twelve."""
+    """The length that a batch states in front of itself: its bytes without the first twelve."""
     return int.from_bytes(records[8:PREFIX_BYTES], "big", signed=True)
 
 

@@ -235,7 +235,10 @@ class ClientQuotaManager:
         user = parts[1] if USER in names else ""
         client_id = "" if CLIENT_ID not in names else parts[-1] if names[CLIENT_ID] is None else desanitized(parts[-1])
         quotas = quotas_of(path, config)
-        for key in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE):  # with 0 nothing waits in Kafka, and nobody could go on
+        for key in (
+            PRODUCER_BYTE_RATE,
+            CONSUMER_BYTE_RATE,
+        ):  # with 0 nothing waits in Kafka, else clients would hang
             if quotas.get(key) == 0:
                 quotas[key] = inf
         changed = [key for key, limits in self._limits.items() if limits.put(user, client_id, quotas.get(key))]

@@ -2,7 +2,7 @@
 
 The algorithm has to be one of those with a public key, so that neither a token without a signature passes nor one that
 is signed with the public key as if that were a secret. A claim is judged by its type, too: an audience that is expected
-nowhere is no reason to let somebody in. Names of settings are Kafka's.
+nowhere is no reason to accept a client. Names of settings are Kafka's.
 Source: org.apache.kafka.common.security.oauthbearer.internals.secured.{ValidatorAccessTokenValidator,
 ClaimValidationUtils} over org.jose4j.jwt.consumer.JwtConsumer, ..internals.unsecured.{OAuthBearerUnsecuredJws,
 OAuthBearerValidationUtils}, KIP-255, KIP-768, RFC 7515, RFC 7517, RFC 7519.
@@ -77,10 +77,10 @@ class Keys:
 
     def __init__(self, text: str) -> None:
         """Raises ValueError if it is none, or no key in it serves."""
-        told = read_json(text)
-        if not isinstance(told, dict) or not isinstance(told.get("keys"), list):
+        parsed = read_json(text)
+        if not isinstance(parsed, dict) or not isinstance(parsed.get("keys"), list):
             raise ValueError('is no JWKS: it has no list "keys"')
-        found = (_read_key(one) for one in told["keys"][:_KEYS_MAX] if isinstance(one, dict))
+        found = (_read_key(one) for one in parsed["keys"][:_KEYS_MAX] if isinstance(one, dict))
         self._keys = [each for each in found if each is not None]
         if not any(each.key for each in self._keys):
             raise ValueError(
@@ -113,20 +113,23 @@ class Keys:
         return found.key
 
 
-def _read_key(told: Mapping[str, Any]) -> _Key | None:
+def _read_key(parsed: Mapping[str, Any]) -> _Key | None:
     """None for a key that is not for signatures, or makes no sense."""
     import jwt
 
-    kid, kind, algorithm = (told.get(name) for name in ("kid", "kty", "alg"))
-    if kind not in _KINDS.values() or told.get("use") not in (None, "sig"):
+    kid, kind, algorithm = (parsed.get(name) for name in ("kid", "kty", "alg"))
+    if kind not in _KINDS.values() or parsed.get("use") not in (None, "sig"):
         return None
-    if "verify" not in (told.get("key_ops") or ["verify"]):
+    if "verify" not in (parsed.get("key_ops") or ["verify"]):
         return None
     if not all(one is None or isinstance(one, str) for one in (kid, algorithm)):
         return None
     try:
-        key = jwt.PyJWK(dict(told)).key
-        thumbprints = told.get("x5t") or _thumbprint(told, "sha1"), told.get("x5t#S256") or _thumbprint(told, "sha256")
+        key = jwt.PyJWK(dict(parsed)).key
+        thumbprints = (
+            parsed.get("x5t") or _thumbprint(parsed, "sha1"),
+            parsed.get("x5t#S256") or _thumbprint(parsed, "sha256"),
+        )
     except (jwt.PyJWTError, ValueError, TypeError, LookupError):
         return None
     if kind == "EC" and key.curve.name not in _CURVES.values():
@@ -134,11 +137,11 @@ def _read_key(told: Mapping[str, Any]) -> _Key | None:
     return _Key(kid, str(kind), algorithm, thumbprints, None if kind == "RSA" and key.key_size < _RSA_BITS_MIN else key)
 
 
-def _thumbprint(told: Mapping[str, Any], algorithm: str) -> str | None:
+def _thumbprint(parsed: Mapping[str, Any], algorithm: str) -> str | None:
     """That of the first certificate of a key. Raises ValueError, TypeError, LookupError."""
-    if told.get("x5c") is None:
+    if parsed.get("x5c") is None:
         return None
-    digest = hashlib.new(algorithm, base64.b64decode(told["x5c"][0]), usedforsecurity=False).digest()
+    digest = hashlib.new(algorithm, base64.b64decode(parsed["x5c"][0]), usedforsecurity=False).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
@@ -148,7 +151,7 @@ def key_id(token: str) -> str | None:
 
 
 def claims_of(token: str) -> Mapping[str, Any]:
-    """The claims of a token, which nobody has judged. Raises TokenRefused."""
+    """The claims of a token, which are not verified. Raises TokenRefused."""
     parts = token.split(".")
     if len(parts) != 3:
         raise TokenRefused("it is no JWT in the compact form")
@@ -238,9 +241,9 @@ def _good_name(name: str, rules: TokenRules) -> str:
     return name
 
 
-def _text(told: Mapping[str, Any], name: str) -> str | None:
+def _text(parsed: Mapping[str, Any], name: str) -> str | None:
     """A text, or None without one. Raises TokenRefused."""
-    value = told.get(name)
+    value = parsed.get(name)
     if value is not None and not isinstance(value, str):
         raise TokenRefused(f"its {name} is no text")
     return value
@@ -309,12 +312,12 @@ def _scopes(claims: Mapping[str, Any], name: str) -> set[str]:
 def _part(text: str) -> dict[str, Any]:
     """The JSON object in a part of a token. Raises TokenRefused."""
     try:
-        told = read_json(_decoded(text).decode(), strict=True, distinct=True)
+        parsed = read_json(_decoded(text).decode(), strict=True, distinct=True)
     except ValueError:
         raise TokenRefused("it is no JWT") from None
-    if not isinstance(told, dict):
+    if not isinstance(parsed, dict):
         raise TokenRefused("it is no JWT")
-    return told
+    return parsed
 
 
 def _decoded(text: str) -> bytes:

@@ -103,7 +103,7 @@ class OwnToken(NamedTuple):
     issued_ms: float | None
     expires_ms: float
 
-    def __repr__(self) -> str:  # whoever has the text may log in
+    def __repr__(self) -> str:  # the text is a credential
         return f"OwnToken({self.name})"
 
 
@@ -189,7 +189,7 @@ def extensions_of(options: Mapping[str, str], beginning: str) -> dict[str, str]:
 
 
 class UnsecuredTokens:
-    """Tokens that nobody signs, made of the options unsecuredLogin... of a login module."""
+    """Unsigned tokens, made of the options unsecuredLogin... of a login module."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Raises ValueError, which repeats no value."""

@@ -2,7 +2,7 @@
 
 Credentials are stored as Kafka stores them, salt=...,stored_key=...,server_key=...,iterations=4096, in the entity
 config of their user. Delegation tokens log in by credentials that are made of their HMACs, each at its first login. A
-client is told salt and iterations before it has proven anything. A user without credentials gets those of a decoy, and
+client gets salt and iterations before it has proven anything. A user without credentials gets those of a decoy, and
 fails at the end, as with a wrong password. They are made from the name and a secret, the same each time and on all
 brokers with that secret, so that asking twice, elsewhere or after a restart does not reveal which users exist. How long
 salts are and how many iterations there are depends on the tool that made a credential, and is taken from the
@@ -100,8 +100,8 @@ FindToken = Callable[[str], "tuple[ScramCredential, str, int] | None"]
 
 
 class ScramExchange:
-    """`find` gives the credential of a user, None if there is none; `decoy` that of nobody, `find_token` that of a
-    token."""
+    """`find` gives the credential of a user, None if there is none; `decoy` one for an unknown name, `find_token` a
+    token's."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class ScramExchange:
         self._name = _unescaped(found["name"])
         if found["authzid"] not in (None, "", found["name"]):
             raise self._failed()
-        decoy = self._decoy(self._mechanism, self._name)  # in any case: the time tells nothing of who exists
+        decoy = self._decoy(self._mechanism, self._name)  # in any case: timing must not reveal which users exist
         known = self._known(found["extensions"] or "")
         self._is_known = known is not None and known.iterations >= ITERATIONS_MIN
         self._credential = known if known is not None and self._is_known else decoy
@@ -264,7 +264,7 @@ class Decoys:
                 counted[shape] += 1
 
     def credential(self, mechanism: str, name: str) -> ScramCredential:
-        """That of a user of this name, if there is none. Nobody has a password for it."""
+        """That of a user of this name, if there is none. No password fits it."""
         seed = hmac.digest(self._secret, f"{mechanism} {name}".encode(), "sha256")
         counted = self._shapes[mechanism]
         shapes = (
@@ -277,7 +277,7 @@ class Decoys:
 
 
 def _shape_of(text: str | None) -> _Shape | None:
-    """None for a credential that nobody can log in with."""
+    """None for a credential that cannot be used to log in."""
     try:
         salt, _, _, iterations = parse_credential(text or "")
     except ValueError:
