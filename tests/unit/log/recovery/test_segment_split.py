@@ -18,16 +18,17 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn, encode_entry
 from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
-from kafkalite.log.recovery.segment_split import find_parts
+from kafkalite.log.recovery.segment_split import SegmentRebuild, find_parts, rewrite_content, was_sealed
 from kafkalite.log.recovery.swap_recovery import complete_swaps
+from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 from kafkalite.record.message_set import build_set
 from tests.support.cleaner.partition_directory import bases, run
+from tests.unit.log.conftest import Disk
 
-Disk = Any  # of conftest.py
 FAR = 1 << 31
 NOW_MS = 1_700_000_000_000
 
@@ -217,3 +218,45 @@ def test_whatever_the_distances_no_batch_is_lost(
     for segment in loaded.segments:
         assert segment.next_offset() - 1 - segment.base_offset < FAR
         segment.abandon()
+
+
+def test_a_rebuild_gives_the_indexes_and_the_count_of_an_append(disk: Disk) -> None:
+    log = disk.open(index_interval_bytes=0)
+    for number in range(4):
+        log.write(f"a{number}", f"b{number}")
+    log.log.close()
+    segment = log.log.segments[0]
+    reopened = disk.open(index_interval_bytes=0).log.segments[0]
+    offsets, times = reopened.offset_index.all(), reopened.time_index.all()
+    rebuild = SegmentRebuild(reopened)
+    for position, header, _ in list(reopened.iter_batches()):
+        rebuild.add(position, header)
+    rebuild.finish(segment.size_bytes)
+    assert (reopened.offset_index.all(), reopened.time_index.all()) == (offsets, times)
+    assert reopened.tally.counted == Tally(8, 0) and not reopened.tally.uncounted_bytes
+    assert was_sealed(reopened)
+
+
+def test_a_cut_behind_the_added_batches_leaves_the_count_unknown(disk: Disk) -> None:
+    log = disk.open()
+    log.write("a")
+    size_bytes = log.log.size_bytes
+    log.write("b")
+    log.log.close()
+    segment = disk.open().log.segments[0]
+    rebuild = SegmentRebuild(segment)
+    for position, header, _ in list(segment.iter_batches()):
+        rebuild.add(position, header)
+    rebuild.finish(size_bytes)
+    assert (segment.size_bytes, segment.tally.uncounted_bytes, segment.tally.counted) == (
+        size_bytes,
+        size_bytes,
+        Tally(0, 0),
+    )
+
+
+def test_rewriting_changes_no_byte(disk: Disk, tmp_path: Path) -> None:
+    path = tmp_path / "content"
+    path.write_bytes(b"some bytes")
+    rewrite_content(disk.files, str(path), 4)
+    assert path.read_bytes() == b"some bytes"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from kafkalite.common.errors import StorageError
+from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.record_count_file import Identity, decode_entries, encode_entry, identity_of
 from kafkalite.log.segment.record_counting import Tally, count
@@ -513,3 +514,28 @@ def test_a_partition_without_records_has_no_file_of_ours(disk: Disk) -> None:
 def test_an_inode_of_64_bits_fits_in_a_note(tmp_path: Path) -> None:
     stat = os.stat_result((0, (1 << 64) - 1, *range(8)), {"st_mtime_ns": 1, "st_ctime_ns": 2})
     assert decode_entries(encode_entry(0, identity_of(stat), Tally(0, 0)))[0][0].inode == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("value_bytes", [0, 50, 1800, 2000, 2100, 70_000])
+def test_any_size_of_batch_is_counted(tmp_path: Path, value_bytes: int) -> None:
+    random = Random(value_bytes)
+    data = bytearray()
+    offset = 0
+    ends = set()
+    for i in range(40):
+        size = value_bytes if i % 5 else random.choice((0, 66_000))
+        batch = build_batch([NewRecord(None, b"v" * size)] * random.randint(1, 3), base_offset=offset)
+        offset = parse_header(batch).last_offset + 1
+        data += batch
+        ends.add(len(data))
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        assert count(file.fileno(), 0, len(data)) == (offset, 0)
+        for before in range(offset + 1):
+            assert count(file.fileno(), 0, len(data), before) == (before, 0)
+        for cut in {*range(1, 90)} - {len(data) - end for end in ends}:
+            with pytest.raises(Malformed):
+                count(file.fileno(), 0, len(data) - cut)
+        with pytest.raises(Malformed):
+            count(file.fileno(), 0, len(data) + 61)
