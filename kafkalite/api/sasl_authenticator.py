@@ -192,7 +192,7 @@ class SaslAuthenticator:
             raise AuthenticationFailed("Cannot change principals during re-authentication")
         lifetimes = [each for each in (step.lifetime_ms, self._settings.max_reauth_ms or None) if each is not None]
         client.principal, client.is_by_token = principal, step.is_by_token
-        client.quotas = None  # those of whoever asked ApiVersions before
+        client.quotas = None  # those of the client that asked ApiVersions before
         self._exchange = None
         self._state = _State.COMPLETE
         client.lift_limit()

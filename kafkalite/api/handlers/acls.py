@@ -146,7 +146,7 @@ def _filter(request: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFil
 
 
 def _acl(creation: wire.AclCreation) -> Acl:
-    """Raises KafkaError for one that nobody could mean."""
+    """Raises KafkaError for an entry that makes no sense."""
     type_ = _known(ResourceType, creation.resource_type)
     pattern = _known(PatternType, creation.resource_pattern_type)
     operation = _known(Operation, creation.operation)

@@ -71,7 +71,7 @@ def _arguments(text: str) -> Json:
 async def _broker(services: Services, arguments: Json) -> Json:
     """The numbers of this broker: gauges, counters, and latencies since the last report."""
     sources = services.reports
-    sources.watch.go_on()
+    sources.watch.keep_on()
     processors = sources.network().processors
     size_bytes = under_replicated = records_in = 0
     for processor in processors:
@@ -206,7 +206,7 @@ def _described(
 
 async def _connections(services: Services, arguments: Json) -> Json:
     sources = services.reports
-    sources.watch.go_on()
+    sources.watch.keep_on()
     now = Moment(services.runtime.clock.monotonic_ms(), services.runtime.clock.wall_ms())
     items: list[Json] = []
     clients = set()
@@ -246,7 +246,7 @@ def _name(api_key: int) -> str:
 
 async def _slow_requests(services: Services, arguments: Json) -> Json:
     watch = services.reports.watch
-    watch.go_on()
+    watch.keep_on()
     items = [
         {
             "api": _name(one.api_key),

@@ -157,8 +157,8 @@ def _check_login(services: Services, context: RequestContext) -> None:
     connection = context.connection
     protocols = {each.name: each.protocol for each in services.config.listeners}
     protocol = protocols.get(connection.listener_name, "PLAINTEXT")
-    is_nobody = protocol == "PLAINTEXT" or (protocol == "SSL" and connection.principal == ANONYMOUS)
-    if is_nobody or connection.is_by_token:
+    is_anonymous = protocol == "PLAINTEXT" or (protocol == "SSL" and connection.principal == ANONYMOUS)
+    if is_anonymous or connection.is_by_token:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 

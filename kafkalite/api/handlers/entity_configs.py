@@ -73,7 +73,7 @@ def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[wire.Creden
         for mechanism, number in _NUMBERS.items():
             text = config.get(mechanism)
             if text is not None:
-                with suppress(ValueError):  # nobody can log in with it
+                with suppress(ValueError):  # no user can log in with it
                     infos.append(wire.CredentialInfo(mechanism=number, iterations=parse_credential(text).iterations))
         if infos:
             found[desanitized(path[len(_USERS) :])] = infos

@@ -70,7 +70,7 @@ def fetch(
 
 def _fetch_as_replica(services: Services, request: FetchRequest, reader: ReplicaFetchReader) -> FetchResponse | Pending:
     """A follower's fetch. It counts on its arrival, before anything is read, and once."""
-    reader.arrive()
+    reader.record_progress()
     waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
     found, missing_bytes = reader.read(is_over=not waits)
     if missing_bytes:

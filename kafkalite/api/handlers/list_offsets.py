@@ -1,7 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch: start and end offset of a partition, and offsets by timestamp or leader epoch.
 
 A look-up by timestamp reads files, possibly a whole segment, and may wait for the disk (463 MiB took half a second of
-the loop). So a thread reads, and only this connection waits. A follower is told the end of the log. A new leader tells
+the loop). So a thread reads, and only this connection waits. A follower gets the end of the log. A new leader gives
 the latest offset of consumers when it knows how far its predecessor had committed (KIP-207).
 Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest,
 kafka.cluster.Partition.fetchOffsetForTimestamp, KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005.

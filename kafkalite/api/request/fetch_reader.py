@@ -184,7 +184,7 @@ class FetchReader:
         This is the usual fetch of a consumer without lag; it needs no `PartitionData`. None: a read is necessary.
         """
         if self._rack or self._denied:
-            return None  # a replica may be preferred; a refusal is told
+            return None  # a replica may be preferred, or a topic is refused
         by_name = self._services.replica_manager.by_name
         reads_committed = self.reads_committed
         partitions = []
@@ -307,10 +307,10 @@ class FetchReader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_doubtful else ErrorCode.OFFSET_OUT_OF_RANGE
 
     def _refused(self, wanted: WantedPartition, code: ErrorCode) -> wire.PartitionData:
-        told = code
+        sent = code
         if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
-            told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client refresh its metadata, as it should
-        data = _failure(wanted.index, told)
+            sent = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client refresh its metadata, as it should
+        data = _failure(wanted.index, sent)
         if code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
             leader, epoch = self._services.leader_of(wanted.topic, wanted.index)
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
@@ -375,7 +375,7 @@ class FetchReader:
         current: wire.FetchableTopicResponse | None = None
         with_data: list[WantedPartition] = []
         by_id = self._by_id
-        told_leader = False
+        names_leader = False
         for wanted, data in found:
             if session is not None:
                 if not wanted.is_news(data) and context.incremental:
@@ -386,11 +386,11 @@ class FetchReader:
                 current = wire.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
                 topics.append(current)
             current.partitions.append(data)
-            told_leader = told_leader or data.current_leader is not None
+            names_leader = names_leader or data.current_leader is not None
         if session is not None and context.incremental:
             session.served(with_data)
         response = wire.FetchResponse(session_id=context.session_id, responses=topics)
-        if told_leader:
+        if names_leader:
             leaders = {data.current_leader.leader_id for _, data in found if data.current_leader is not None}
             response.node_endpoints = [
                 NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)

@@ -34,7 +34,7 @@ FIRST_VERSION_BY_ID = 13
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
-_UNTOLD = -1  # no partition has this offset, so the next response has news
+_UNSENT = -1  # no partition has this offset, so the next response has news
 
 
 Key = tuple[str | UUID, int]
@@ -43,7 +43,7 @@ Key = tuple[str | UUID, int]
 
 class WantedPartition:
     """The parameters of a fetch of one partition, and the offsets last sent to the client. `counted_by`: the leader
-    that the follower's latest fetch has told of these parameters.
+    that the follower's latest fetch has given these parameters.
 
     In a request by id, `topic` is empty until a topic of that id is found, and keeps its name from then on. So a client
     whose topic is deleted and created again meanwhile gets INCONSISTENT_TOPIC_ID.
@@ -58,8 +58,8 @@ class WantedPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
-        "told_high_watermark",
-        "told_start_offset",
+        "sent_high_watermark",
+        "sent_start_offset",
         "topic",
         "topic_id",
     )
@@ -69,8 +69,8 @@ class WantedPartition:
         self.topic = topic.topic
         self.topic_id = topic.topic_id
         self.index = wanted.partition
-        self.told_high_watermark = _UNTOLD
-        self.told_start_offset = _UNTOLD
+        self.sent_high_watermark = _UNSENT
+        self.sent_start_offset = _UNSENT
         self.update(wanted)
 
     def update(self, wanted: FetchPartition) -> None:
@@ -81,19 +81,19 @@ class WantedPartition:
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
-    def is_told(self, high_watermark: int, log_start_offset: int) -> bool:
+    def is_sent(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the client knows these offsets."""
-        return self.told_high_watermark == high_watermark and self.told_start_offset == log_start_offset
+        return self.sent_high_watermark == high_watermark and self.sent_start_offset == log_start_offset
 
     def is_news(self, data: PartitionData) -> bool:
         """Whether an incremental response must include `data`; records its offsets as sent."""
         news = bool(data.records) or data.error_code != 0 or data.diverging_epoch is not None
         if data.error_code != 0:
-            self.told_high_watermark = _UNTOLD  # the next response after an error is always news
-        elif not self.is_told(data.high_watermark, data.log_start_offset):
+            self.sent_high_watermark = _UNSENT  # the next response after an error is always news
+        elif not self.is_sent(data.high_watermark, data.log_start_offset):
             news = True
-            self.told_high_watermark = data.high_watermark
-            self.told_start_offset = data.log_start_offset
+            self.sent_high_watermark = data.high_watermark
+            self.sent_start_offset = data.log_start_offset
         return news
 
 
@@ -205,7 +205,7 @@ class FollowerSession(FetchSession):
         self._fetched_ms = now_ms
 
     def begin_idle(self, wanted: WantedPartition) -> None:
-        """The follower has been told of all that there is; it stays active if its fetches may have effects."""
+        """The follower has all records and offsets; it stays active if its fetches may have effects."""
         leader = wanted.counted_by
         if leader is not None and leader.replica.is_idle(self._broker_id, self._registration, wanted.fetch_offset):
             leader.idle_followers[self] = wanted

@@ -1,9 +1,9 @@
 """Fetches of followers. First the leader's view of the follower is updated from each partition of the request, then
 records are read.
 
-    arrive     once for each partition of a request: the follower has all below its fetch offset
-    read       up to the end of the log; in a session only what the follower does not know yet; the rest becomes idle
-    wait       for an append, the high watermark, or that this broker leads what the follower expects it to lead
+    record_progress   once for each partition of a request: the follower has all below its fetch offset
+    read              up to the end of the log; in a session only news; partitions without news become idle
+    wait              for an append, the high watermark, or the election of this broker that the follower knows of
 
 Every broker watches the metadata for itself, so a follower may know of an election before the leader does. Its fetch
 waits for that, as long as it may. Then it gets UNKNOWN_LEADER_EPOCH, after which it asks again soon, or in a session no
@@ -49,12 +49,18 @@ def is_ahead(services: Services, topic: Topic | None, index: int, leader_epoch: 
 class ReplicaFetchReader(FetchReader):
     """Reads for one request of a follower.
 
-    Invariant: after `arrive` each active partition has a leader that has counted it, or is in one of `_settled`, with
-    its final answer, and `_ahead`.
+    Invariant: after `record_progress` each active partition has a leader that has counted it, or is in one of `_final`,
+    with its final answer, and `_newer_epoch`.
     """
 
     __slots__ = (
-        "_ahead", "_broker_id", "_fetches", "_registration", "_settled", "_throttled_bytes", "has_news",
+        "_broker_id",
+        "_fetches",
+        "_final",
+        "_newer_epoch",
+        "_registration",
+        "_throttled_bytes",
+        "has_news",
     )  # fmt: skip
 
     def __init__(
@@ -63,8 +69,8 @@ class ReplicaFetchReader(FetchReader):
         super().__init__(services, request, context, version, find)
         self._broker_id, self._registration = replica_of(request)
         self._fetches = services.follower_fetches
-        self._settled: dict[Key, PartitionData] = {}
-        self._ahead: dict[Key, WantedPartition] = {}
+        self._final: dict[Key, PartitionData] = {}
+        self._newer_epoch: dict[Key, WantedPartition] = {}
         self._throttled_bytes = 0
         self.has_news = False
 
@@ -72,44 +78,44 @@ class ReplicaFetchReader(FetchReader):
     def has_partitions(self) -> bool:
         return bool(self._context.partitions)
 
-    def arrive(self) -> None:
+    def record_progress(self) -> None:
         """Tell the leaders of the request. Called once, and does not wait."""
         session = self._context.session
         if isinstance(session, FollowerSession):
             session.on_fetch(self._broker_id, self._registration, self._services.runtime.clock.monotonic_ms())
         for wanted in tuple(self._context.active.values()):
             wanted.counted_by = None
-            self._arrive(wanted)
+            self._record(wanted)
 
-    def arrive_later(self) -> None:
+    def record_deferred(self) -> None:
         """Tell the leaders that were not elected yet, as far as they are now."""
-        ahead, self._ahead = self._ahead, {}
+        ahead, self._newer_epoch = self._newer_epoch, {}
         if ahead and self._by_id:
             self._find_names()
         for wanted in ahead.values():
-            self._arrive(wanted)
+            self._record(wanted)
 
-    def _arrive(self, wanted: WantedPartition) -> None:
+    def _record(self, wanted: WantedPartition) -> None:
         services, key, epoch = self._services, wanted.key, wanted.current_leader_epoch
         topic = services.replica_manager.by_name.get(wanted.topic)
         if topic is not None and self._by_id and wanted.topic_id is not topic.topic_id:
-            self._settled[key] = self._refused(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
+            self._final[key] = self._refused(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
             return
         partition = topic.partitions.get(wanted.index) if topic is not None else None
         if partition is None:
             if is_ahead(services, topic, wanted.index, epoch):
-                self._ahead[key] = wanted
+                self._newer_epoch[key] = wanted
             else:
                 missing = services.replica_manager.missing_partition_error(wanted.topic, wanted.index)
-                self._settled[key] = self._refused(wanted, missing if wanted.topic else ErrorCode.UNKNOWN_TOPIC_ID)
+                self._final[key] = self._refused(wanted, missing if wanted.topic else ErrorCode.UNKNOWN_TOPIC_ID)
             return
         if epoch > partition.leader_epoch:
-            self._ahead[key] = wanted
+            self._newer_epoch[key] = wanted
             return
         try:
             self._count(partition, wanted)
         except KafkaError as error:
-            self._settled[key] = self._refused(wanted, error.code)
+            self._final[key] = self._refused(wanted, error.code)
 
     def _count(self, partition: Partition, wanted: WantedPartition) -> None:
         """The follower's news for a partition that is led here. Raises KafkaError."""
@@ -134,7 +140,7 @@ class ReplicaFetchReader(FetchReader):
         if decision.diverging_epoch is None:
             wanted.counted_by = partition
         else:
-            data = self._settled[wanted.key] = _offsets_of(partition, wanted.index)
+            data = self._final[wanted.key] = _offsets_of(partition, wanted.index)
             epoch, end_offset = decision.diverging_epoch
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
@@ -153,13 +159,13 @@ class ReplicaFetchReader(FetchReader):
         for key, wanted in self._context.active.items():
             partition = wanted.counted_by
             if partition is None:
-                if (data := self._settled.get(key)) is not None:
+                if (data := self._final.get(key)) is not None:
                     urgent = True
                     found.append((wanted, data))
                 continue
             log = partition.log
             if session is not None and wanted.fetch_offset == log.end_offset and not partition.is_retired:
-                if wanted.is_told(partition.high_watermark, log.start_offset):
+                if wanted.is_sent(partition.high_watermark, log.start_offset):
                     idle.append(wanted)
                     continue
                 self.has_news = True
@@ -215,7 +221,7 @@ class ReplicaFetchReader(FetchReader):
         )
 
     def response(self, found: Found) -> FetchResponse:
-        for wanted in () if self._context.incremental else self._ahead.values():
+        for wanted in () if self._context.incremental else self._newer_epoch.values():
             found.append((wanted, self._refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)))
         if self._throttled_bytes:
             self._fetches.quota.record(self._throttled_bytes, self._services.runtime.clock.monotonic_ms())
@@ -232,7 +238,7 @@ class ReplicaFetchReader(FetchReader):
     def watch(self, poll: LongPoll, partitions: Sequence[Partition] | None = None) -> None:
         """Wake `poll` when there may be more to answer. Called again after each look: other partitions are active."""
         poll.withdraw()
-        if self._ahead:
+        if self._newer_epoch:
             poll.wait_in(self._fetches.ahead)
         if isinstance(session := self._context.session, FollowerSession):
             poll.wait_in(session.waiting)
@@ -257,18 +263,18 @@ class DelayedReplicaFetch(PreemptiblePending):
         self._reader = reader
         self._has_news = reader.has_news
         wait_ms = min(max_wait_ms, _NEWS_WAIT_MS) if reader.has_news else max_wait_ms
-        self._poll = LongPoll(runtime, wait_ms, missing_bytes, self._look)
+        self._poll = LongPoll(runtime, wait_ms, missing_bytes, self._poll_partitions)
         reader.watch(self._poll)
 
     def _preempt(self) -> None:
         self._poll.complete()
 
-    def _look(self, is_over: bool) -> int:
+    def _poll_partitions(self, is_over: bool) -> int:
         if self.is_done:
             return 0
         reader = self._reader
         try:
-            reader.arrive_later()
+            reader.record_deferred()
             found, missing_bytes = reader.read(is_over=is_over)
             response = None if missing_bytes else reader.response(found)
         except Exception as error:

@@ -1,7 +1,7 @@
 """Requests as they are answered: how many, how long they took, which were slow. Only while somebody looks.
 
 A console asks for a report every few seconds; when it no longer does, connections call their handler directly again, so
-a broker that nobody watches pays nothing. A fetch that waits for records, and a member that waits for its group, take
+a broker without a console pays nothing. A fetch that waits for records, and a member that waits for its group, take
 the time that they asked for, and are not timed.
 """
 
@@ -34,7 +34,7 @@ _WAIT_AS_ASKED = (FETCH, JOIN_GROUP, SYNC_GROUP)
 
 
 class SlowRequest(NamedTuple):
-    """One answered request that took long. `client` has its address and, if told, its software. `bytes_out` is None
+    """One answered request that took long. `client` has its address and its software, if known. `bytes_out` is None
     for a request that wants no answer."""
 
     api_key: int
@@ -73,7 +73,7 @@ class RequestWatch:
     def is_on(self) -> bool:
         return self._timer is not None
 
-    def go_on(self) -> None:
+    def keep_on(self) -> None:
         """Watches requests for some seconds from now on."""
         if self._timer is None:
             self._stand(self._in_front_of)
@@ -134,7 +134,7 @@ class RequestWatch:
     def _count(self, key: int, client: ClientConnection) -> None:
         self.counts[key] = self.counts.get(key, 0) + 1
         of_client = self.by_client.get(client)
-        if of_client is not None:  # None: nobody looks any more
+        if of_client is not None:  # None: the watch is over
             of_client.counts[key] = of_client.counts.get(key, 0) + 1
 
     def _answered(

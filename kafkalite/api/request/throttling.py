@@ -219,7 +219,7 @@ class ThrottlingDispatcher:
         return self._resolve(connection, frame)
 
     def _resolve(self, connection: ClientConnection, frame: memoryview) -> RequestQuotas:
-        """The quotas of the client that the frame's header names; of nobody for a frame without one."""
+        """The quotas of the client that the frame's header names; those of no client for a frame without one."""
         size = _HEADER.unpack_from(frame)[3] if len(frame) >= _HEADER.size else 0
         client = bytes(frame[8 : _HEADER.size + max(0, size)])
         client_id = client[2 : 2 + _CLIENT_ID_MAX].decode(errors="replace")

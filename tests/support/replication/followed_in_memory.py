@@ -311,7 +311,7 @@ class Leader:
                 data = self._look(wanted, left)
                 left -= len(data.records or b"")
                 has_news = has_news or bool(data.records) or bool(data.error_code) or data.diverging_epoch is not None
-                told = wanted.told_high_watermark, wanted.told_start_offset
+                told = wanted.sent_high_watermark, wanted.sent_start_offset
                 has_news = has_news or told != (data.high_watermark, data.log_start_offset)
                 found.append((wanted, data))
             if has_news or (self.answers_early and not frames.empty()):

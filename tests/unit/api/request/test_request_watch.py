@@ -49,7 +49,7 @@ def everything_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_counted_while_nobody_looks() -> None:
     scene = Scene(lambda: [b"1234"])
     assert scene.ask() == [b"1234"] and not scene.watch.counts
-    scene.watch.go_on()
+    scene.watch.keep_on()
     scene.ask()
     assert scene.watch.counts == {API_VERSIONS: 1}
     scene.clock.advance(WATCHED_MS)
@@ -60,7 +60,7 @@ def test_nothing_is_counted_while_nobody_looks() -> None:
 
 def test_a_client_has_the_name_that_it_gave_itself_and_its_counts() -> None:
     scene = Scene(lambda: [b"12", b"34"])
-    scene.watch.go_on()
+    scene.watch.keep_on()
     scene.ask()
     scene.ask()
     watched = scene.watch.by_client[scene.client]
@@ -74,7 +74,7 @@ def test_sizes_of_answers_that_come_later_are_known_too() -> None:
     deferred = Pending(lambda: None)
     deferred.change(lambda response: [response])
     scene = Scene(lambda: deferred)
-    scene.watch.go_on()
+    scene.watch.keep_on()
     assert scene.ask() is deferred and not scene.watch.slow
     sent: list[Any] = []
     deferred.on_done(sent.append)
@@ -107,7 +107,7 @@ def test_a_client_that_leaves_in_the_turn_of_its_request_takes_the_answer_with_i
         assert answer.is_done and not scene.watch.counts
 
     scene = Scene(lambda: Pending.of(later()))
-    scene.watch.go_on()
+    scene.watch.keep_on()
     asyncio.run(ask_and_leave())
     gc.collect()
 
@@ -122,7 +122,7 @@ def test_a_handler_that_fails_later_fails_as_without_a_watch() -> None:
             await answer
 
     scene = Scene(lambda: Pending.of(later()))
-    scene.watch.go_on()
+    scene.watch.keep_on()
     asyncio.run(ask())
     assert not scene.watch.counts
 
@@ -130,14 +130,14 @@ def test_a_handler_that_fails_later_fails_as_without_a_watch() -> None:
 @pytest.mark.parametrize("size", [0, 1, 3, 9])
 def test_a_frame_without_a_header_is_left_to_the_handler(size: int) -> None:
     scene = Scene(lambda: None)
-    scene.watch.go_on()
+    scene.watch.keep_on()
     assert scene.ask(FRAME[:size]) is None
     assert not scene.watch.counts and not scene.watch.by_client
 
 
 def test_a_header_that_is_torn_has_no_name() -> None:
     scene = Scene(lambda: [b""])
-    scene.watch.go_on()
+    scene.watch.keep_on()
     scene.ask(FRAME[:11])
     assert scene.watch.by_client[scene.client].client_id is None
 
@@ -145,7 +145,7 @@ def test_a_header_that_is_torn_has_no_name() -> None:
 @pytest.mark.parametrize(("key", "is_timed"), [(PRODUCE, True), (FETCH, False)])
 def test_a_fetch_that_waits_is_counted_and_not_timed(key: int, is_timed: bool) -> None:
     scene = Scene(lambda: Pending(lambda: None))
-    scene.watch.go_on()
+    scene.watch.keep_on()
     frame = FRAME.tobytes()
     answer: Any = scene.ask(memoryview(bytearray(key.to_bytes(2, "big") + frame[2:])))
     answer.answer(())
