@@ -124,7 +124,7 @@ class InProcessBroker(BrokerServer):
         self._closing.callback(readers.shutdown)
         self._services = self._build_services(readers)
         self.dispatcher = Dispatcher(self._services)
-        self._closing.push_async_callback(self.dispatcher.is_complete)
+        self._closing.push_async_callback(self.dispatcher.settled)
         self.server: Any = _NoServer()
         self._closing.callback(self._answer_delayed_requests)
 

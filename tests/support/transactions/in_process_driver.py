@@ -236,6 +236,7 @@ class InProcessDriver:
         """The parts of an answer that is to come."""
         if isinstance(answer, Pending):
             outcome: asyncio.Future[Any] = self._loop.create_future()
+            outcome.add_done_callback(lambda done: done.cancelled() or done.exception())  # none waits after its end
             answer.on_done(outcome.set_result, outcome.set_exception)
             leave = answer.cancel
         else:
