@@ -1,4 +1,4 @@
-"""The numbers of replication, as a scraper reads them."""
+"""The numbers of replication and of quotas, as a scraper reads them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import uvloop
 
 from kafkalite.common.metrics import Metrics
 from kafkalite.metadata.partition_state import WriteIsr, WriteOutcome
+from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 from kafkalite.replication.replica_roles import IsrWriter
+from kafkalite.security.quota.client_quotas import ClientQuotaManager, QuotaWindows
 from kafkalite.server.broker import Broker
-from kafkalite.server.traffic_metrics import add_replication_metrics
+from kafkalite.server.traffic_metrics import add_quota_metrics, add_replication_metrics
 from tests.support.manual_clock import ManualClock
 from tests.support.prometheus import Family, parse, value
 from tests.support.replication.led_in_broker import REGISTRATIONS, follow, lead
@@ -113,3 +115,49 @@ def test_changes_of_the_isr_are_counted_when_they_are_carried_out(tmp_path: Path
             assert await write() == (1, 1, 1)
 
     uvloop.run(story())
+
+
+def scrape_quotas(clients: ClientQuotaManager, connections: ConnectionQuotas, clock: ManualClock) -> dict[str, Family]:
+    metrics = Metrics()
+    add_quota_metrics(metrics, clients, connections, clock)
+    return parse("".join(piece.decode() if isinstance(piece, bytes) else piece for piece in metrics.pieces()))
+
+
+def test_whoever_has_a_quota_is_shown_with_what_it_used() -> None:
+    clock = ManualClock()
+    clients = ClientQuotaManager(QuotaWindows(11, 1_000), QuotaWindows(11, 1_000))
+    connections = ConnectionQuotas(NetworkLimits(max_connection_creation_rate=1), {}, clock)
+    assert (
+        value(
+            scrape_quotas(clients, connections, clock),
+            "kafka_server_socket_server_metrics_broker_connection_accept_rate",
+        )
+        == 0
+    )
+    clients.put("users/a%2Ab", {"producer_byte_rate": "100", "controller_mutation_rate": "2"})
+    clients.put("clients/app", {"request_percentage": "50"})
+    now_ms = clock.monotonic_ms()
+    resolved = clients.resolve("a*b", "app", now_ms)
+    assert resolved.produce is not None and resolved.mutation is not None and resolved.request is not None
+    resolved.produce.rate.record(3_000, now_ms)
+    resolved.produce.throttle_times.add(700, now_ms)
+    resolved.produce.throttle_times.add(300, now_ms)
+    assert resolved.mutation.bucket is not None
+    resolved.mutation.bucket.take(30, now_ms)
+    resolved.request.rate.record(20, now_ms)
+    for _ in range(11):
+        connections.creation_wait_ms("OUTSIDE")
+    told = scrape_quotas(clients, connections, clock)
+    user, app = {"user": "a*b", "client_id": ""}, {"user": "", "client_id": "app"}
+    assert value(told, "kafka_server_produce_byte_rate", **user) == 300
+    assert value(told, "kafka_server_produce_throttle_time", **user) == 500
+    assert value(told, "kafka_server_controllermutation_tokens", **user) == -8
+    assert value(told, "kafka_server_request_request_time", **app) == 2
+    sockets = "kafka_server_socket_server_metrics"
+    assert value(told, f"{sockets}_connection_accept_rate", listener="OUTSIDE") == 1.1
+    assert value(told, f"{sockets}_connection_accept_throttle_time", listener="OUTSIDE") == 1_000
+    assert value(told, f"{sockets}_broker_connection_accept_rate") == 1.1
+    clock.advance(60_000)
+    told = scrape_quotas(clients, connections, clock)
+    assert value(told, "kafka_server_produce_byte_rate", **user) == 0
+    assert value(told, "kafka_server_produce_throttle_time", **user) == 0
