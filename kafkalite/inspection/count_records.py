@@ -10,6 +10,7 @@ transaction is aborted if its abort marker is in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -19,11 +20,12 @@ from kafkalite.inspection.files.directory_listing import (
     checkpoint_offsets,
     list_directory,
 )
-from kafkalite.inspection.files.log_file import HEAD_BYTES, LogFile, rows_of_batch
+from kafkalite.inspection.files.log_file import LogFile, rows_of_batch
 from kafkalite.inspection.files.printer import Progress
 from kafkalite.inspection.files.record_text import control_type
+from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.storage.file_names import LOG_STARTS
-from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader
+from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.transaction_marker import ABORT, COMMIT
 
 _BLOCK_BYTES = 64 << 10
@@ -123,32 +125,29 @@ class _Counter:
         self._end_offset = max(self._end_offset, base)
         end = advanced = 0
         with LogFile(self._partition.file(base, ".log")) as log:
-            for position, header in log.headers(0, _BLOCK_BYTES):
-                if not _is_possible(header):
-                    break
-                found.batches += 1
-                self._count_batch(base, log, position, header)
-                end = position + header.size_bytes
-                if end - advanced > _BLOCK_BYTES:
-                    self._advance(end - advanced)
-                    advanced = end
+            with suppress(Malformed):
+                for position, header in iter_headers(log.fd, 0, log.size_bytes, _BLOCK_BYTES):
+                    if header.magic == MAGIC and header.record_count < 0:
+                        break
+                    found.batches += 1
+                    self._count_batch(base, log, position, header)
+                    end = position + header.size_bytes
+                    if end - advanced > _BLOCK_BYTES:
+                        self._advance(end - advanced)
+                        advanced = end
             found.unread_bytes += log.size_bytes - end
             self._advance(log.size_bytes - advanced)
 
     def _count_batch(self, base: int, log: LogFile, position: int, header: BatchHeader) -> None:
         found = self._segments[base]
-        is_legacy = header.magic < MAGIC
-        is_control = not is_legacy and header.is_control
-        last_offset = header.base_offset if is_legacy else header.last_offset
+        is_control, last_offset = header.is_control, header.last_offset
         self._end_offset = max(self._end_offset, last_offset + 1)
         if last_offset < self._start_offset:
             if is_control:
                 self._ongoing.pop(header.producer_id, None)
             return
         count = header.record_count
-        if is_legacy and not log.read(position + HEAD_BYTES, 1)[0] & CODEC_MASK:
-            count = 1
-        elif is_legacy or is_control or header.base_offset < self._start_offset:
+        if count < 0 or is_control or header.base_offset < self._start_offset:
             rows = rows_of_batch(memoryview(log.read(position, header.size_bytes)))
             if isinstance(rows, Malformed):
                 found.unread_bytes += header.size_bytes
@@ -160,7 +159,7 @@ class _Counter:
             found.control_records += count
             return
         found.live_records += count
-        if not is_legacy and header.is_transactional and header.producer_id >= 0 and len(self._ongoing) < _ONGOING_MAX:
+        if header.is_transactional and header.producer_id >= 0 and len(self._ongoing) < _ONGOING_MAX:
             records = self._ongoing.setdefault(header.producer_id, {})
             records[base] = records.get(base, 0) + count
 
@@ -169,9 +168,3 @@ class _Counter:
             for base, records in self._ongoing.pop(producer_id, {}).items():
                 if kind == ABORT:
                     self._segments[base].aborted_records += records
-
-
-def _is_possible(header: BatchHeader) -> bool:
-    if header.magic != MAGIC:
-        return 0 <= header.magic < MAGIC
-    return header.size_bytes >= HEADER_BYTES and header.last_offset_delta >= 0 and header.record_count >= 0

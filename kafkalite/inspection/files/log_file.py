@@ -68,30 +68,26 @@ class LogFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = open_regular(path)
-        self.size_bytes = os.fstat(self._fd).st_size
+        self.fd = open_regular(path)
+        self.size_bytes = os.fstat(self.fd).st_size
 
     def __enter__(self) -> LogFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+        os.close(self.fd)
 
     def read(self, position: int, count: int) -> bytes:
         """Up to `count` bytes from `position` on; fewer only at the end."""
-        return os.pread(self._fd, count, position)
+        return os.pread(self.fd, count, position)
 
-    def headers(self, position: int, read_bytes: int = HEADER_BYTES) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of the whole batches from `position` on; in v0 and v1 only fields up to the magic count.
 
-        Ends where a length is too small or leads past the end. `read_bytes` are read at once. Raises OSError.
+        Ends where a length is too small or leads past the end. Raises OSError.
         """
-        data, start = b"", position
         while self.size_bytes - position > HEAD_BYTES:
-            if position - start + HEADER_BYTES > len(data):
-                start = position
-                data = self.read(position, read_bytes).ljust(HEADER_BYTES, b"\0")
-            header = parse_header(data, position - start)
+            header = parse_header(self.read(position, HEADER_BYTES).ljust(HEADER_BYTES, b"\0"))
             if header.batch_length < SIZE_MIN or position + header.size_bytes > self.size_bytes:
                 return
             yield position, header
@@ -107,7 +103,7 @@ class LogFile:
         buffer = bytearray(min(WINDOW_BYTES, max(0, end - position)))
         while end - position > HEAD_BYTES:
             wanted = min(len(buffer), end - position)
-            count = os.preadv(self._fd, [memoryview(buffer)[:wanted]], position)
+            count = os.preadv(self.fd, [memoryview(buffer)[:wanted]], position)
             data = memoryview(buffer)[:count]
             bounds, fault = (bounds_of or window_bounds)(data)
             if len(bounds) > 1:
