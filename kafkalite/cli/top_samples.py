@@ -16,10 +16,10 @@ from kafkalite.client.broker_reports import KnowsBrokers, reports
 from kafkalite.client.cluster_client import NO_LEADER
 from kafkalite.client.group_admin import group_rows
 from kafkalite.client.history import History
+from kafkalite.client.log_dirs import directories, led_partitions
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
-from kafkalite.protocol.messages.log_dirs import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
@@ -33,7 +33,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "connections", "disk_used_bytes",
     ),
 }  # fmt: skip
-_VERSION = 4
 _ASK_S = 10.0
 
 Row = dict[str, Any]
@@ -96,8 +95,8 @@ class Sampler(KnowsBrokers):
         found: dict[TopicPartition, int] = {}
         for broker_id, led in self._cluster.led_by(()).items():
             with suppress(Unanswered):
-                answer = self._cluster.client(broker_id).ask(DescribeLogDirsRequest(topics=None), _VERSION)
-                found.update(_led_sizes(answer, led))
+                partitions = led_partitions(directories(self._cluster.client(broker_id)), led)
+                found.update((key, one.partition_size) for key, one, _ in partitions)
         return self._sums(found)
 
     def _topics(self, before: _Seen | None, seen: _Seen) -> list[Row]:
@@ -145,16 +144,6 @@ class Sampler(KnowsBrokers):
             named = {name: values.get(name) for name in names}
             rows.append({"broker": broker_id, "address": address, "leads": len(led.get(broker_id, ())), **named})
         return rows
-
-
-def _led_sizes(answer: Any, led: set[TopicPartition]) -> list[tuple[TopicPartition, int]]:
-    return [
-        ((topic.name, one.partition_index), one.partition_size)
-        for result in answer.results
-        for topic in result.topics
-        for one in topic.partitions
-        if (topic.name, one.partition_index) in led and not one.is_future_key
-    ]
 
 
 def _rate(before: _Seen | None, seen: _Seen, what: str, name: str, *, falls: bool = False) -> float | None:

@@ -6,7 +6,7 @@ Source: KIP-113, KIP-827; `protocol/messages/log_dirs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
@@ -58,6 +58,22 @@ def describe(
         )
         response = _ask(client, request)
         yield response, _partitions(response)
+
+
+def directories(client: BlockingClient) -> Any:
+    """The results of all directories of a broker, each with its partitions. Raises Unanswered."""
+    return _ask(client, DescribeLogDirsRequest(topics=None)).results
+
+
+def led_partitions(
+    results: Iterable[Any], led: set[TopicPartition]
+) -> Iterator[tuple[TopicPartition, DescribeLogDirsPartition, str]]:
+    """The partitions of `led` in these directories, with the directory of each; no future replicas."""
+    for result in results:
+        for topic in result.topics:
+            for one in topic.partitions:
+                if (topic.name, one.partition_index) in led and not one.is_future_key:
+                    yield (topic.name, one.partition_index), one, result.log_dir
 
 
 def _ask(client: BlockingClient, request: DescribeLogDirsRequest) -> Any:

@@ -26,7 +26,6 @@ from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
     COUNTS,
     DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
     LogCleaning,
 )
 
@@ -41,7 +40,6 @@ AGE_S = 10.0
 _COUNTING_AGE_S = 0.5
 _FIRST_WAIT_S = 0.1
 _ASK_S = 10.0
-_VERSION = 4
 
 
 @dataclass(slots=True)
@@ -177,22 +175,14 @@ def take_inventory(cluster: ClusterClient, now_s: float) -> Inventory:
 
 
 def _add_directories(made: Inventory, broker_id: int, client: BlockingClient, led: set[TopicPartition]) -> None:
-    response = client.ask(DescribeLogDirsRequest(topics=None), _VERSION)
-    if response.error_code:
-        raise Unanswered(f"does not tell its log directories (error {response.error_code})")
-    for result in response.results:
-        used = count = 0
-        for topic in result.topics:
-            for one in topic.partitions:
-                used += one.partition_size
-                count += 1
-                if (topic.name, one.partition_index) in led and not one.is_future_key:
-                    made.partitions[topic.name, one.partition_index] = PartitionFacts(
-                        broker_id, result.log_dir, one.partition_size
-                    )
+    results = log_dirs.directories(client)
+    for key, one, path in log_dirs.led_partitions(results, led):
+        made.partitions[key] = PartitionFacts(broker_id, path, one.partition_size)
+    for result in results:
+        sizes = [one.partition_size for topic in result.topics for one in topic.partitions]
         error = None if not result.error_code else f"the disk has failed (error {result.error_code})"
         total, free = (None if each < 0 else each for each in (result.total_bytes, result.usable_bytes))
-        made.directories.append(Directory(broker_id, result.log_dir, error, total, free, used, count))
+        made.directories.append(Directory(broker_id, result.log_dir, error, total, free, sum(sizes), len(sizes)))
 
 
 def _add_counts(made: Inventory, broker_id: int, client: BlockingClient, keys: list[TopicPartition]) -> None:
