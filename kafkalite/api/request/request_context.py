@@ -113,11 +113,6 @@ class RequestContext:
         access = self.access
         return access is None or access.allows_cluster(self.connection, *operations, is_logged=is_logged)
 
-    def require(self, operation: Operation, type_: ResourceType, name: str) -> None:
-        """Raises KafkaError with the error of the type if the client may not."""
-        if not self.may(operation, type_, name):
-            raise refusal(type_)
-
     def may_create(self, topic: str) -> bool:
         """Whether the client may create a topic: any, or that one."""
         return self.may_cluster(Operation.CREATE, is_logged=False) or self.may(Operation.CREATE, TOPIC, topic)
