@@ -164,15 +164,15 @@ ONE_BROKER: Story = {
     "start": start(0),
     "create": ask(create(new_topic("plain", 2)), 4),
     "create with settings": ask(
-        create(new_topic("is_complete", 1, configs={"retention.ms": "86400000", "cleanup.policy": "compact"})), 4
+        create(new_topic("settled", 1, configs={"retention.ms": "86400000", "cleanup.policy": "compact"})), 4
     ),
     "create by assignment": ask(assigned("placed", 0, 0, 0), 4),
     "create as the broker wants": ask(create(new_topic("default", -1, -1)), 4),
     "create two at once": ask(create(new_topic("first", 1), new_topic("second", 1)), 4),
     "set a setting": ask(change(TOPIC, "plain", ("max.message.bytes", SET, "65536")), 0),
-    "add to a setting": ask(change(TOPIC, "is_complete", ("cleanup.policy", APPEND, "delete")), 0),
+    "add to a setting": ask(change(TOPIC, "settled", ("cleanup.policy", APPEND, "delete")), 0),
     "take a setting away": ask(change(TOPIC, "plain", ("max.message.bytes", DELETE, None)), 0),
-    "replace the settings": ask(replaced(TOPIC, "is_complete", segment_bytes="1048576"), 0),
+    "replace the settings": ask(replaced(TOPIC, "settled", segment_bytes="1048576"), 0),
     "set a broker's setting": ask(change(BROKER, "0", ("log.retention.ms", SET, "3600000")), 0),
     "set one of all brokers": ask(change(BROKER, "", ("log.segment.bytes", SET, "536870912")), 0),
     "take the broker's away": ask(change(BROKER, "0", ("log.retention.ms", DELETE, None)), 0),
@@ -183,7 +183,7 @@ ONE_BROKER: Story = {
     "an offset of old": ask(committed_as_of_old("old", "plain", 17, 4), 0),
     "another offset of old": ask(committed_as_of_old("old", "plain", 18), 0),
     "delete": ask(deleted("plain"), 1),
-    "delete one with settings": ask(deleted("is_complete", "first"), 1),
+    "delete one with settings": ask(deleted("settled", "first"), 1),
     "create again": ask(create(new_topic("plain", 1)), 4),
     "stop": stop(0),
     "start again": start(0),
