@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import owner_check
+from tests.support import fast_run, owner_check
 from tests.support.process_reaper import none_outlive_this_process
 from tests.support.zookeeper import ZooKeeper, without_zookeeper
 
@@ -30,15 +30,26 @@ _MEMORY_BYTES_MIN = 4 << 30
 _made: list[Path] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="without tests that start a process, with fewer examples")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     none_outlive_this_process()
     owner_check.install()
+    if config.option.fast and (hasattr(config, "workerinput") or not config.option.numprocesses):
+        fast_run.skip_tests_with_processes()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; what is begun here would too
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.basetemp is None and not hasattr(config, "workerinput") and _has_room(_MEMORY):
         # no test but those about the disk waits for one: others may keep it busy for longer than a test can wait
         _made.append(Path(tempfile.mkdtemp(prefix="kafkalite-tests-", dir=_MEMORY)))
         config.option.basetemp = str(_made[0] / "tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.fast:
+        fast_run.draw_fewer_examples(items)
 
 
 def pytest_unconfigure() -> None:
