@@ -732,6 +732,8 @@ def test_the_log_equals_a_list(
             log.log.truncate_to(count)  # exactly the last batch
             del model[count:]
             sequence = sent.pop()[1]
+            # the state is read anew, from the log start on: batches that are deleted are forgotten, the last one, too
+            sent = [each for each in sent if each[0] + len(each[2]) > start]
         assert (log.log.start_offset, log.log.end_offset) == (start, len(model))
     assert log.read_all() == model[start:]
     for offset in range(start, len(model)):
