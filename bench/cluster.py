@@ -31,7 +31,7 @@ from kazoo.client import KazooClient
 
 from bench.usage import ProcessTree
 from bench.wire import CREATE_TOPICS, METADATA, BrokerError, Connection, string
-from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess
+from kafkalite.cli.local_cluster.zookeeper_process import ZooKeeperProcess
 
 _READY = re.compile(r"kafkalite is ready on (\S+?),? ")
 _LIMIT_S = 300.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
+from kafkalite.client.producer.options import parse_write_options
 from kafkalite.common.errors import ConfigError
-from kafkalite.producer.options import parse_write_options
 from spark_jobs.job import print_table
 from spark_jobs.partition_copy import TRANSACTION_BYTES, Copied, CopyOptions
 

@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
+from kafkalite.client.producer.bulk_load import BulkLoad
+from kafkalite.client.producer.options import ProducerOptions, WriteOptions
+from kafkalite.client.producer.producer import Producer
+from kafkalite.client.producer.transactions import CommittedOffset, GroupOffsets, Identity, Transactions
 from kafkalite.common.names import TopicPartition
-from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.options import ProducerOptions, WriteOptions
-from kafkalite.producer.producer import Producer
-from kafkalite.producer.transactions import CommittedOffset, GroupOffsets, Identity, Transactions
 from spark_jobs.target_topics import is_empty
 
 TRANSACTION_BYTES = 64 << 20

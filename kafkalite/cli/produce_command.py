@@ -22,8 +22,8 @@ from kafkalite.cli.command_config import add_bootstrap_server, add_command_confi
 from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import line_parser
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
+from kafkalite.client.producer.record_writer import RecordWriter
 from kafkalite.common.errors import ConfigError, Unanswered
-from kafkalite.producer.record_writer import RecordWriter
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
 from kafkalite.record.json_lines import Line, parse_json

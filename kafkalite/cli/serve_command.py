@@ -264,11 +264,11 @@ def run(options: argparse.Namespace) -> int:
     ready_file = None if options.ready_file is None else ReadyFile(options.ready_file)
     try:
         if options.brokers is not None:
-            from kafkalite.local_cluster.launcher import serve_cluster
+            from kafkalite.cli.local_cluster.launcher import serve_cluster
 
             serve_cluster(properties, options.brokers, options.log_level, adopts=options.adopt is not None)
             return 0
-        from kafkalite.local_cluster.broker_process import check_is_not_of_several
+        from kafkalite.cli.local_cluster.broker_process import check_is_not_of_several
 
         check_is_not_of_several(config.data_dirs[0])
         import gc

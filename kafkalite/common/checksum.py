@@ -3,7 +3,7 @@ partition.
 
 The extension alone loads in less than a millisecond. Importing the package takes 25 to 40 ms more, an eighth of the
 time to "ready": it asks importlib.metadata for its own version and imports its command line.
-`kafkalite.producer.bulk_load` hashes columns of keys, and is tested against the murmur2 of one key here.
+`kafkalite.client.producer.bulk_load` hashes columns of keys, and is tested against the murmur2 of one key here.
 Source: org.apache.kafka.common.utils.Utils.murmur2, toPositive.
 """
 

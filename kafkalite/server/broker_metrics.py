@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from kafkalite.api.request.services import Services
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
-    from kafkalite.controller.pending_changes import ControllerStats, Durations
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.replication.replica_manager import ReplicaManager
+    from kafkalite.zk.controller.pending_changes import ControllerStats, Durations
 
 _PER_PAUSE = 500  # partitions or groups of which few numbers are read
 _WHERE = ("topic", "partition")

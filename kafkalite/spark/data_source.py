@@ -85,7 +85,7 @@ class KafkaliteDataSource(DataSource):
         return KafkaliteStreamWriter(self._job_writer(schema, overwrite))
 
     def _job_writer(self, schema: StructType, overwrite: bool) -> JobWriter:
-        from kafkalite.producer.options import parse_write_options
+        from kafkalite.client.producer.options import parse_write_options
         from kafkalite.spark.writer import JobWriter
 
         return JobWriter(parse_write_options(self.options), schema, overwrite)

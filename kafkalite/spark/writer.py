@@ -27,11 +27,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
+from kafkalite.client.producer.bulk_load import BulkLoad
+from kafkalite.client.producer.options import ProducerOptions, WriteOptions
+from kafkalite.client.producer.producer import Producer
+from kafkalite.client.producer.transactions import Identity, Transactions
 from kafkalite.common.errors import ConfigError, Unanswered
-from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.options import ProducerOptions, WriteOptions
-from kafkalite.producer.producer import Producer
-from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.spark.worker_process import make_reuse_cheap
 
 # before 4.1 Spark hands the rows of a stream over one by one

@@ -14,12 +14,12 @@ from kafkalite.common.clock import SystemClock
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.controller.controller import Controller
 from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.zk.client.operations import Create, Node, Operation, SetData
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
+from kafkalite.zk.controller.controller import Controller
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.wait import DEADLINE_S
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalite.controller.election import Brokers, LeaderAndIsr, elect, members
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
+from kafkalite.zk.controller.election import Brokers, LeaderAndIsr, elect, members
 from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 
 

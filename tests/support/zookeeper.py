@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from kafkalite.local_cluster.zookeeper_process import find_jars, find_java, missing_requirement
+from kafkalite.cli.local_cluster.zookeeper_process import find_jars, find_java, missing_requirement
 from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S
 

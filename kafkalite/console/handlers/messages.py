@@ -17,6 +17,7 @@ from typing import Any
 
 from kafkalite.client.cluster_client import Retries
 from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
+from kafkalite.client.producer.record_writer import RecordWriter
 from kafkalite.client.scan import BEGINNING, END, PLACES, TAIL, Limits, Start
 from kafkalite.common.checksum import partition_for_key
 from kafkalite.console.brokers.topics import places_of, require_partition
@@ -25,7 +26,6 @@ from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.messages.payload import FORMATS, View, available, format_of
 from kafkalite.console.messages.search import MATCHES, Search, Wanted, filters_of
 from kafkalite.console.request.parameters import OFFSET_MAX, ApiError, Parameter, Row, invalid, not_found
-from kafkalite.producer.record_writer import RecordWriter
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
 from kafkalite.record.json_lines import json_of

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import ConditionWaiters, within
 from kafkalite.common.errors import ConfigError
-from kafkalite.controller.controller import Controller
 from kafkalite.metadata.cluster_metadata import Change, RegistrationState
 from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
 from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
@@ -24,6 +23,7 @@ from kafkalite.server.membership.single_broker import Adopted, adopt
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
+from kafkalite.zk.controller.controller import Controller
 
 if TYPE_CHECKING:
     from kafkalite.client.broker_channel import SecurityTo

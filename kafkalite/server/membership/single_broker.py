@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, random_uuid
-from kafkalite.controller.admin_checks import StandaloneController
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed, read_meta_properties
 from kafkalite.log.storage.file_names import META_PROPERTIES
 from kafkalite.log.storage.files import Files
 from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
 from kafkalite.zk.cluster.session_file import check_is_no_member
+from kafkalite.zk.controller.admin_checks import StandaloneController
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig

@@ -1,4 +1,4 @@
-"""Bulk loads of `kafkalite.producer` into Apache Kafka, read by librdkafka."""
+"""Bulk loads of `kafkalite.client.producer` into Apache Kafka, read by librdkafka."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.reference.jars import ReferenceUnavailable
 from bench.reference.kafka import reference_kafka
 from kafkalite.client.cluster_client import ClusterClient, Retries
-from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.options import parse_write_options
-from kafkalite.producer.producer import Producer as BulkProducer
-from kafkalite.producer.transactions import Identity, Transactions
+from kafkalite.client.producer.bulk_load import BulkLoad
+from kafkalite.client.producer.options import parse_write_options
+from kafkalite.client.producer.producer import Producer as BulkProducer
+from kafkalite.client.producer.transactions import Identity, Transactions
 from tests.support.wait import DEADLINE_S
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")

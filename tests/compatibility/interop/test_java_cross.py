@@ -158,10 +158,10 @@ def test_clients_outlive_a_restart_of_the_broker(
     members = [join(java, topic, group) for java, group in ((javas[0], unique("old")), (javas[2], unique("new")))]
     for member in members:
         until(lambda member=member: member.partitions() == {0, 1}, "each group to own both partitions")
-    patient = tmp_path / "producer.properties"
+    patient = tmp_path / "client.producer.properties"
     patient.write_text("retries=2147483647\nenable.idempotence=true\n")  # the tool's own default is not to try again
     limit = ["--topic", topic, "--max-messages", count, "--throughput", 500, "--producer.config", patient]
-    producer = javas[1].start("VerifiableProducer", *limit, output=tmp_path / "producer.txt")
+    producer = javas[1].start("VerifiableProducer", *limit, output=tmp_path / "client.producer.txt")
     until(lambda: "producer_send_success" in producer.said(), "the first acknowledgement")
     broker.restart()
     events = [json.loads(line) for line in producer.wait().splitlines() if line.startswith("{")]

@@ -144,7 +144,7 @@ def test_a_producer_notices_nothing_but_new_leaders(
         "kafka-verifiable-producer with the retries that are a producer's default: brokers restart in turn, none fails"
     )
     create(tools, "steady", (0, 1, 2), (1, 2, 0), (2, 0, 1))
-    config = tmp_path / "producer.properties"
+    config = tmp_path / "client.producer.properties"
     config.write_text(f"retries={2**31 - 1}\n")  # the tool's own is 0
     steady = ["--topic", "steady", "--throughput", 300, "--producer.config", config]
     producer = tools.start("VerifiableProducer", *steady, output=tmp_path / "steady.txt")

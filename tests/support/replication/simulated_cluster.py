@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.controller.election import Brokers, LeaderAndIsr, elect
 from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.metadata.partition_state import IsrState, effective_min_isr, in_order
+from kafkalite.zk.controller.election import Brokers, LeaderAndIsr, elect
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_follower import SimulatedFollower
 from tests.support.replication.simulated_leader import SimulatedLeader

@@ -15,10 +15,10 @@ from kafkalite.common.clock import SystemClock
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.controller.controller import Controller
 from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
+from kafkalite.zk.controller.controller import Controller
 from tests.support.wait import DEADLINE_S
 from tests.support.zk.visits import settings_for
 

@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkalite.cli.local_cluster.zookeeper_process import missing_requirement
 from kafkalite.client.blocking_client import BlockingClient
-from kafkalite.local_cluster.zookeeper_process import missing_requirement
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
 from tests.support.broker_process import environment

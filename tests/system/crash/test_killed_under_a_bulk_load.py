@@ -10,9 +10,9 @@ import pytest
 
 import kafkalite
 from kafkalite.client.cluster_client import ClusterClient, Retries
-from kafkalite.producer.bulk_load import BulkLoad
-from kafkalite.producer.options import parse_write_options
-from kafkalite.producer.producer import Producer
+from kafkalite.client.producer.bulk_load import BulkLoad
+from kafkalite.client.producer.options import parse_write_options
+from kafkalite.client.producer.producer import Producer
 from tests.support.broker_process import ServedBroker
 from tests.support.wait import DEADLINE_S, until
 

@@ -13,7 +13,6 @@ from unittest.mock import patch
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.controller import election
 from kafkalite.metadata import partition_state
 from kafkalite.metadata.partition_state import WriteOutcome
 from kafkalite.replication.replica import follower_replica, in_sync_replicas, leader_replica
@@ -21,6 +20,7 @@ from kafkalite.replication.replica.epoch_divergence import NO_OFFSET, Truncation
 from kafkalite.replication.replica.follower_replica import Fetch
 from kafkalite.replication.replica.in_sync_replicas import PENDING_SHRINK, InSyncReplicas
 from kafkalite.replication.replica.leader_replica import LeaderReplica
+from kafkalite.zk.controller import election
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_cluster import SimulatedCluster, Violation
 from tests.support.replication.simulated_leader import LAG_TIME_MAX_MS, SimulatedLeader

@@ -16,7 +16,6 @@ import uvloop
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.metrics import Metrics
-from kafkalite.controller.pending_changes import ControllerStats, PendingDeletions
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT, TransactionMetadata
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
@@ -33,6 +32,7 @@ from kafkalite.record.batch import NewRecord, build_batch, build_batch_at
 from kafkalite.server.broker import Broker
 from kafkalite.server.broker_metrics import broker_metrics
 from kafkalite.server.broker_server import BrokerServer
+from kafkalite.zk.controller.pending_changes import ControllerStats, PendingDeletions
 from tests.support.places import ROOT
 from tests.support.prometheus import Family, parse, value
 from tests.support.wait import DEADLINE_S

@@ -70,7 +70,7 @@ def test_a_task_that_died_leaves_no_transaction_open(broker: Broker, monkeypatch
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kafkalite.producer.options import parse_write_options
+    from kafkalite.client.producer.options import parse_write_options
     from kafkalite.spark import writer as writer_module
 
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "orders", "transactional": "true"}

@@ -1,0 +1,259 @@
+"""`kafkalite serve -n 3`: several brokers on one machine, and a ZooKeeper of our own if none is named.
+
+Each is a process; this one starts and supervises them, and serves no client.
+
+    a broker or our ZooKeeper dies     that is logged, and it is restarted after 1 s, and later up to 30 s apart
+    SIGTERM to one broker              it stops and is not restarted, the others go on
+    SIGTERM, Ctrl-C                    the brokers stop in order, side by side, then our ZooKeeper; a second one kills
+    this process dies                  they stop by themselves: each has a pipe whose end tells it
+    the same command again             waits for the processes of an earlier one, then finds the same data
+
+Every process of the cluster holds a lock on the directory, and this process alone a second one: so a start can tell a
+cluster that runs from one that is about to be gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkalite.cli.local_cluster.broker_process import (
+    BrokerProcess,
+    ChildProcess,
+    ClusterPlan,
+    check_directory,
+    plan,
+    with_zookeeper,
+)
+from kafkalite.cli.local_cluster.zookeeper_process import ZooKeeperProcess, missing_requirement
+from kafkalite.common.errors import ConfigError
+from kafkalite.log.storage.file_names import LOCK
+
+logger = logging.getLogger(__name__)
+
+_RESTART_AFTER_S_MIN = 1.0
+_RESTART_AFTER_S_MAX = 30.0
+_LONG_LIFE_S = 60.0  # a process that dies after so long is restarted as if for the first time
+_EARLIER_LIMIT_S = 20.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve_cluster(properties: Mapping[str, str], count: int, log_level: str, *, adopts: bool = False) -> None:
+    """Run `count` brokers until a signal. With `adopts` the brokers whose directories have data take them over, as with
+    --adopt for a single one. Raises ConfigError, OSError."""
+    planned = plan(properties, count, adopts=adopts)
+    missing = None if planned.connect else missing_requirement()
+    if missing is not None:
+        raise ConfigError(
+            "several brokers need a ZooKeeper: name one (--override zookeeper.connect=HOST:2181), or let kafkalite "
+            f"run one of its own, for which there is {missing}"
+        )
+    check_directory(planned.directory)
+    with asyncio.Runner() as runner:
+        runner.run(_serve(planned, log_level))
+
+
+async def _serve(planned: ClusterPlan, log_level: str) -> None:
+    stop_requested = asyncio.Event()
+    cluster: _LocalCluster | None = None
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stop_requested.is_set():
+            if cluster is not None:
+                cluster.kill()
+            for each in _SIGNALS:
+                loop.remove_signal_handler(each)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stop_requested.set()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    waiting = asyncio.ensure_future(stop_requested.wait())
+    try:
+        with _locked(Path(planned.directory)) as lock, _pipe() as lifeline:
+            if not await _wait_for_earlier(lock, planned.directory, waiting):
+                return
+            cluster = _LocalCluster(planned, log_level, lock, lifeline)
+            try:
+                await cluster.run(waiting)
+            finally:
+                await cluster.stop()
+    finally:
+        waiting.cancel()
+
+
+class _LocalCluster:
+    """The ZooKeeper, if it is our own, and the brokers."""
+
+    def __init__(self, planned: ClusterPlan, log_level: str, lock: int, lifeline: int) -> None:
+        self._planned = planned
+        self._log_level = log_level
+        self._lock = lock
+        self._lifeline = lifeline
+        self._zookeeper: ZooKeeperProcess | None = None
+        self._brokers: list[BrokerProcess] = []
+        self._supervisors: list[asyncio.Future[Any]] = []
+
+    async def run(self, stop_requested: asyncio.Future[Any]) -> None:
+        """Returns when a stop is requested or every broker was told to stop. Raises ConfigError if one cannot start."""
+        starting: asyncio.Future[Any] = asyncio.ensure_future(self._start())
+        await asyncio.wait({starting, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+        if starting.cancelled():
+            return
+        starting.result()  # raises what went wrong
+        self._report_ready()
+        brokers = [asyncio.ensure_future(self._supervise(broker)) for broker in self._brokers]
+        self._supervisors = [*brokers]
+        if self._zookeeper is not None:
+            self._supervisors.append(asyncio.ensure_future(_supervise(self._zookeeper)))
+        none_left: asyncio.Future[Any] = asyncio.ensure_future(asyncio.wait(brokers))
+        await asyncio.wait({none_left, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+        if none_left.done():
+            for supervisor in brokers:
+                supervisor.result()
+            logger.info("every broker was told to stop")
+        none_left.cancel()
+
+    async def stop(self) -> None:
+        for task in self._supervisors:
+            task.cancel()
+        if self._supervisors:
+            await asyncio.wait(self._supervisors)
+        await asyncio.gather(*(broker.stop() for broker in self._brokers))
+        if self._zookeeper is not None:
+            await self._zookeeper.stop()
+
+    def kill(self) -> None:
+        for each in (*self._brokers, self._zookeeper):
+            if each is not None:
+                each.kill()
+
+    async def _start(self) -> None:
+        plans = self._planned.brokers
+        if not self._planned.connect:
+            directory = Path(self._planned.directory) / "zookeeper"
+            self._zookeeper = ZooKeeperProcess(directory, keep_open=[self._lock])
+            await self._zookeeper.start()
+            plans = tuple(with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
+        self._brokers = [BrokerProcess(each, self._log_level, self._lifeline, [self._lock]) for each in plans]
+        for adopts in (True, False):  # a broker whose data are taken over also brings the cluster id
+            await _together([broker for broker in self._brokers if broker.plan.adopts is adopts])
+
+    def _report_ready(self) -> None:
+        """One line on stdout, like a single broker's."""
+        ready = [broker.ready for broker in self._brokers if broker.ready is not None]
+        for broker in self._brokers:
+            if broker.ready is not None:
+                where, data_dir = broker.ready.bootstrap, broker.ready.data_dir
+                logger.info("%s (process %d) serves on %s, data in %s", broker.name, broker.pid, where, data_dir)
+        path = Path(self._planned.directory)
+        place = str(path) if path.is_absolute() else f"./{path}"
+        connect = self._planned.connect or (self._zookeeper.connect if self._zookeeper is not None else "")
+        print(
+            f"kafkalite is ready on {','.join(each.bootstrap for each in ready)}, data in {place}, "
+            f"cluster {ready[0].cluster_id}, ZooKeeper {connect}",
+            flush=True,
+        )
+
+    async def _supervise(self, broker: BrokerProcess) -> None:
+        await _supervise(broker)
+        logger.info("%s was told to stop, and stays away", broker.name)
+
+
+async def _together(brokers: Sequence[BrokerProcess]) -> None:
+    """Start all of them side by side, none without the others. Raises ConfigError, OSError."""
+    starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
+    try:
+        await asyncio.gather(*starting)
+    except BaseException:
+        for task in starting:
+            task.cancel()
+        await asyncio.wait(starting)
+        raise
+
+
+async def _supervise(process: ChildProcess) -> None:
+    """Restart it whenever it dies. Returns when it has ended in order."""
+    restart_after_s = _RESTART_AFTER_S_MIN
+    while True:
+        since = time.monotonic()
+        pid = process.pid
+        how = await process.ended()
+        if how is None:
+            return
+        if time.monotonic() - since > _LONG_LIFE_S:
+            restart_after_s = _RESTART_AFTER_S_MIN
+        while True:
+            logger.error("%s (process %d) %s; it is restarted in %g s", process.name, pid, how, restart_after_s)
+            await asyncio.sleep(restart_after_s)
+            restart_after_s = min(_RESTART_AFTER_S_MAX, 2 * restart_after_s)
+            try:
+                await process.start()
+            except (ConfigError, OSError) as error:
+                how = f"could not start: {error}"
+                pid = process.pid
+                continue
+            logger.info("%s (process %d) serves again", process.name, process.pid)
+            break
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[int]:
+    """A descriptor of the directory's lock file, which this process has for itself. Raises ConfigError, OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / LOCK
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # children have no part in it
+        except OSError as error:
+            raise ConfigError(_in_use(directory)) from error
+        yield lock
+    finally:
+        os.close(lock)
+
+
+async def _wait_for_earlier(lock: int, directory: str, stop_requested: asyncio.Future[Any]) -> bool:
+    """Wait for processes of an earlier cluster; False if a stop is requested meanwhile. Raises ConfigError."""
+    deadline = time.monotonic() + _EARLIER_LIMIT_S
+    is_logged = False
+    while not stop_requested.done():
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # children keep it for as long as one of them lives
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ConfigError(_in_use(directory)) from None
+        if not is_logged:
+            is_logged = True
+            logger.info("waiting for what is left of an earlier cluster in %s", directory)
+        await asyncio.wait({stop_requested}, timeout=0.1)
+    return False
+
+
+def _in_use(directory: Path | str) -> str:
+    return f"{directory} is in use: other brokers hold {Path(directory) / LOCK}; stop them, or give another --data-dir"
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[int]:
+    """The reading end of a pipe without data. Its other end is closed when this process leaves the block, or ends."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)

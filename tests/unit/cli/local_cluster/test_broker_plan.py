@@ -1,0 +1,118 @@
+"""The configuration of each of several brokers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kafkalite.cli.local_cluster.broker_process import (
+    BROKERS_MAX,
+    BrokerPlan,
+    _properties_text,
+    check_directory,
+    check_is_not_of_several,
+    plan,
+    with_zookeeper,
+)
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.properties import parse_properties
+
+
+def configs(properties: dict[str, str], count: int = 3) -> list[BrokerConfig]:
+    return [BrokerConfig.load(broker.properties) for broker in plan(properties, count).brokers]
+
+
+def test_numbers_ports_and_directories_are_counted_up() -> None:
+    told = configs({"log.dirs": "/data/one,/data/two", "metrics.listener": "127.0.0.1:9404"})
+    assert [one.broker_id for one in told] == [0, 1, 2]
+    assert [one.listeners[0].port for one in told] == [9092, 9093, 9094]
+    assert [one.metrics_listener for one in told] == ["127.0.0.1:9404", "127.0.0.1:9405", "127.0.0.1:9406"]
+    assert told[2].data_dirs == ("/data/one/broker2", "/data/two/broker2")
+    planned = plan({"log.dirs": "/data/one,/data/two", "zookeeper.connect": "there:2181/x"}, 2)
+    assert (planned.directory, planned.connect) == ("/data/one", "there:2181/x")
+    assert planned.brokers[1].properties["zookeeper.connect"] == "there:2181/x"
+
+
+def test_what_is_configured_is_where_counting_begins() -> None:
+    told = configs({"node.id": "7", "listeners": "PLAINTEXT://0.0.0.0:0", "log.dir": "here"}, 2)
+    assert [one.broker_id for one in told] == [7, 8]
+    assert [one.listeners[0].port for one in told] == [0, 0], "any free one"
+    assert [one.data_dirs for one in told] == [("here/broker7",), ("here/broker8",)]
+
+
+def test_what_clients_are_told_is_counted_up_with_the_ports() -> None:
+    several = {
+        "listeners": "IN://127.0.0.1:9000,OUT://0.0.0.0:9100",
+        "advertised.listeners": "IN://127.0.0.1:9000,OUT://kafka.example:9100",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+    }
+    told = configs(several)
+    assert [[one.port for one in config.listeners] for config in told] == [[9000, 9100], [9001, 9101], [9002, 9102]]
+    assert [config.advertised("OUT").address for config in told] == [f"kafka.example:910{i}" for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "count", "complaint"),
+    [
+        ({}, 0, f"-n 0 must be from 1 to {BROKERS_MAX}"),
+        ({}, BROKERS_MAX + 1, "must be from 1 to"),
+        ({"listeners": "PLAINTEXT://:65534"}, 3, "leaves no ports to count up to"),
+        (
+            {"listeners": "A://:9092,B://:9094", "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"},
+            3,
+            "9094 would be wanted by broker 0 and by broker 2; leave 3 ports",
+        ),
+        ({"metrics.listener": "127.0.0.1:9093"}, 2, "9093 would be wanted by broker 0 and by broker 1"),
+    ],
+)
+def test_what_cannot_be_is_told(properties: dict[str, str], count: int, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        plan(properties, count)
+
+
+def test_a_zookeeper_of_our_own_has_shorter_sessions_unless_somebody_chose() -> None:
+    broker = BrokerPlan(0, {"broker.id": "0"})
+    assert with_zookeeper(broker, "127.0.0.1:1").properties["zookeeper.session.timeout.ms"] == "6000"
+    chosen = BrokerPlan(0, {"zookeeper.session.timeout.ms": "9000"})
+    assert with_zookeeper(chosen, "127.0.0.1:1").properties["zookeeper.session.timeout.ms"] == "9000"
+
+
+def test_the_directory_of_a_single_broker_is_left_alone(tmp_path: os.PathLike[str]) -> None:
+    check_directory(f"{tmp_path}/none")
+    check_directory(f"{tmp_path}")
+    with open(f"{tmp_path}/meta.properties", "w"):
+        with pytest.raises(ConfigError, match=r"holds the data of a single broker.*docs/zookeeper\.md"):
+            check_directory(f"{tmp_path}")
+        os.mkdir(f"{tmp_path}/broker0")
+        check_directory(f"{tmp_path}")  # there are several in it by now
+
+
+def test_the_directory_of_several_is_not_for_one(tmp_path: os.PathLike[str]) -> None:
+    directory = os.fspath(tmp_path)
+    check_is_not_of_several(os.path.join(directory, "not there yet"))
+    os.makedirs(os.path.join(directory, "broker0"))
+    check_is_not_of_several(directory)
+    for path in ("broker0", "."):
+        with open(os.path.join(directory, path, "meta.properties"), "w") as file:
+            file.write("version=0\nbroker.id=0\n")
+        if path == "broker0":
+            with pytest.raises(ConfigError, match="several brokers, such as broker0: start them with -n"):
+                check_is_not_of_several(directory)
+    check_is_not_of_several(directory)  # somebody ran one there all the same
+
+
+def test_settings_reach_the_broker_as_they_are() -> None:
+    settings = {"a.b": " lead and trail ", "sasl": "x=y:z\\#!\t\n\r\f", "wide": "ä€😀", "empty": "", "spa ce": "1"}
+    assert parse_properties(_properties_text(BrokerPlan(0, settings))) == settings
+
+
+def test_only_what_has_data_is_taken_over(tmp_path: os.PathLike[str]) -> None:
+    with pytest.raises(ConfigError, match=r"nothing to take over in .*/broker0"):
+        plan({"log.dirs": f"{tmp_path}"}, 2, adopts=True)
+    os.mkdir(f"{tmp_path}/broker0")
+    with open(f"{tmp_path}/broker0/meta.properties", "w"):
+        pass
+    assert [broker.adopts for broker in plan({"log.dirs": f"{tmp_path}"}, 2, adopts=True).brokers] == [True, False]
+    assert not any(broker.adopts for broker in plan({"log.dirs": f"{tmp_path}"}, 2).brokers)
