@@ -16,10 +16,10 @@ from kafkalite.cleaner.status import CleaningState
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, seconds, security_of, whole
 from kafkalite.cli.output import aligned, complain, json_line, print_all, say
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.common.timestamps import format_timestamp
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_TOLD, LogCleaning

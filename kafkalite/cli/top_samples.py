@@ -13,13 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.broker_reports import KnowsBrokers, reports
-from kafkalite.client.cluster_client import NO_LEADER
 from kafkalite.client.group_admin import group_rows
 from kafkalite.client.history import History
 from kafkalite.client.log_dirs import directories, led_partitions
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
-from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
+from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import Refused, Unanswered
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.common.text import read_json
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.log_dirs import COUNTS, DescribeLogDirsRequest

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from kafkalite.client.blocking_client import BlockingClient, format_address, name_of_error, parse_address
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkalite.protocol.messages.configs import TOPIC_RESOURCE, DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.transactions import InitProducerIdRequest
@@ -79,9 +79,7 @@ class Retries:
             self.sleep(self.backoff_s)
 
 
-NO_LEADER = -1
 GROUP_KEY, TRANSACTION_KEY = 0, 1  # types of keys in FindCoordinator
-TOPIC_RESOURCE = 2
 _METADATA_VERSION = 9
 _DESCRIBE_CONFIGS_VERSION = 2
 _FIND_COORDINATOR_VERSION = 3

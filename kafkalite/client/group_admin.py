@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.broker_reports import KnowsBrokers, record_counts
-from kafkalite.client.cluster_client import GROUP_KEY, NO_LEADER, ClusterClient, Retries
+from kafkalite.client.cluster_client import GROUP_KEY, ClusterClient, Retries
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

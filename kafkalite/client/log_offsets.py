@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kafkalite.client.blocking_client import name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3  # what stands for a timestamp in the request; -3 since KIP-734

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
-from kafkalite.client.cluster_client import TOPIC_RESOURCE, ClusterClient
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.configs import (
+    TOPIC_RESOURCE,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,

@@ -24,6 +24,9 @@ _SHOWN_CHARS = 40
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 ZERO_UUID = uuid.UUID(int=0)
 
+NO_LEADER = -1
+"""The id of the leader of a partition that no live broker can lead."""
+
 TopicPartition = tuple[str, int]
 """The name of a topic and the number of one of its partitions."""
 

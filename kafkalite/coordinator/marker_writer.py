@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.offset_manager import OffsetManager

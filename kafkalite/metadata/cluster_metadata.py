@@ -21,7 +21,6 @@ from typing import ClassVar, NamedTuple, Protocol
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.partition_state import NO_LEADER as NO_LEADER
 from kafkalite.metadata.partition_state import IsrState
 from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.security.delegation_tokens import DelegationToken

@@ -22,7 +22,7 @@ from enum import Enum
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-NO_LEADER = -1  # of a partition that no live broker can lead
+from kafkalite.common.names import NO_LEADER
 
 
 class IsrState(NamedTuple):

@@ -18,9 +18,8 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, Self
 
 from kafkalite.common.clock import Clock, monotonic_s
-from kafkalite.common.sampled_rate import SampledRate
+from kafkalite.common.sampled_rate import SampledRate, ThrottleTimes
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.security.quota.client_quotas import ThrottleTimes
 
 CONNECTIONS_MAX = 2**31 - 1
 DEFAULT_INTER_BROKER_LISTENER = "PLAINTEXT"

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
-from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, RegistrationState
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, Change, RegistrationState
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
     BecomeFollower,

@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kafkalite.common.names import TopicPartition
-from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord, TopicRecord
+from kafkalite.common.names import NO_LEADER, TopicPartition
+from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 
 _NO_EPOCHS: Mapping[TopicPartition, int] = {}
 

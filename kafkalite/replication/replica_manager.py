@@ -16,18 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.event import Event
-from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
+from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig, TopicConfigs
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.log.storage.files import outcome_of
-from kafkalite.metadata.cluster_metadata import (
-    NO_LEADER,
-    ClusterMetadata,
-    PartitionRecord,
-    RegistrationState,
-    TopicRecord,
-)
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.replication import found_logs
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import OfflinePartition, Partition

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.status import CleaningState
 from kafkalite.common.metrics import Column, Metrics, Row
+from kafkalite.common.names import NO_LEADER
 from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
-from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.api.request.services import Services

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.common.names import TRANSACTION_STATE_TOPIC
+from kafkalite.common.names import NO_LEADER, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
@@ -18,7 +18,6 @@ from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets
 from kafkalite.coordinator.marker_writer import MarkerAppender, MarkerWriter, no_other_brokers
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.coordinator.transaction_store import TransactionLoader
-from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, PeriodicTasks

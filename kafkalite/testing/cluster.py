@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.forks import HomeProcess
-from kafkalite.metadata.cluster_metadata import MEMBER, NO_LEADER
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import MEMBER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.data_directory import throwaway_place

@@ -14,10 +14,10 @@ import asyncio
 from collections.abc import Mapping
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import NO_LEADER
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
     NO_CONTROLLER,
-    NO_LEADER,
     NO_REGISTRATION,
     PRODUCER_ID_BLOCK,
     BrokerRecord,

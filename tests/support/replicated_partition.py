@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.zk.controller.election import Brokers, LeaderAndIsr, elect, members
 from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest

@@ -22,11 +22,12 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
+    NO_LEADER,
     TRANSACTION_STATE_TOPIC,
     ZERO_UUID,
     topic_name_fault,
 )
-from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
+from kafkalite.metadata.cluster_metadata import PartitionRecord
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages import metadata as wire
 from kafkalite.replication.partition import Partition

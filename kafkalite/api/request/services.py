@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.common.names import NO_LEADER
 from kafkalite.security.delegation_tokens import TokenHmacs
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from kafkalite.client.blocking_client import name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, TOPIC_RESOURCE, ClusterClient, PartitionPlace
+from kafkalite.client.cluster_client import ClusterClient, PartitionPlace
 from kafkalite.client.group_admin import sum_known
 from kafkalite.common.errors import Unanswered
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.request.parameters import ApiError, Row, not_found
-from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkalite.protocol.messages.configs import TOPIC_RESOURCE, DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 Places = dict[int, PartitionPlace]

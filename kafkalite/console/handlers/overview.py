@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kafkalite.client.broker_reports import reports
-from kafkalite.client.cluster_client import NO_LEADER, PartitionPlace
+from kafkalite.client.cluster_client import PartitionPlace
 from kafkalite.client.group_admin import sum_known
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.console.brokers.inventory import Inventory
 from kafkalite.console.brokers.topics import places_by_topic, settings_of
 from kafkalite.console.calls.route import Call

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from kafkalite.protocol.codec.schema import STRING, Message, array, boolean, int8, int16, int32, string
 
+TOPIC_RESOURCE = 2
+"""The type of a topic among the resources that have settings (ConfigResource.Type)."""
+
 
 class DescribeConfigsResource(Message):
     resource_type: int = int8("0+")

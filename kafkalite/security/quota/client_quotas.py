@@ -19,7 +19,7 @@ from math import floor, inf
 from typing import NamedTuple
 
 from kafkalite.common.names import desanitized, sanitized
-from kafkalite.common.sampled_rate import SampledRate
+from kafkalite.common.sampled_rate import WAIT_MS_MAX, SampledRate, ThrottleTimes
 from kafkalite.security.quota.entities import (
     CLIENT_ID,
     CONSUMER_BYTE_RATE,
@@ -31,40 +31,6 @@ from kafkalite.security.quota.entities import (
     entity_of,
     quotas_of,
 )
-
-SAMPLE_MS = 30_000
-
-
-class ThrottleTimes:
-    """Times are monotonic milliseconds."""
-
-    __slots__ = ("_began_ms", "_now", "_previous")
-
-    def __init__(self) -> None:
-        self._began_ms = 0
-        self._now = (0, 0)  # the sum of the sample, and the count
-        self._previous = (0, 0)
-
-    def add(self, throttle_ms: int, now_ms: int) -> None:
-        self._roll(now_ms)
-        total, count = self._now
-        self._now = (total + throttle_ms, count + 1)
-
-    def average_ms(self, now_ms: int) -> float:
-        """0 if there was none lately."""
-        self._roll(now_ms)
-        count = self._now[1] + self._previous[1]
-        return (self._now[0] + self._previous[0]) / count if count else 0.0
-
-    def _roll(self, now_ms: int) -> None:
-        age_ms = now_ms - self._began_ms
-        if age_ms >= SAMPLE_MS:
-            self._previous = self._now if age_ms < 2 * SAMPLE_MS else (0, 0)
-            self._now = (0, 0)
-            self._began_ms = now_ms
-
-
-WAIT_MS_MAX = 2**31 - 1
 
 
 class TokenBucket:

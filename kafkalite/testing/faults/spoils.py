@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from kafkalite.api.request.error_answer import error_answer, merged
-from kafkalite.client.cluster_client import TOPIC_RESOURCE
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.common.names import ZERO_UUID
 from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
+from kafkalite.protocol.messages.configs import TOPIC_RESOURCE
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalite.record.batches import find_bounds
 from kafkalite.testing.faults.fault import Call, Spoil, await_answer, frame_of

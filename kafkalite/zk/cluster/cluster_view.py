@@ -14,11 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, S
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kafkalite.common.names import TopicPartition, format_uuid, topic_name_fault
+from kafkalite.common.names import NO_LEADER, TopicPartition, format_uuid, topic_name_fault
 from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     NO_CONTROLLER,
-    NO_LEADER,
     NO_REGISTRATION,
     BrokerRecord,
     Change,

@@ -20,10 +20,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
-    NO_LEADER,
     PRODUCER_ID_BLOCK,
     PRODUCER_ID_MAX,
     ChangeConfig,

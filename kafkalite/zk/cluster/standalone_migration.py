@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, TopicRecord
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, TopicRecord
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, NodeExists, Operation, SetData

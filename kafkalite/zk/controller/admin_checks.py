@@ -13,15 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import TopicPartition
-from kafkalite.metadata.cluster_metadata import (
-    NO_LEADER,
-    ClusterMetadata,
-    Election,
-    PartitionAdmin,
-    PartitionRecord,
-    Reassignment,
-)
+from kafkalite.common.names import NO_LEADER, TopicPartition
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, Election, PartitionAdmin, PartitionRecord, Reassignment
 
 _Item = TypeVar("_Item")
 

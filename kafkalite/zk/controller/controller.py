@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import NO_LEADER
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionAdmin, RegistrationState
+from kafkalite.metadata.cluster_metadata import Change, PartitionAdmin, RegistrationState
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.controller import pending_changes, reassignment
 from kafkalite.zk.controller.admin_requests import AdminRequests

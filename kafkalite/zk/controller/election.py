@@ -32,7 +32,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.metadata.partition_state import effective_min_isr, in_order, target_elr
 from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 

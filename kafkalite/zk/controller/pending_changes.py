@@ -23,10 +23,10 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.common.names import TopicPartition, random_uuid
+from kafkalite.common.names import NO_LEADER, TopicPartition, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import MIN_ISR
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
+from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.metadata.partition_state import effective_min_isr
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known

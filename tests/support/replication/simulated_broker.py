@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.common.names import NO_LEADER
 from kafkalite.metadata.partition_state import IsrState, WriteOutcome
 from kafkalite.replication.replica.follower_replica import FetchAnswer
 from tests.support.replication.simulated_follower import SimulatedFollower

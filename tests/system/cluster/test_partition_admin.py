@@ -7,7 +7,7 @@ from typing import Any
 
 import uvloop
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.common.names import NO_LEADER
 from kafkalite.protocol.messages.partition_admin import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.common.names import NO_LEADER
 from tests.support.replication.histories import History
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.client.cluster_client import NO_LEADER, PartitionPlace
+from kafkalite.client.cluster_client import PartitionPlace
 from kafkalite.client.group_admin import EARLIEST, LATEST, OFFSET, SHIFT, TIME, NotReset, Target, new_offsets
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.metadata.cluster_metadata import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, NO_LEADER, RegistrationState
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, RegistrationState
 from kafkalite.metadata.partition_state import (
     IsrState,
     effective_min_isr,

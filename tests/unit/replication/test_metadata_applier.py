@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.names import NO_LEADER
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_manager import LogManager
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, RegistrationState, TopicRecord
+from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.metadata_applier import MetadataApplier

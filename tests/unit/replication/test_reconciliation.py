@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord, TopicRecord
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 from kafkalite.replication.reconciliation import (
     BecomeFollower,
     BecomeLeader,

@@ -10,7 +10,8 @@ import pytest
 
 from kafkalite.api.request.awaited_election import WAIT_MS, may_lead_soon
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.cluster_metadata import NO_LEADER, BrokerRecord, PartitionRecord, RegistrationState
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import BrokerRecord, PartitionRecord, RegistrationState
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, RegistrationState
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import Change, RegistrationState
 from kafkalite.zk.client.operations import Delete, SetData
 from kafkalite.zk.cluster import broker_registration
 from kafkalite.zk.cluster.session_file import FILE_NAME

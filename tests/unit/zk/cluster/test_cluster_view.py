@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common.names import format_uuid
-from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, PartitionRecord
+from kafkalite.common.names import NO_LEADER, format_uuid
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, Change, PartitionRecord
 from kafkalite.metadata.partition_state import IsrState
 from kafkalite.zk.client.operations import Node
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, is_of_interest

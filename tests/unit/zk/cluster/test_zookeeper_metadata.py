@@ -12,10 +12,10 @@ from random import Random
 import pytest
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.common.names import format_uuid
+from kafkalite.common.names import NO_LEADER, format_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, SetData

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Election, PartitionRecord
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import Election, PartitionRecord
 from kafkalite.zk.controller.admin_checks import election_refusal, no_candidate, reassignment_refusal
 
 LIVE = {1: 10, 2: 20}

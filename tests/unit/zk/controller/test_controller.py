@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import NO_LEADER
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
+from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.zk.client.operations import Create, Delete, SetData
 from kafkalite.zk.controller import controller, pending_changes
 from kafkalite.zk.controller.controller import Controller

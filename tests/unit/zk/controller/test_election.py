@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Election
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.zk.controller.election import Brokers, LeaderAndIsr, Members, elect, initial_state, members
 from kafkalite.zk.controller.pending_changes import imbalanced
 from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.zk.client.operations import Create, Delete, NoNode, Operation, Unavailable
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_paths

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.common.names import random_uuid
+from kafkalite.common.names import NO_LEADER, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Reassignment
+from kafkalite.metadata.cluster_metadata import Reassignment
 from kafkalite.zk.client.operations import Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.controller import reassignment

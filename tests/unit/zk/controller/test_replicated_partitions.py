@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.names import NO_LEADER
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Election, Reassignment
+from kafkalite.metadata.cluster_metadata import Election, Reassignment
 from kafkalite.zk.client.operations import Create, SetData
 from kafkalite.zk.controller.controller import Controller
 from kafkalite.zk.znodes import znode_data, znode_paths
