@@ -20,17 +20,31 @@ _EXAMPLES_MIN = 5
 _STARTS = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"))
 
 
-def skip_tests_with_processes() -> None:
-    sys.addaudithook(_skip_at_start)
+_REASON = "starts a process, which a fast run does not"
 
 
-def _skip_at_start(event: str, _: tuple[Any, ...]) -> None:
-    if (
-        event in _STARTS
-        and "PYTEST_CURRENT_TEST" in os.environ
-        and threading.current_thread() is threading.main_thread()
-    ):
-        pytest.skip("starts a process, which a fast run does not")
+class ProcessSkips:
+    """A plugin of pytest: skips the test that starts a process."""
+
+    def __init__(self) -> None:
+        self._is_refused = False
+        sys.addaudithook(self._refuse)
+
+    def _refuse(self, event: str, _: tuple[Any, ...]) -> None:
+        in_test = "PYTEST_CURRENT_TEST" in os.environ and threading.current_thread() is threading.main_thread()
+        if event in _STARTS and in_test:
+            self._is_refused = True
+            pytest.skip(_REASON)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        """A test whose event loop has swallowed the skip fails later; it is skipped, too."""
+        report = yield
+        if self._is_refused and report.failed:
+            report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1], _REASON)
+        if report.when == "teardown":
+            self._is_refused = False
+        return report
 
 
 def draw_fewer_examples(items: Iterable[pytest.Item]) -> None:
