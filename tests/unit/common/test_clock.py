@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafkalite.common.clock import ConditionWaiters, SystemClock, Timer
+from kafkalite.common.clock import ConditionWaiters, SystemClock, Timer, within
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 
 
@@ -120,3 +121,26 @@ def test_a_condition_that_fails_fails_for_its_own_waiter() -> None:
             await bad
 
     tell(story)
+
+
+def test_work_within_its_time_has_its_result_and_late_work_is_cancelled() -> None:
+    async def story() -> None:
+        clock = ManualClock()
+        done = asyncio.get_running_loop().create_future()
+
+        async def work() -> str:
+            return str(await done)
+
+        quick = asyncio.ensure_future(within(clock, 100, work()))
+        await idle()
+        clock.advance(99)
+        done.set_result("done")
+        assert await quick == "done"
+
+        late = asyncio.ensure_future(within(clock, 100, asyncio.Event().wait()))
+        await idle()
+        clock.advance(100)
+        with pytest.raises(TimeoutError):
+            await late
+
+    asyncio.run(story())

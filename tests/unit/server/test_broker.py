@@ -42,6 +42,15 @@ def test_async_with_serves_in_the_running_loop(tmp_path: Path) -> None:
     assert asyncio.run(story())
 
 
+def test_a_broker_that_never_cleaned_creates_no_cleaner_to_stop_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Broker(data_dir=tmp_path, port=0) as broker:
+            running = broker._running
+        assert running is not None and running._cleaner is None
+
+    asyncio.run(story())
+
+
 def test_it_leaves_no_thread_task_or_descriptor_behind(tmp_path: Path) -> None:
     """In a process of its own: brokers of other tests may start threads in this one at any time."""
     own = "from tests.unit.server.test_broker import Path, leave_nothing_behind as run"
