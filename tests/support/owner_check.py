@@ -39,22 +39,23 @@ def install() -> None:
 
 
 def _check(owned: Any) -> None:
-    owners: dict[int, int] = {}  # by id: objects with slots have no room for their owner
+    """A thread's ident is no owner: the next thread may be given that of one that has ended."""
+    owners: dict[int, threading.Thread] = {}  # by id: objects with slots have no room for their owner
     init = owned.__init__
 
     def claim(self: Any, *arguments: Any, **named: Any) -> None:
         if type(self) is owned:
-            owners[id(self)] = threading.get_ident()
+            owners[id(self)] = threading.current_thread()
         init(self, *arguments, **named)
 
     def write(self: Any, name: str, value: Any) -> None:
-        me = threading.get_ident()
-        owner = owners.get(id(self), me)
-        if owner != me:
-            if asyncio._get_running_loop() is None and any(one.ident == owner for one in threading.enumerate()):
-                thread = threading.current_thread().name
-                raise NotTheOwner(f"the thread {thread} writes {name} of {self!r}, which another one owns")
-            owners[id(self)] = me
+        if type(self) is owned:
+            me = threading.current_thread()
+            owner = owners.get(id(self), me)
+            if owner is not me:
+                if asyncio._get_running_loop() is None and owner.is_alive():
+                    raise NotTheOwner(f"the thread {me.name} writes {name} of {self!r}, which another one owns")
+                owners[id(self)] = me
         object.__setattr__(self, name, value)
 
     owned.__init__ = claim

@@ -62,3 +62,17 @@ def test_what_a_thread_has_made_is_taken_over_by_a_loop_or_when_the_thread_has_e
     maker.join()
     assert in_a_thread(lambda: made.append(TimeIndex("/nowhere", 0, 0, Files(DescriptorCache(1))))) is None
     made[1].release()
+
+
+def test_a_thread_that_is_given_the_ident_of_the_owner_is_another_one() -> None:
+    """A history once failed for a segment of a recovery's thread, whose ident the next thread had."""
+    made: list[TimeIndex] = []
+    in_a_thread(lambda: made.append(TimeIndex("/nowhere", 0, 0, Files(DescriptorCache(1)))))
+    ends = threading.Event()
+    others = [threading.Thread(target=ends.wait, args=(DEADLINE_S,)) for _ in range(4)]
+    for other in others:
+        other.start()
+    made[0].release()
+    ends.set()
+    for other in others:
+        other.join()
