@@ -572,6 +572,7 @@ NO_DECODERS = {
     "client/blocking_client.py": _FRAME,
     "client/broker_channel.py": _FRAME,
     "common/checksum.py": _ONE,
+    "common/xxh3.py": _COLUMNS,
     "console/handlers/messages.py": "base64 of a form",
     "console/decoders/avro.py": _CHILD,
     "console/decoders/decoder_main.py": _OWN,

@@ -1,11 +1,13 @@
-"""What Kafka's own classes say of rules and tokens: small programs, one JVM for all cases."""
+"""Kafka's own classes, asked about rules, tokens and parts of groups: small programs, one JVM for all cases."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.compatibility.interop.java_tools import java_command
 from tests.support.drawn_tokens import TokenCase
@@ -31,14 +33,24 @@ def token_verdicts(jwks: Path, now_ms: int, cases: Sequence[TokenCase]) -> list[
     return _run("TokenVerdicts", [str(jwks), str(now_ms)], fields)
 
 
+def group_parts(cases: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Kafka 4.3's answers to `cases`, which have a "kind": hashes, assignments, regular expressions."""
+    lines = "".join(f"{json.dumps(case)}\n" for case in cases)
+    return list(map(json.loads, _answers("4.3.0", "GroupParts", [], lines, len(cases))))
+
+
 def _run(program: str, arguments: Sequence[str], cases: Sequence[tuple[str, *tuple[bytes, ...]]]) -> list[str]:
     lines = "".join(f"{kind} {' '.join(b64encode(one).decode() for one in case)}\n" for kind, *case in cases)
-    command = [*java_command("3.9.1"), str(SOURCES / f"{program}.java"), *arguments]
+    return list(map(_told, _answers("3.9.1", program, arguments, lines, len(cases))))
+
+
+def _answers(version: str, program: str, arguments: Sequence[str], lines: str, count: int) -> list[str]:
+    command = [*java_command(version), str(SOURCES / f"{program}.java"), *arguments]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=_SECONDS)
     assert done.returncode == 0, done.stderr
     found = done.stdout.splitlines()
-    assert len(found) == len(cases), done.stderr
-    return list(map(_told, found))
+    assert len(found) == count, done.stderr
+    return found
 
 
 def _told(line: str) -> str:

@@ -1,0 +1,49 @@
+"""Writes what the classes of Kafka 4.3's group coordinator answer, for the tests that run without Java.
+
+python -m tests.golden.groups.make_golden_groups
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from tests.compatibility.interop.java_verdicts import group_parts
+from tests.support.places import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "groups"
+HASHED_GROUPS = 40
+RACKS = ["a", "b", "us-east-1a", "us-east-1b", "rack é", "\uffee", "\U0001f600", ""]
+NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABC0123456789._-"
+
+
+def main() -> None:
+    _write("hashes.json", _hashed_groups())
+
+
+def _hashed_groups() -> list[dict[str, Any]]:
+    random = Random(37)
+    groups = [{"topics": [_drawn_topic(random) for _ in range(random.randrange(5))]} for _ in range(HASHED_GROUPS)]
+    topics = [topic for group in groups for topic in group["topics"]]
+    for topic, found in zip(topics, group_parts([{"kind": "topic hash", **one} for one in topics]), strict=True):
+        topic["hash"] = found
+    hashes = [{one["name"]: one["hash"] for one in group["topics"]} for group in groups]
+    found = group_parts([{"kind": "group hash", "hashes": one} for one in hashes])
+    return [{**group, "hash": one} for group, one in zip(groups, found, strict=True)]
+
+
+def _drawn_topic(random: Random) -> dict[str, Any]:
+    name = "".join(random.choices(NAME_LETTERS, k=random.choice([4, 5, 20, 249])))
+    partitions = random.choice([0, 1, 2, 4, 60])
+    racks = [random.choices(RACKS, k=random.randrange(4)) for _ in range(partitions)]
+    return {"name": name, "id": random.randbytes(16).hex(), "racks": racks}
+
+
+def _write(name: str, rows: list[Any]) -> None:
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    (GOLDEN / name).write_text(f"[\n{lines}\n]\n")
+
+
+if __name__ == "__main__":
+    main()
