@@ -51,7 +51,15 @@ class Tags(NamedTuple):
     number: str
 
 
-Step = Fixed | Sized | Tags
+class Nested(NamedTuple):
+    """Step: a struct; null if the byte that a `Fixed` has read into the variable `presence` says so."""
+
+    kind: type[Message]
+    target: str
+    presence: str | None
+
+
+Step = Fixed | Sized | Tags | Nested
 
 
 def refuse(name: str, length: int, left: int) -> NoReturn:
@@ -119,8 +127,7 @@ class DecoderSource:
         read_always = {name for name, _ in plain}
         for name, field in cls.__fields__.items():
             if name not in read_always:
-                default = "[]" if field.is_array else self.source.literal(field.default)
-                self.source.line(f"{target}.{name} = {default}")
+                self.source.line(f"{target}.{name} = {self._default(field)}")
         steps: list[Step] = []
         for name, field in plain:
             steps += self._steps(field, f"{cls.__name__}.{name}", f"{target}.{name}")
@@ -130,7 +137,20 @@ class DecoderSource:
         self._perform(steps)
         return target
 
+    def _default(self, field: Field) -> str:
+        if not field.is_made_anew:
+            return self.source.literal(field.default)
+        if field.is_array:
+            return "[]"
+        assert isinstance(field.kind, type)
+        return f"{self.source.constant(field.kind.__name__, field.kind)}()"
+
     def _steps(self, field: Field, name: str, target: str) -> list[Step]:
+        if not isinstance(field.kind, Kind) and not field.is_array:
+            if not field.has_presence:
+                return [Nested(field.kind, target, None)]
+            presence = self.source.fresh("n")
+            return [Fixed("b", presence), Nested(field.kind, target, presence)]
         if isinstance(field.kind, Kind) and not field.is_array and field.kind.code is not None:
             return [Fixed(field.kind.code, target, field.kind.name == "uuid")]
         length = self.source.fresh("n")
@@ -162,6 +182,8 @@ class DecoderSource:
                 self._read(before)
                 if isinstance(step, Sized):
                     self._sized(step)
+                elif isinstance(step, Nested):
+                    self._nested(step)
                 elif isinstance(step, Tags):
                     self._tags(step)
 
@@ -275,6 +297,16 @@ class DecoderSource:
                 element = self._struct(kind)
             source.line(f"{elements}.append({element})")
 
+    def _nested(self, step: Nested) -> None:
+        source = self.source
+        if step.presence is None:
+            source.line(f"{step.target} = {self._struct(step.kind)}")
+            return
+        with source.block(f"if {step.presence} < 0:"):
+            source.line(f"{step.target} = None")
+        with source.block("else:"):
+            source.line(f"{step.target} = {self._struct(step.kind)}")
+
     def _tags(self, step: Tags) -> None:
         source, count = self.source, step.number
         with source.block(f"if {count}:"):
@@ -294,13 +326,7 @@ class DecoderSource:
                     source.line(f"refuse('tagged field', {end} - p, size - p)")
                 for name, field in step.fields:
                     with source.block(f"if {tag} == {field.tag}:"):
-                        self._tagged(field, name, f"{step.owner}.{name}")
+                        self._perform(self._steps(field, name, f"{step.owner}.{name}"))
                         with source.block(f"if p != {end}:"):
                             source.line(f"refuse({name!r}, {end} - p, 0)")
                 source.line(f"p = {end}")
-
-    def _tagged(self, field: Field, name: str, target: str) -> None:
-        if isinstance(field.kind, type) and not field.is_array:
-            self.source.line(f"{target} = {self._struct(field.kind)}")
-        else:
-            self._perform(self._steps(field, name, target))

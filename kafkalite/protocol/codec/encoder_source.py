@@ -92,11 +92,25 @@ class EncoderSource:
         if field.is_array:
             self._array(field, value)
         elif not isinstance(kind, Kind):
-            self._fields(kind, value, usual=False)
+            self._nested(field, kind, value)
         elif kind.code is None:
             self._sized(field, kind, value)
         else:
             self._run.append((kind.code, f"{value}.bytes" if kind.name == "uuid" else value))
+
+    def _nested(self, field: Field, kind: type[Message], value: str) -> None:
+        """A struct, behind its byte if it may be null."""
+        if not field.has_presence:
+            self._fields(kind, value, usual=False)
+            return
+        pending = self._run
+        with self.source.block(f"if {value} is None:"):
+            self._run = [*pending, ("b", "-1")]
+            self._flush()
+        with self.source.block("else:"):
+            self._run = [*pending, ("b", "1")]
+            self._fields(kind, value, usual=False)
+            self._flush()
 
     def _sized(self, field: Field, kind: Kind[Any], value: str) -> None:
         """A length and so many bytes."""

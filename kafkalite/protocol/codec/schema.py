@@ -10,7 +10,7 @@ checker sees fields with defaults, so it knows the constructors: keywords, all o
 A field outside its versions is left out when encoding and has its default after decoding.
 
 None travels as null; in a version that has no null there it travels as the empty value. A tagged field travels when
-it differs from its default; a tagged struct has the default None.
+it differs from its default; a tagged struct has the default None. A byte precedes a nullable struct: -1 is null.
 A `Kind` is a primitive type for the compiler: its `struct` code if it has a fixed width, else a length comes before the
 value. Functions are the rare paths that compiled code calls: varints of more than one byte, and unknown tagged fields.
 Source: org.apache.kafka.message.MessageGenerator; the JSON files of clients/src/main/resources/common/message;
@@ -141,6 +141,14 @@ class Field(NamedTuple):
     is_array: bool = False
     null_sent_as_empty: bool = False  # null is understood, but never sent
     mostly_empty: bool = False  # a hint for the encoder
+    has_presence: bool = False  # a struct that may be null: one signed byte comes first
+
+    @property
+    def is_made_anew(self) -> bool:
+        """Whether the default is an object of its own for each message: a list, or a struct that always travels."""
+        if self.is_array:
+            return self.default is not None
+        return isinstance(self.kind, type) and self.tag is None and not self.has_presence
 
 
 def _declare(
@@ -152,9 +160,10 @@ def _declare(
     is_array: bool = False,
     null_sent_as_empty: bool = False,
     mostly_empty: bool = False,
+    has_presence: bool = False,
 ) -> T:
     # A class body holds a Field, and readers of an object see the field's value: the type is the latter's.
-    hints = (null_sent_as_empty, mostly_empty)
+    hints = (null_sent_as_empty, mostly_empty, has_presence)
     field = Field(kind, parse_versions(versions), default, parse_versions(nullable or "none"), tag, is_array, *hints)
     return cast(T, field)
 
@@ -219,21 +228,40 @@ def records(versions: str, *, nullable: str, null_sent_as_empty: bool = False) -
 @overload
 def array(of: type[M], versions: str, *, tag: int | None = None, mostly_empty: bool = False) -> list[M]: ...
 @overload
-def array(of: type[M], versions: str, *, nullable: str, mostly_empty: bool = False) -> list[M] | None: ...
+def array(
+    of: type[M], versions: str, *, nullable: str, mostly_empty: bool = False, null_by_default: bool = False
+) -> list[M] | None: ...
 @overload
 def array(of: Kind[T], versions: str, *, tag: int | None = None) -> list[T]: ...
 @overload
-def array(of: Kind[T], versions: str, *, nullable: str) -> list[T] | None: ...
+def array(of: Kind[T], versions: str, *, nullable: str, null_by_default: bool = False) -> list[T] | None: ...
 def array(
-    of: Any, versions: str, *, nullable: str | None = None, tag: int | None = None, mostly_empty: bool = False
+    of: Any,
+    versions: str,
+    *,
+    nullable: str | None = None,
+    tag: int | None = None,
+    mostly_empty: bool = False,
+    null_by_default: bool = False,
 ) -> Any:
-    """An array of structs or of plain values. The default is a new empty list, also where null is possible."""
-    return _declare(of, versions, [], nullable, tag, is_array=True, mostly_empty=mostly_empty)
+    """An array of structs or of plain values. The default is a new empty list, also where null is possible, unless the
+    schema says null."""
+    default: list[Any] | None = None if null_by_default else []
+    return _declare(of, versions, default, nullable, tag, is_array=True, mostly_empty=mostly_empty)
 
 
-def struct(of: type[M], versions: str, *, tag: int) -> M | None:
-    """A struct in a tagged field; None when it does not travel."""
-    return _declare(of, versions, None, versions, tag)
+@overload
+def struct(of: type[M], versions: str) -> M: ...
+@overload
+def struct(of: type[M], versions: str, *, tag: int) -> M | None: ...
+def struct(of: type[M], versions: str, *, tag: int | None = None) -> M | None:
+    """A struct. In a tagged field, None when it does not travel; else the default is a new one."""
+    return _declare(of, versions, None, None if tag is None else versions, tag)
+
+
+def nullable_struct(of: type[M], versions: str, *, tag: int | None = None) -> M | None:
+    """A struct or null, which a byte before it distinguishes, in a tagged field as well. The default is None."""
+    return _declare(of, versions, None, versions, tag, has_presence=True)
 
 
 @dataclass_transform(kw_only_default=True)
@@ -294,11 +322,13 @@ def _compile_constructor(cls: type[Message]) -> Callable[..., None]:
     """`__init__` with one keyword per field: a generic one costs several times as much."""
     parameters, lines, constants = [], [], {}
     for index, (name, field) in enumerate(cls.__fields__.items()):
-        if field.is_array:
+        if field.is_made_anew:
             # A list is made anew for each object; the marker distinguishes "not given" from None.
             constants["unset"] = _UNSET
+            constants[f"make_{index}"] = field.kind
             parameters.append(f"{name}=unset")
-            lines.append(f" self.{name} = [] if {name} is unset else {name}")
+            made = "[]" if field.is_array else f"make_{index}()"
+            lines.append(f" self.{name} = {made} if {name} is unset else {name}")
         else:
             constants[f"default_{index}"] = field.default
             parameters.append(f"{name}=default_{index}")

@@ -95,6 +95,8 @@ def size_min(kind: Kind[Any] | type[Message], version: int, flexible: bool) -> i
     for _, field in travelling(kind, version)[0]:
         if field.is_array:
             size += 1 if flexible else 4
+        elif field.has_presence:
+            size += 1
         else:
             size += size_min(field.kind, version, flexible)
     return max(size, 1)

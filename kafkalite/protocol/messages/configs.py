@@ -1,4 +1,5 @@
-"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44): the settings of topics and brokers.
+"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44): the settings of resources (topics, brokers,
+client metrics, groups). ListConfigResources (74): the resources that have settings.
 
 Kafka's two altering requests have structs of the same names; here those of the incremental request have a prefix, and
 the responses, whose fields are equal, share one.
@@ -6,10 +7,12 @@ the responses, whose fields are equal, share one.
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.schema import STRING, Message, array, boolean, int8, int16, int32, string
+from kafkalite.protocol.codec.schema import INT8, STRING, Message, array, boolean, int8, int16, int32, string
 
 TOPIC_RESOURCE = 2
 """The type of a topic among the resources that have settings (ConfigResource.Type)."""
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
 
 
 class DescribeConfigsResource(Message):
@@ -103,3 +106,22 @@ class IncrementalAlterConfigsRequest(Message, flexible="1+"):
 class IncrementalAlterConfigsResponse(Message, flexible="1+"):
     throttle_time_ms: int = int32("0+")
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse, "0+")
+
+
+class ListConfigResourcesRequest(Message, flexible="0+"):
+    """Version 0, ListClientMetricsResources, asks for resources of client metrics only."""
+
+    resource_types: list[int] = array(INT8, "1+")  # none: all types
+
+
+class ListedConfigResource(Message):
+    """Kafka's ConfigResource."""
+
+    resource_name: str = string("0+")
+    resource_type: int = int8("1+", default=CLIENT_METRICS_RESOURCE)
+
+
+class ListConfigResourcesResponse(Message, flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    config_resources: list[ListedConfigResource] = array(ListedConfigResource, "0+")

@@ -29,6 +29,7 @@ class FetchPartition(Message):
     log_start_offset: int = int64("5+", default=-1)
     partition_max_bytes: int = int32("0+")
     replica_directory_id: UUID = uuid("17+", tag=0)
+    high_watermark: int = int64("18+", default=0x7FFFFFFFFFFFFFFF, tag=1)  # the one that the follower knows
 
 
 class FetchTopic(Message):

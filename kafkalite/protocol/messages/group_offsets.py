@@ -7,8 +7,9 @@ structs for the latter (OffsetFetchRequestTopics, ...); their fields are equal, 
 from __future__ import annotations
 
 from typing import ClassVar
+from uuid import UUID
 
-from kafkalite.protocol.codec.schema import INT32, Message, array, boolean, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import INT32, Message, array, boolean, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Message):
@@ -20,7 +21,8 @@ class OffsetCommitRequestPartition(Message):
 
 
 class OffsetCommitRequestTopic(Message):
-    name: str = string("0+")
+    name: str = string("0-9")
+    topic_id: UUID = uuid("10+")
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition, "0+")
 
 
@@ -39,7 +41,8 @@ class OffsetCommitResponsePartition(Message):
 
 
 class OffsetCommitResponseTopic(Message):
-    name: str = string("0+")
+    name: str = string("0-9")
+    topic_id: UUID = uuid("10+")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition, "0+")
 
 
@@ -49,7 +52,8 @@ class OffsetCommitResponse(Message, flexible="8+"):
 
 
 class OffsetFetchRequestTopic(Message):
-    name: str = string("0+")
+    name: str = string("0-9")
+    topic_id: UUID = uuid("10+")
     partition_indexes: list[int] = array(INT32, "0+")
 
 
@@ -76,7 +80,8 @@ class OffsetFetchResponsePartition(Message):
 
 
 class OffsetFetchResponseTopic(Message):
-    name: str = string("0+")
+    name: str = string("0-9")
+    topic_id: UUID = uuid("10+")
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0+")
 
 

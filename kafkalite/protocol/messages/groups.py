@@ -141,6 +141,7 @@ class DescribedGroupMember(Message):
 
 class DescribedGroup(Message):
     error_code: int = int16("0+")
+    error_message: str | None = string("6+", nullable="6+")
     group_id: str = string("0+")
     group_state: str = string("0+")
     protocol_type: str = string("0+")

@@ -21,6 +21,7 @@ class ListOffsetsRequest(Message, flexible="6+"):
     replica_id: int = int32("0+", default=-1)
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, "0+")
+    timeout_ms: int = int32("10+")  # for offsets in remote storage
 
 
 class ListOffsetsPartitionResponse(Message):

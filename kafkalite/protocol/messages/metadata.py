@@ -63,6 +63,7 @@ class MetadataResponse(Message, flexible="9+"):
     controller_id: int = int32("1+", default=-1)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, "0+")
     cluster_authorized_operations: int = int32("8-10", default=AUTHORIZED_OPERATIONS_OMITTED)
+    error_code: int = int16("13+")
     # The broker of `is_missing` is not in the cluster as of this ZooKeeper transaction; -1: it is in the cluster.
     missing_at: int = int64("9+", default=-1, tag=OWN_TAG)
 
@@ -70,6 +71,7 @@ class MetadataResponse(Message, flexible="9+"):
 class DescribeClusterRequest(Message, flexible="0+"):
     include_cluster_authorized_operations: bool = boolean("0+")
     endpoint_type: int = int8("1+", default=1)
+    include_fenced_brokers: bool = boolean("2+")
 
 
 class DescribeClusterBroker(Message):
@@ -77,6 +79,7 @@ class DescribeClusterBroker(Message):
     host: str = string("0+")
     port: int = int32("0+")
     rack: str | None = string("0+", nullable="0+")
+    is_fenced: bool = boolean("2+")
 
 
 class DescribeClusterResponse(Message, flexible="0+"):

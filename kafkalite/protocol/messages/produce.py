@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.schema import Message, array, int16, int32, int64, records, string, struct
+from uuid import UUID
+
+from kafkalite.protocol.codec.schema import Message, array, int16, int32, int64, records, string, struct, uuid
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 
 
@@ -12,7 +14,8 @@ class PartitionProduceData(Message):
 
 
 class TopicProduceData(Message):
-    name: str = string("0+")
+    name: str = string("0-12")
+    topic_id: UUID = uuid("13+")
     partition_data: list[PartitionProduceData] = array(PartitionProduceData, "0+")
 
 
@@ -40,7 +43,8 @@ class PartitionProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    name: str = string("0+")
+    name: str = string("0-12")
+    topic_id: UUID = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse, "0+")
 
 

@@ -5,7 +5,19 @@ DescribeTransactions (65), ListTransactions (66): transactions as tools see them
 
 from __future__ import annotations
 
-from kafkalite.protocol.codec.schema import INT32, INT64, STRING, Message, array, boolean, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import (
+    INT32,
+    INT64,
+    STRING,
+    Message,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 
 class InitProducerIdRequest(Message, flexible="2+"):
@@ -105,6 +117,7 @@ class WritableTxnMarker(Message):
     transaction_result: bool = boolean("0+")  # true: commit
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic, "0+")
     coordinator_epoch: int = int32("0+")
+    transaction_version: int = int8("2+")
 
 
 class WriteTxnMarkersRequest(Message, flexible="1+"):
@@ -195,6 +208,7 @@ class ListTransactionsRequest(Message, flexible="0+"):
     state_filters: list[str] = array(STRING, "0+")
     producer_id_filters: list[int] = array(INT64, "0+")
     duration_filter: int = int64("1+", default=-1)  # milliseconds; negative: transactions of any age
+    transactional_id_pattern: str | None = string("2+", nullable="2+")  # null: any id
 
 
 class ListedTransaction(Message):

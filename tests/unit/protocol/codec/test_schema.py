@@ -15,6 +15,9 @@ from kafkalite.protocol.codec.schema import (
     Message,
     array,
     float64,
+    int16,
+    int32,
+    nullable_struct,
     parse_versions,
     read_uvarint,
     string,
@@ -39,6 +42,18 @@ class Parcel(Message, flexible="2+"):
     note: str | None = string("2+", nullable="2+", tag=1)
     extra: Item | None = struct(Item, "2+", tag=0)
     owner: UUID = uuid("2+", tag=2)
+
+
+class Session(Message):
+    timeout_ms: int = int32("0+")
+    names: list[str] = array(STRING, "0+")
+
+
+class Member(Message, flexible="0+"):
+    epoch: int = int16("0+", default=-1)
+    session: Session | None = nullable_struct(Session, "1+")
+    item: Session = struct(Session, "1+")
+    classic: Session | None = nullable_struct(Session, "0+", tag=0)
 
 
 def test_versions_are_written_as_in_a_kip() -> None:
@@ -95,3 +110,18 @@ def test_varints_of_every_length(bits: int) -> None:
         assert read_uvarint(memoryview(data), 0) == (value, len(data))
         with pytest.raises(IndexError):
             read_uvarint(memoryview(data[:-1]), 0)
+
+
+def test_a_nullable_struct_has_a_byte_before_it() -> None:
+    full = Member(epoch=2, session=Session(timeout_ms=5), item=Session(names=["a"]), classic=Session(timeout_ms=6))
+    for member, frame in (
+        (Member(), "ffff ff 000000000100 00"),
+        (full, "0002 01 000000050100 00000000 02 0261 00 01 00 07 01 000000060100"),
+    ):
+        parts: list[bytes] = []
+        encoder(Member, 1)(member, parts)  # type: ignore[arg-type]
+        assert b"".join(parts) == bytes.fromhex(frame)
+        decoded, _ = decode(Member, 1, memoryview(b"".join(parts)))
+        assert decoded == member
+    assert decode(Member, 0, memoryview(bytes.fromhex("000200")))[0] == Member(epoch=2)
+    assert Member().item is not Member().item
