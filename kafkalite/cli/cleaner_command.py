@@ -1,8 +1,7 @@
-"""`kafkalite cleaner status` and `kafkalite cleaner run`: see compaction and steer it, on a running broker.
+"""`kafkalite cleaner status` and `kafkalite cleaner run`: show and start compaction on running brokers.
 
-Status travels in tagged fields of DescribeLogDirs, a run is an API of our own (`protocol/messages/cleaner`). Each
-broker of a cluster is asked for the partitions that it leads. The partitions are printed as one table, or as one JSON
-object a line.
+The status comes in tagged fields of DescribeLogDirs, a run is an API of our own (`protocol/messages/cleaner`). Each
+broker of a cluster reports the partitions that it leads. They are printed as one table, or as one JSON object per line.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="cleaner_command", metavar="COMMAND", required=True)
     command = commands.add_parser(
         "status",
-        help="what is compacted, what is not, and why",
-        description="Show every compacted partition: its state, how much of it is dirty, what the last pass kept, and "
+        help="show compacted partitions, and why others are not",
+        description="Show every compacted partition: its state, its dirty ratio, what the last pass retained, and "
         "why it is not compacted now.",
     )
     command.add_argument("topics", nargs="*", metavar="TOPIC", help="only these (default: all that are compacted)")
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run",
         help="compact a topic now",
         description="Compact a topic now, whatever min.cleanable.dirty.ratio says. The active segment is left alone "
-        "unless --roll seals it first. Without --wait the runs are queued and the command ends.",
+        "unless --roll seals it first. Without --wait the command queues the runs and ends.",
     )
     command.add_argument("topic", metavar="TOPIC")
     command.add_argument(
@@ -55,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only this one; may be given again (default: all)",
     )
     command.add_argument("--roll", action="store_true", help="seal the active segment first, and compact it too")
-    command.add_argument("--wait", action="store_true", help="come back when it is done, and show what it did")
+    command.add_argument("--wait", action="store_true", help="wait until it is done, and show the result")
     command.add_argument(
         "--timeout",
         type=seconds,
         default=3600.0,
         metavar="S",
-        help="how long to wait, at most a day (default: 3600); the runs go on all the same",
+        help="how long to wait, at most a day (default: 3600); the runs continue after that",
     )
     _add_common(command)
 
@@ -78,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         with ClusterClient(options.bootstrap_server, _ANSWER_S, security_of(options)) as cluster:
             return _status(cluster, options) if options.cleaner_command == "status" else _run(cluster, options)
     except KeyboardInterrupt:
-        complain("what was begun goes on; see kafkalite cleaner status")
+        complain("runs that have started continue; see kafkalite cleaner status")
         return 130
 
 
@@ -129,11 +128,11 @@ def status_of_broker(
     is_off = False
     for response, partitions in describe(client, keys, describe_cleaning=True):
         if response.cleaning not in (CLEANING_TOLD, CLEANER_IS_OFF):
-            raise Unanswered(f"{client.address} is no kafkalite that tells of compaction")
+            raise Unanswered(f"{client.address} is no kafkalite that reports compaction")
         is_off = response.cleaning == CLEANER_IS_OFF
         found.update((key, one.cleaning) for key, one in partitions if one.cleaning is not None)
     if is_off and found:
-        complaints.append("nothing is compacted: log.cleaner.enable is false; set it to true and start the broker anew")
+        complaints.append("nothing is compacted: log.cleaner.enable is false; set it to true and restart the broker")
     return found, complaints
 
 
@@ -164,7 +163,7 @@ def _status_rows(found: Statuses) -> Iterator[Sequence[str]]:
 def _why_not(one: LogCleaning) -> str:
     if one.error:
         return f"error: {one.error}"
-    return one.why_not or ("due at the next look" if one.state == CleaningState.IDLE.value else "")
+    return one.why_not or ("due at the next check" if one.state == CleaningState.IDLE.value else "")
 
 
 def _json_of_status(topic: str, index: int, one: LogCleaning) -> str:
@@ -205,9 +204,9 @@ def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 def _run_everywhere(cluster: ClusterClient, options: argparse.Namespace) -> tuple[list[RunCleanerPartition], list[str]]:
-    """The outcome for each partition, and complaints for the operator. The brokers work side by side.
+    """The outcome for each partition, and complaints for the operator. The brokers work in parallel.
 
-    Raises Unanswered, before anything is begun if the topic or a partition is not there.
+    Raises Unanswered; if the topic or a partition does not exist, before any run starts.
     """
     if cluster.is_one:
         cluster.first.send(_request(options, options.partition), _RUN_VERSION)
@@ -256,7 +255,7 @@ def _request(options: argparse.Namespace, partitions: list[int] | None) -> RunCl
 
 
 def _outcome(client: BlockingClient, options: argparse.Namespace) -> list[RunCleanerPartition]:
-    """The response to a run that was begun. Raises Unanswered."""
+    """The response to a run that has started. Raises Unanswered."""
     patience_s = _ANSWER_S + options.timeout if options.wait else None
     response = client.receive(RunCleanerRequest, _RUN_VERSION, patience_s)
     if response.error_code:

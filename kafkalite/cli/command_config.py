@@ -1,5 +1,6 @@
-"""Options of the commands that ask brokers: their addresses, how long to wait, and --command-config, client properties
-for TLS and SASL as Kafka's tools take them. Numbers fit what they are for, so that no request fails on one."""
+"""Options of the commands that send requests to brokers: their addresses, a timeout, and --command-config, client
+properties for TLS and SASL as for Kafka's tools. Numbers are checked against the fields of requests that they go
+into."""
 
 from __future__ import annotations
 
@@ -46,13 +47,13 @@ _DEFAULT_ADDRESS = "localhost:9092"
 
 
 def add_bootstrap_server(command: argparse._ActionsContainer, *flags: str) -> None:
-    """The option for the brokers to ask, `bootstrap_server` under each of these names."""
+    """The option for the brokers' addresses, `bootstrap_server` under each of these names."""
     command.add_argument(
         *flags,
         dest="bootstrap_server",
         default=_DEFAULT_ADDRESS,
         metavar="HOST:PORT",
-        help=f"a running broker, or several with commas; of a cluster all are asked (default: {_DEFAULT_ADDRESS})",
+        help=f"a running broker, or several with commas; any broker of a cluster will do (default: {_DEFAULT_ADDRESS})",
     )
 
 

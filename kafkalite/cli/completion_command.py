@@ -3,8 +3,8 @@
     source <(kafkalite completion bash)          # in ~/.bashrc; for zsh the same in ~/.zshrc, after compinit
     kafkalite completion fish | source           # in ~/.config/fish/config.fish
 
-The script asks this program, by the package argcomplete (the extra `console`). Names of topics and groups come from the
-broker that the line names so far, if it answers within a second.
+The script runs this program, through the package argcomplete (the extra `console`). Names of topics and groups come
+from the broker that the typed line names, if it answers within a second.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def words_of_line() -> list[str] | None:
-    """The words behind our name in the line that a shell wants completed; None if none does."""
+    """The words after our name in the line that a shell wants completed; None if this is no completion."""
     line = os.environ.get("COMP_LINE")
     if "_ARGCOMPLETE" not in os.environ or line is None:
         return None
@@ -63,7 +63,7 @@ def _argcomplete() -> Any:
 
 
 def _equip(parser: argparse.ArgumentParser) -> None:
-    """Arguments that are names of topics and groups get them."""
+    """Adds completers to the arguments that are names of topics and groups."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in dict.fromkeys(action.choices.values()):

@@ -1,4 +1,4 @@
-"""`kafkalite config`: server.properties with every setting; and the settings that `kafkalite serve` would have."""
+"""`kafkalite config`: prints server.properties with every setting; and the settings that `kafkalite serve` uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalite.config.properties import annotated, read_environment, read_proper
 
 
 def own_config(config: str | None, environment: Mapping[str, str]) -> BrokerConfig:
-    """Of this file, if there is one, and of the environment. Raises ConfigError."""
+    """The configuration from this file, if it is given, and from the environment. Raises ConfigError."""
     properties = read_properties(config) if config else {}
     properties.update(read_environment(environment))
     return BrokerConfig.load(properties)

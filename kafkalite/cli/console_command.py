@@ -1,9 +1,9 @@
 """`kafkalite console`: pages and a JSON API over HTTP, for a cluster of kafkalite or of Apache Kafka.
 
 It is a process of its own, and a client like any other: a heavy page costs a broker the requests that it sends. The
-packages that it needs are imported here only. Beside a broker it is a child process that ends with it and is started
-again when it dies: it gets the properties of a Kafka client over its standard input, which stays open as long as the
-broker lives.
+packages that it needs are imported here only. With `kafkalite serve --console` it is a child process of the broker,
+which restarts it when it dies. It gets the properties of a Kafka client over its standard input, and ends when that is
+closed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--listen",
         default=CONSOLE_LISTENER,
         metavar="HOST:PORT",
-        help=f"where browsers find it, port 0 for any free one (default: {CONSOLE_LISTENER})",
+        help=f"the address of its pages, port 0 for any free one (default: {CONSOLE_LISTENER})",
     )
     command.add_argument("--write", action="store_true", help="let users change topics, groups and records")
     command.add_argument("--properties-from-stdin", action="store_true", help=argparse.SUPPRESS)  # of `kafkalite serve`
@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.properties_from_stdin:
         threading.Thread(target=_end_with_parent, args=(server.stop,), name="parent", daemon=True).start()
-    may = "may change things" if options.write else "changes nothing (--write)"
-    say(f"the console is on http://{server.address}/, asks {options.bootstrap_server}, {may}")
+    may = "may change the cluster" if options.write else "changes nothing (--write)"
+    say(f"the console is on http://{server.address}/, shows {options.bootstrap_server}, {may}")
     sys.stdout.flush()
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     server.run()
@@ -96,7 +96,7 @@ def parse(text: str) -> str:
 
 
 def _end_with_parent(stop: Callable[[], None]) -> None:
-    """Standard input is a pipe that the broker holds open: its end is the broker's."""
+    """Calls `stop` when standard input ends: it is a pipe that the broker holds open."""
     sys.stdin.read()
     stop()
 
@@ -110,8 +110,8 @@ _PREFERRED = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 
 
 def client_of(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[str, dict[str, str]]:
-    """The address that the console asks, and a client's properties for it: the simplest listener, or as the file of
-    console.command.config says. Raises ConfigError."""
+    """The address that the console connects to, and a client's properties for it: from the file that
+    console.command.config names, or for the listener with the simplest security. Raises ConfigError."""
     given = read_properties(config.console_command_config) if config.console_command_config else {}
     wanted = given.get("security.protocol", "").strip().upper()
     candidates: list[ListenerConfig] = [one for one in config.listeners if wanted in ("", one.protocol)]
@@ -120,7 +120,7 @@ def client_of(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[str, dict
     listener = min(candidates, key=lambda one: _PREFERRED.index(one.protocol))
     if listener.protocol.endswith("SSL") and not given:
         raise ConfigError(
-            "the console needs to know how to trust this broker's TLS: set console.command.config to a file of a "
+            "the console needs the certificates that it is to trust: set console.command.config to a file of a "
             "client's properties (ssl.truststore...), or give the broker a listener on 127.0.0.1 without TLS"
         )
     host = LOOPBACK_OF.get(listener.host, listener.host)
@@ -151,7 +151,7 @@ class ConsoleProcess:
 
     @classmethod
     def of(cls, config: BrokerConfig, ports: Mapping[str, int], on_line: Callable[[str], None]) -> ConsoleProcess:
-        """As a broker's settings want it. Raises ConfigError."""
+        """The console of a broker with these settings. Raises ConfigError."""
         address, properties = client_of(config, ports)
         command = [sys.executable, "-m", "kafkalite", "console", "--properties-from-stdin"]
         command += ["--bootstrap", address, "--listen", config.console_listener]
@@ -179,9 +179,7 @@ class ConsoleProcess:
         while True:
             now_s = self._monotonic_s()
             if len(self._starts) == STARTS_MAX and now_s - self._starts[0] < STARTS_S:
-                logger.error(
-                    "the console has ended %d times within %.0f s: it is not started again", STARTS_MAX, STARTS_S
-                )
+                logger.error("the console has ended %d times within %.0f s: it is not restarted", STARTS_MAX, STARTS_S)
                 return
             self._starts.append(now_s)
             await self._run_once()

@@ -1,12 +1,12 @@
 """`kafkalite consume`: the records of topics, as lines.
 
-    kafkalite consume orders                     # from the beginning to the end of now
-    kafkalite consume orders --follow            # those that come
+    kafkalite consume orders                     # from the beginning to the present end
+    kafkalite consume orders --follow            # new records as they arrive
     kafkalite consume orders --tail 10 --follow
     kafkalite consume orders --from 2026-01-31T12:00 --json
 
-Of transactions those that are committed, unless --uncommitted asks for the others, too. On a terminal nothing that a
-record contains moves the cursor; into a pipe or a file go its bytes.
+Only records of committed transactions are printed, unless --uncommitted is given. On a terminal control characters of a
+record are escaped; a pipe or a file gets its bytes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{_WHERE} (default: beginning; with --follow, end)",
     )
     parser.add_argument("--tail", "-t", type=int, metavar="N", help="begin with the newest N records")
-    parser.add_argument("--follow", "-F", action="store_true", help="go on with records as they come")
-    parser.add_argument("--count", "-n", type=int, metavar="N", help="end after so many records")
+    parser.add_argument(
+        "--follow", "-F", action="store_true", help="wait for new records and print them as they arrive"
+    )
+    parser.add_argument("--count", "-n", type=int, metavar="N", help="stop after this many records")
     parser.add_argument("--partition", "-p", type=int, action="append", metavar="N", help="only this; may be repeated")
     parser.add_argument("--uncommitted", action="store_true", help="records of open and aborted transactions, too")
     form = parser.add_mutually_exclusive_group()
@@ -108,7 +110,7 @@ def _for_people(one: Shown, *, has_topics: bool) -> str:
 
 
 class _Consumption:
-    """The wanted records, from the arguments. Into `unreadable` come the places of batches that are left out. Raises
+    """The records that the arguments select. `unreadable` has the positions of batches that are left out. Raises
     ConfigError."""
 
     def __init__(
@@ -123,7 +125,7 @@ class _Consumption:
         if options.count is not None and options.count < 1:
             raise ConfigError(f"--count {options.count} must be at least 1")
         if options.tail is not None and options.begin is not None:
-            raise ConfigError("--tail and --from both say where to begin; give only one of them")
+            raise ConfigError("--tail and --from both name the first record; give only one of them")
 
     def _chosen(self) -> list[TopicPartition]:
         options, places = self._options, self._cluster.places
@@ -178,7 +180,7 @@ class _Consumption:
                 return
 
     def _select(self, records: list[ScannedRecord]) -> list[ScannedRecord]:
-        """Records, no markers."""
+        """The data records, without markers of transactions."""
         return [one for one in records if one.marker is None and self._is_whole(one)]
 
     def _is_whole(self, one: ScannedRecord) -> bool:

@@ -1,7 +1,7 @@
-"""`kafkalite doctor`: how clients connect, with settings to be copied, and warnings of what is open to the world.
+"""`kafkalite doctor`: how clients connect, with settings to be copied, and warnings of anything open to the world.
 
-It looks at the settings that `kafkalite serve` would have with the same file and environment, or at a broker that runs.
-The exit code is 1 if there are warnings. With --client nothing is printed on stdout but that client's settings.
+It checks the settings that `kafkalite serve` would use with the same file and environment, or a running broker. The
+exit code is 1 if there are warnings. With --client stdout gets only that client's settings.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TITLES = {
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """The options of `kafkalite doctor`."""
-    command.description = "Show how clients connect to each listener, and warn of what is open to the world."
+    command.description = "Show how clients connect to each listener, and warn of anything open to the world."
     command.add_argument("config", nargs="?", metavar="server.properties", help="the settings of the broker")
-    command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="look at a broker that runs")
+    command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="check a running broker")
     add_command_config(command)
     command.add_argument("--listener", metavar="NAME", help="only this listener")
     command.add_argument("--mechanism", help="the SASL mechanism of the settings (default: the safest that is enabled)")
     command.add_argument("--client", choices=CLIENTS, help="print only the settings of this client")
-    command.add_argument("--user", default="alice", metavar="NAME", help="who logs in with them (default: alice)")
+    command.add_argument("--user", default="alice", metavar="NAME", help="the user in these settings (default: alice)")
     command.add_argument("--ca", metavar="FILE", help="the authorities that clients trust (default: the broker's)")
     add_timeout(command, 5.0)
 
@@ -71,11 +71,11 @@ def _settings(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding
 
 
 def _running(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]]:
-    """The listener that was named, and those in the settings of its brokers, if we may read them."""
+    """The listener that was named, and those in the settings of its brokers, if the caller may read them."""
     from kafkalite.inspection.doctor.checkup import broker_settings, probe_findings, probe_listener
 
     if options.config is not None:
-        raise ConfigError("a broker that runs, or the settings of one: give only one of --bootstrap-server and a file")
+        raise ConfigError("a running broker, or the settings of one: give only one of --bootstrap-server and a file")
     address = options.bootstrap_server.split(",")[0].strip()
     probed = probe_listener(address, options.timeout)
     endpoints, findings = [probed.endpoint], list(probe_findings(probed, time.time()))
@@ -90,7 +90,7 @@ def _running(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]
                     Finding(f"broker {broker_id}: {each.fault}", each.remedy) for each in exposures(config, own)
                 ]
     except Unanswered as error:
-        complain(f"only the listener at {address} is looked at: {error}")
+        complain(f"only the listener at {address} is checked: {error}")
     return endpoints, findings
 
 
@@ -112,7 +112,7 @@ def _shown(endpoint: Endpoint, options: argparse.Namespace) -> Iterator[str]:
     name = f"listener {endpoint.listener}: " if endpoint.listener else ""
     yield f"{name}{endpoint.protocol} at {endpoint.address}{by}"
     if endpoint.advertised not in (None, endpoint.address):
-        yield f"  clients are told to dial {endpoint.advertised}"
+        yield f"  its advertised address is {endpoint.advertised}"
     if endpoint.client_auth != "none":
         yield f"  clients' certificates are {endpoint.client_auth}"
     for kind in CLIENTS:

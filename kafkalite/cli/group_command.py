@@ -1,6 +1,6 @@
 """`kafkalite group`: consumer groups: list, describe lag, reset offsets, delete.
 
-What `reset` would do is shown, and done with --execute only. Its options are those of kafka-consumer-groups.sh.
+`reset` prints the new offsets, and changes them only with --execute. Its options are those of kafka-consumer-groups.sh.
 Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (3.9).
 """
 
@@ -90,7 +90,7 @@ def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Names
             group = admin.describe(name)
         else:
             group = Group(name, other.coordinator, other.state, other.protocol_type or "", "", ())
-            complain(f"{name} is of type {other.group_type}: its offsets are shown, its members are not")
+            complain(f"{name} is of type {other.group_type}: only its offsets are shown, without its members")
         found, unknown = _rows(group, admin, LogOffsets(cluster, options.timeout))
         rows += found
         faults |= unknown
@@ -129,11 +129,11 @@ def _about(member: Member | None) -> tuple[str | None, str | None, str | None]:
 def _add_reset_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("group", metavar="GROUP")
     where = command.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to-earliest", action="store_true", help="to the first record that is there")
-    where.add_argument("--to-latest", action="store_true", help="behind the last one")
+    where.add_argument("--to-earliest", action="store_true", help="to the first record")
+    where.add_argument("--to-latest", action="store_true", help="to the end, behind the last record")
     where.add_argument("--to-offset", type=int, metavar="N")
     where.add_argument("--to-datetime", metavar="TIME", help="such as 2026-01-31T09:30 (local) or 2026-01-31T09:30Z")
-    where.add_argument("--shift-by", type=int, metavar="N", help="so many offsets further; -N goes back")
+    where.add_argument("--shift-by", type=int, metavar="N", help="forward by N offsets; -N goes back")
     command.add_argument(
         "--topic",
         action="append",
@@ -141,7 +141,7 @@ def _add_reset_options(command: argparse.ArgumentParser) -> None:
         metavar="TOPIC[:PARTITION,...]",
         help="only this one; may be repeated (default: all that the group has offsets of)",
     )
-    command.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
+    command.add_argument("--execute", action="store_true", help="change the offsets; without this they are only shown")
 
 
 def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
@@ -154,7 +154,7 @@ def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespac
     columns = "group", "topic", "partition", "offset", "new offset"
     _print(columns, [(options.group, *key, committed.get(key), wanted[key]) for key in keys], options)
     if not options.execute:
-        complain("nothing is changed yet; --execute does it")
+        complain("nothing is changed yet; repeat it with --execute")
         return 0
     reset(admin, options.group, wanted)
     return 0
@@ -206,7 +206,7 @@ def _delete(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespa
 _Perform = Callable[[ClusterClient, GroupAdmin, argparse.Namespace], int]
 _COMMANDS: dict[str, tuple[_Perform, Callable[[argparse.ArgumentParser], None], str]] = {
     "list": (_list, _add_list_options, "the groups, with their states and coordinators"),
-    "describe": (_describe, _add_describe_options, "offsets, ends and lag of each partition, and who reads it"),
-    "reset": (_reset, _add_reset_options, "set where a group goes on that has no members now"),
+    "describe": (_describe, _add_describe_options, "offsets, ends and lag of each partition, and its consumer"),
+    "reset": (_reset, _add_reset_options, "set the offsets of a group without members"),
     "delete": (_delete, _add_delete_options, "delete groups without members, with their offsets"),
 }

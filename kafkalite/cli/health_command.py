@@ -1,6 +1,6 @@
 """`kafkalite health`: whether a broker answers, as an exit code, for the health checks of containers and supervisors.
 
-Without --bootstrap-server it asks the broker that `kafkalite serve` would run with the same file and environment.
+Without --bootstrap-server it checks the broker that `kafkalite serve` would run with the same file and environment.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _VERSION = 9
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """The options of `kafkalite health`."""
-    command.description = "Ask a broker whether it serves. The exit code is 0 if it does."
+    command.description = "Check whether a broker serves. The exit code is 0 if it does."
     command.add_argument("config", nargs="?", metavar="server.properties", help="the settings of the broker")
     command.add_argument(
         *("--bootstrap-server", "--bootstrap"),
         metavar="HOST:PORT",
-        help="the broker to ask (default: the first listener of the settings and of KAFKA_LISTENERS)",
+        help="the broker to check (default: the first listener of the settings and of KAFKA_LISTENERS)",
     )
     add_command_config(command)
     add_timeout(command, 5.0)
@@ -44,26 +44,28 @@ def run(options: argparse.Namespace) -> int:
     address, security = options.bootstrap_server, security_of(options)
     if address is None:
         config = own_config(options.config, os.environ)
-        listener = _to_ask(config)
+        listener = _listener_to_check(config)
         address = _address_of(listener)
         if security is None and listener.protocol != "PLAINTEXT":
             security = _own_security(config, listener)
             if listener.protocol.startswith("SASL_") and security.login is None:
-                return _is_let_in_by_nobody(address, options.timeout, security)
+                return _check_without_login(address, options.timeout, security)
     with BlockingClient(address, options.timeout, security) as client:
         answer = client.ask(MetadataRequest(topics=[]), _VERSION)
     if len(answer.brokers) <= 1 and answer.controller_id < 0:
-        return complain(f"{address} answers, and knows no controller and no other broker: it is not registered")
+        return complain(
+            f"{address} answers, but its metadata has no controller and no other broker: it is not registered"
+        )
     say(f"{address} serves, one of {len(answer.brokers)} in cluster {answer.cluster_id}")
     return 0
 
 
 def own_address(config: str | None, environment: Mapping[str, str]) -> str:
-    """host:port of the listener to ask. Raises ConfigError."""
-    return _address_of(_to_ask(own_config(config, environment)))
+    """host:port of the listener to check. Raises ConfigError."""
+    return _address_of(_listener_to_check(own_config(config, environment)))
 
 
-def _to_ask(config: BrokerConfig) -> ListenerConfig:
+def _listener_to_check(config: BrokerConfig) -> ListenerConfig:
     """The first listener without security, else the first."""
     plain = (each for each in config.listeners if each.protocol == "PLAINTEXT")
     return next(plain, config.listeners[0])
@@ -73,16 +75,16 @@ def _address_of(listener: ListenerConfig) -> str:
     return listener._replace(host=LOOPBACK_OF.get(listener.host, listener.host)).address
 
 
-def _is_let_in_by_nobody(address: str, timeout_s: float, security: ClientSecurity) -> int:
-    """Without a login, a broker says only which APIs it has. That it does is enough to be healthy."""
+def _check_without_login(address: str, timeout_s: float, security: ClientSecurity) -> int:
+    """The exit code for a broker that requires a login. It answers only ApiVersions without one, which is enough."""
     with BlockingClient(address, timeout_s, security) as client:
         client.ask(ApiVersionsRequest(), 0)
-    say(f"{address} serves those who log in; --command-config with a login tells more")
+    say(f"{address} serves clients that log in; give a login by --command-config for more")
     return 0
 
 
 def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecurity:
-    """The broker's own certificate and login. The other end is this machine, and the question is not who it is."""
+    """The broker's own certificate and login. The other end is this machine, so its certificate is not verified."""
     from kafkalite.client.logins import ClientSecurity
 
     login = _own_login(config, listener) if listener.protocol.startswith("SASL_") else None

@@ -44,17 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="log_command", metavar="COMMAND", required=True)
     dump = commands.add_parser(
         "dump",
-        help="show what is in the files",
-        description="Show what is in the files, as kafka-dump-log does. Exit code 0: they are healthy, with gaps or "
-        "without; 1: something is damaged; 2: they could not be read.",
+        help="show the contents of the files",
+        description="Show the contents of the files, as kafka-dump-log does. Exit code 0: they are healthy, with gaps "
+        "or without; 1: something is damaged; 2: they could not be read.",
     )
     dump.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=".log, .index, .timeindex, .txnindex, .snapshot")
     add_dump_options(dump)
     verify = commands.add_parser(
         "verify",
         help="check every byte of a data directory",
-        description="Check everything of a data directory or of one partition, and say what a restart would do. "
-        "Nothing is changed. Exit code 0: all is well, or what was found is harmless; 1: something is wrong; "
+        description="Check everything of a data directory or of one partition, and predict what a restart would do. "
+        "Nothing is changed. Exit code 0: all is well, or the findings are harmless; 1: something is wrong; "
         "2: it could not be read.",
     )
     verify.add_argument("paths", nargs="+", metavar="DIR")
@@ -89,7 +89,7 @@ def _verify(options: argparse.Namespace) -> int:
         harmless = all(finding.severity is Severity.HARMLESS for finding in verdict.findings)
         code = max(code, 0 if harmless else 1)
         if verdict.is_running:
-            complain(f"{verdict.root}: a broker is running here; what it is writing may look unfinished")
+            complain(f"{verdict.root}: a broker is running here; what it is writing may seem unfinished")
         for finding in verdict.findings:
             print(json.dumps(finding.as_json()) if options.json else finding.as_text())
         print_all([_summary_object(verdict) if options.json else _summary(verdict, harmless=harmless)])
@@ -126,7 +126,7 @@ def _count(options: argparse.Namespace) -> int:
             if all(one.partition.topic != topic for one in counted.partitions):
                 raise ConfigError(f"there is no topic {topic} in {path}")
         if counted.is_running:
-            complain(f"{counted.root}: a broker is running here, and may go on writing")
+            complain(f"{counted.root}: a broker is running here, and may still write")
         if options.json:
             print_all(map(json_line, _count_objects(counted)))
         else:
@@ -183,10 +183,10 @@ def add_dump_options(parser: argparse.ArgumentParser) -> None:
     add("--value-decoder-class", "--value-decoder", metavar="DECODER", help=f"what values are: {decoders}")
     add("--offsets-decoder", action="store_true", help="the records are those of __consumer_offsets")
     add("--transaction-log-decoder", action="store_true", help="the records are those of __transaction_state")
-    add("--skip-record-metadata", action="store_true", help="of every record only its key and value")
-    add("--max-bytes", type=whole(), default=INT_MAX, metavar="N", help="look at the first N bytes of each log only")
-    add("--verify-index-only", action="store_true", help="hold indexes against the log without showing them")
-    add("--index-sanity-check", action="store_true", help="ask of indexes only what Kafka asks before it uses them")
+    add("--skip-record-metadata", action="store_true", help="only the key and value of each record")
+    add("--max-bytes", type=whole(), default=INT_MAX, metavar="N", help="read only the first N bytes of each log")
+    add("--verify-index-only", action="store_true", help="check indexes against the log without showing them")
+    add("--index-sanity-check", action="store_true", help="check indexes only as Kafka does before it uses them")
 
 
 def dump_options_of(options: argparse.Namespace) -> DumpOptions:

@@ -1,7 +1,7 @@
 """The command line: finds the module of a command, runs it, and turns an operator's mistakes into one line on stderr.
 
-An error that an operator can mend ends with exit code 1, never with a traceback. Only the module of the command at hand
-is imported: a broker is to be ready a quarter of a second after the process began.
+An error that an operator can mend ends with exit code 1, never with a traceback. Only the module of the named command
+is imported: a broker is to be ready a quarter of a second after the process started.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "serve": "run a broker",
-    "health": "ask whether a broker serves, for health checks",
-    "log": "look into data directories: dump, verify, count",
+    "health": "check whether a broker serves, for health checks",
+    "log": "inspect data directories: dump, verify, count",
     "read": "write records of topics as Parquet, Arrow, CSV or JSON lines, from the files",
     "topic": "topics: list, create, delete, alter, describe",
     "group": "consumer groups: list, describe, reset, delete",
-    "txn": "see transactions, find and abort hanging ones: list, describe, describe-producers, abort, find-hanging",
-    "doctor": "how clients connect to a broker, and what of it is open to the world",
+    "txn": "transactions, with hanging ones to find and abort: list, describe, describe-producers, abort, find-hanging",
+    "doctor": "how clients connect to a broker, and warnings of anything open to the world",
     "produce": "write lines as records",
-    "consume": "show the records of topics, and those that come",
-    "top": "topics, groups and brokers as they move",
+    "consume": "print the records of topics, and new ones as they arrive",
+    "top": "topics, groups and brokers with their rates, live",
     "user": "users that log in by SCRAM: add, list, remove",
-    "cleaner": "see and steer log compaction: status, run",
+    "cleaner": "show and start log compaction: status, run",
     "console": "topics, messages, groups and the brokers in the browser",
     "completion": "print the script by which bash, zsh or fish completes these commands",
     "config": "print server.properties with every setting, its meaning and default",
@@ -79,8 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """A stream that is closed (`<&-`, `>&-`) is empty, as /dev/null. Text that the encoding of the terminal does not
-    have is escaped."""
+    """Opens /dev/null for each standard stream that is closed (`<&-`, `>&-`). Text that the encoding of the terminal
+    does not have is escaped."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (as long as the process)

@@ -1,6 +1,6 @@
 """Output in the form that all commands share: complaints on stderr, sentences, tables, lines of JSON.
 
-Names come from clients and brokers, so nothing that people read steers a terminal. JSON escapes by itself.
+Names come from clients and brokers, so control characters are escaped in text for people. JSON escapes them by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def complain(*messages: str) -> int:
 
 
 def say(*sentences: str) -> None:
-    """Print each sentence, one line for any names in it."""
+    """Print each sentence on one line, whatever its names contain."""
     for sentence in sentences:
         print(printable(sentence))
 

@@ -4,7 +4,7 @@
     kafkalite produce orders --key-separator : < lines        # KEY:VALUE
     kafkalite consume orders --json | kafkalite produce copies --json
 
-Lines that are typed are sent as they come; of a file or a pipe many are sent together.
+Lines from a terminal are sent one by one; lines from a file or a pipe in batches.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--header", "-H", action="append", default=[], metavar="NAME=VALUE", help="of every record; may be repeated"
     )
-    parser.add_argument("--tombstone", action="store_true", help="an empty value is none, which deletes its key")
+    parser.add_argument("--tombstone", action="store_true", help="an empty value is null, which deletes its key")
     parser.add_argument("--compression", "-z", choices=list(CODECS), default="none", help="(default: none)")
-    parser.add_argument("--quiet", "-q", action="store_true", help="do not say how many there were")
+    parser.add_argument("--quiet", "-q", action="store_true", help="do not print how many were written")
     add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
     add_command_config(parser)
     add_timeout(parser, 30.0)
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ended(writer: RecordWriter | None) -> int:
-    """After Ctrl-C: what was read is written."""
+    """Ends after Ctrl-C: lines that were read are written."""
     try:
         if writer is not None:
             writer.flush()
@@ -120,9 +120,9 @@ def _write(
 
 
 def _lines(source: BinaryIO, writer: RecordWriter) -> Iterator[bytes]:
-    """Lines without their ends. What was read is sent whenever nothing more comes for a moment. Raises ValueError for a
+    """Lines without their ends. Flushes the writer whenever no more input arrives for a moment. Raises ValueError for a
     line that is too long."""
-    pieces: list[bytes] = []  # of a line whose end has not come
+    pieces: list[bytes] = []  # of a line without its end yet
     size = 0
     while True:
         if not _has_more(source):
@@ -144,7 +144,7 @@ def _lines(source: BinaryIO, writer: RecordWriter) -> Iterator[bytes]:
 
 
 def _has_more(source: BinaryIO) -> bool:
-    """Whether something more of a terminal or a pipe comes within a moment; of a file it does."""
+    """Whether a terminal or a pipe has more input within a moment; True for a file."""
     try:
         return bool(select.select([source.fileno()], [], [], _LINGER_S)[0])
     except (OSError, ValueError):
@@ -152,7 +152,7 @@ def _has_more(source: BinaryIO) -> bool:
 
 
 def _read(source: BinaryIO) -> bytes:
-    """Reads the bytes that are there; waits for some. Empty at the end. Past the buffer, whose content is unknown."""
+    """Reads the available bytes; waits for some. Empty at the end. Bypasses the buffer, whose content is unknown."""
     try:
         file = source.fileno()
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """`kafkalite read`: records of topics from the segment files to a file or to stdout, without a broker.
 
-A file comes to its name only when it is complete: it is written beside it as `.NAME.partial-PID`, synced and renamed.
+The output gets its name only when it is complete: it is written beside it as `.NAME.partial-PID`, synced and renamed.
 Exit code 0: everything is written; 1: it is not, and the reason is on stderr.
 """
 
@@ -44,11 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topics", nargs="*", metavar="TOPIC")
     add("--topic-pattern", metavar="REGEX", help="all topics whose names match, instead of naming them")
-    add("--data-dir", default="kafkalite-data", metavar="DIR[,DIR]", help="where they are (default: ./kafkalite-data)")
+    add(
+        "--data-dir",
+        default="kafkalite-data",
+        metavar="DIR[,DIR]",
+        help="the data directory (default: ./kafkalite-data)",
+    )
     add("-o", "--output", default="-", metavar="FILE", help="replaced when the new one is complete (default: stdout)")
     add("-f", "--format", choices=_FORMATS, help="default: as the file's name ends; on stdout jsonl")
     add("--columns", metavar="A,B", help="of key, value, topic, partition, offset, timestamp, timestampType, headers")
-    add("--partitions", metavar="0,1", help="of one topic, only these (default: all)")
+    add("--partitions", metavar="0,1", help="only these partitions of one topic (default: all)")
     add(
         "--starting-offsets",
         default="earliest",
@@ -61,7 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--isolation-level", default="read_uncommitted", metavar="LEVEL", help="or read_committed")
     add("--include-headers", action="store_true", help="with the column headers")
     add("--mode", default="FAILFAST", metavar="MODE", help="PERMISSIVE leaves corrupt batches out (default: an error)")
-    add("--ignore-data-loss", action="store_true", help="read what is left where wanted offsets are gone")
+    add(
+        "--ignore-data-loss",
+        action="store_true",
+        help="read the remaining records if some offsets are gone (default: an error)",
+    )
     add(
         "--encoding",
         choices=_ENCODINGS,
@@ -149,7 +158,7 @@ def _partitions(text: str | None) -> list[int] | None:
 
 
 class _Terminal(io.RawIOBase):
-    """Text on a terminal, which nothing in a record steers."""
+    """Text on a terminal, with the control characters of records escaped."""
 
     def __init__(self, stream: BinaryIO, is_json: bool) -> None:
         self._stream = stream
@@ -171,7 +180,7 @@ class _Terminal(io.RawIOBase):
 
 @contextlib.contextmanager
 def _output(path: str, *, is_json: bool = False) -> Iterator[BinaryIO]:
-    """Stdout, or a file that comes to its name at the end; on an error nothing is left of it."""
+    """Stdout, or a file that gets its name at the end; it is removed after an error."""
     if path == "-":
         yield cast(BinaryIO, _Terminal(sys.stdout.buffer, is_json)) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.buffer.flush()

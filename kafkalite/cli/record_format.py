@@ -41,7 +41,7 @@ _FIELDS: Mapping[str, Render] = {
 
 
 def pieces_of(text: str) -> list[bytes | Render]:
-    """The literal bytes of a format, and what stands for its letters. Raises ConfigError."""
+    """The literal bytes of a format, and the functions for its letters. Raises ConfigError."""
     found: list[bytes | Render] = []
     for letter, escape, literal in _PIECE.findall(text):
         if letter:
@@ -60,19 +60,19 @@ def pieces_of(text: str) -> list[bytes | Render]:
 
 
 def renderer(text: str) -> Render:
-    """Makes the bytes of a record by a format. Raises ConfigError."""
+    """The function that formats a record as bytes. Raises ConfigError."""
     pieces = pieces_of(text)
     return lambda one: b"".join(piece if isinstance(piece, bytes) else piece(one) for piece in pieces)
 
 
 def safe(data: bytes) -> str:
-    """For a terminal: nothing in it moves the cursor, changes colours or the direction of writing."""
+    """The text for a terminal, with escapes for characters that move the cursor or change colours or directions."""
     return printable(data.decode(errors="backslashreplace"), keep="\n\t")
 
 
 def line_parser(text: str) -> Callable[[bytes], Line]:
-    """Reads lines of a format of %k, %v, %p and %T, each at most once, with something between them. The parser raises
-    ValueError for a line that does not fit. Raises ConfigError."""
+    """The parser of lines in a format of %k, %v, %p and %T, each at most once, with text between them. The parser
+    raises ValueError for a line that does not fit. Raises ConfigError."""
     names = {_FIELDS[letter]: name for letter, name in _READ.items()}
     pattern, seen, is_field_before = b"", set(), False
     for piece in pieces_of(text.removesuffix("\\n")):
@@ -96,7 +96,7 @@ def line_parser(text: str) -> Callable[[bytes], Line]:
     def parse(line: bytes) -> Line:
         found = line_pattern.fullmatch(line)
         if found is None:
-            raise ValueError(f"does not look like {text}")
+            raise ValueError(f"does not have the form {text}")
         parts = found.groupdict()
         record = NewRecord(parts.get("key"), parts["value"], (), int(parts.get("timestamp") or -1))
         return Line(record, int(parts["partition"]) if "partition" in parts else None)

@@ -1,8 +1,8 @@
 """`kafkalite serve`: a broker, or several that are one cluster, until a signal.
 
 Modules that only some starts need are imported there: the broker is to be ready a quarter of a second after the process
-began. The program that has started it may ask for a file that says how to reach the broker, and is there, whole, while
-clients may connect; and that the broker ends with it.
+started. Two options are for the program that starts it: --ready-file names a file with the broker's address, which
+exists, complete, while clients may connect; --exit-with-parent ends the broker with that program.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ POLL_S = 0.5
 
 
 def watch_parent(on_end: Callable[[], None], poll_s: float = POLL_S) -> None:
-    """Call `on_end` once, on the running loop, when the parent has ended. A process that has lost it before this is
-    called has another by now, and the end of that one counts."""
+    """Call `on_end` once, on the running loop, when the parent has ended. If the parent ended before this call, the
+    process has been adopted, and the end of its new parent counts."""
     loop, parent = asyncio.get_running_loop(), os.getppid()
     descriptor = _pidfd(parent)
     if descriptor is None:
@@ -71,7 +71,7 @@ def _poll_parent(loop: asyncio.AbstractEventLoop, parent: int, on_end: Callable[
 
 
 class ReadyFile:
-    """A file that an earlier broker has left is removed first. Raises ConfigError."""
+    """The file of --ready-file. One that an earlier broker has left is removed first. Raises ConfigError."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -83,7 +83,7 @@ class ReadyFile:
             raise ConfigError(f"--ready-file {path}: {error.strerror}") from None
 
     def write(self, broker: Broker) -> None:
-        """Clients may connect. Raises OSError."""
+        """Write the broker's address: clients may connect. Raises OSError."""
         ready = {
             "bootstrap_servers": broker.bootstrap_servers,
             "port": broker.port,
@@ -95,7 +95,7 @@ class ReadyFile:
         self._unfinished.replace(self._path)  # a reader never sees half of it
 
     def remove(self) -> None:
-        """Clients may connect no more."""
+        """Remove the file: the broker stops."""
         for path in (self._path, self._unfinished):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -114,20 +114,20 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--adopt",
         metavar="DIR[,DIR]",
-        help="take over the data directories of an Apache Kafka that is stopped: its broker id, cluster and topics",
+        help="take over the data directories of a stopped Apache Kafka: its broker id, cluster and topics",
     )
     command.add_argument(
         *("-n", "--brokers"),
         type=int,
         metavar="COUNT",
-        help="run so many brokers that are one cluster: ids and ports are counted up, data lie in directories below "
-        "the one that is configured; with a small ZooKeeper of their own, unless zookeeper.connect names one",
+        help="run COUNT brokers as one cluster: ids and ports are counted up, data are in directories below the "
+        "configured one; with a small ZooKeeper of their own, unless zookeeper.connect names one",
     )
     command.add_argument(
         "--console",
         action="store_true",
         help=f"serve pages for the browser too, on {CONSOLE_LISTENER} (or console.listener); --override "
-        "console.write=true lets them change things",
+        "console.write=true lets users change the cluster",
     )
     command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 9092)")
@@ -161,8 +161,8 @@ def _add_arguments_for_tests(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--control-token-file",
         metavar="FILE",
-        help="for tests of clients: let whoever has the token in the file control faults, clock and data over HTTP, on "
-        "metrics.listener (docs/testing.md)",
+        help="for tests of clients: control faults, clock and data over HTTP on metrics.listener, with the token in "
+        "the file (docs/testing.md)",
     )
     command.add_argument(
         "--in-memory",
@@ -179,7 +179,7 @@ def _add_arguments_for_tests(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--exit-with-parent",
         action="store_true",
-        help="stop when the process that has started this one is gone, even if it was killed",
+        help="stop when the process that has started this one ends, even if it is killed",
     )
 
 
@@ -238,9 +238,7 @@ def _one_listener(properties: Mapping[str, str], host: str | None, port: int | N
     """The configured listener with another host or port. Raises ConfigError if there are several."""
     listeners = BrokerConfig.load(properties).listeners
     if len(listeners) > 1:
-        raise ConfigError(
-            "--host and --port stand for one listener and there are several; use --override listeners=..."
-        )
+        raise ConfigError("--host and --port are for one listener and there are several; use --override listeners=...")
     if port is not None and not 0 <= port <= 65535:
         raise ConfigError(f"--port {port} must be from 0 to 65535")
     host = listeners[0].host if host is None else host.removeprefix("[").removesuffix("]")
@@ -292,7 +290,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[[], Broker]:
-    """A broker as any, or one that tests control. Raises ConfigError."""
+    """The constructor of a plain broker, or of one that tests control. Raises ConfigError."""
     adopts = options.adopt is not None
     if options.brokers is not None and (given := [name for name in _FOR_ONE if getattr(options, name)]):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -418,7 +416,7 @@ def _announce(broker: Broker, config: BrokerConfig) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Every segment, index and connection is an open file: take as many as the system lets us."""
+    """Raises the limit of open files as far as the system allows: every segment, index and connection needs one."""
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

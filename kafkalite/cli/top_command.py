@@ -1,4 +1,4 @@
-"""`kafkalite top`: topics, groups and brokers of a cluster as they move, like htop; or one look as a table or JSON."""
+"""`kafkalite top`: topics, groups and brokers of a cluster with their rates, like htop; or one sample as text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LEFT = 0, 1  # columns that are names
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("view", nargs="?", choices=VIEWS, default=TOPICS, help="(default: topics)")
-    parser.add_argument("--interval", type=seconds, default=2.0, metavar="S", help="between two looks (default: 2)")
+    parser.add_argument("--interval", type=seconds, default=2.0, metavar="S", help="between two samples (default: 2)")
     parser.add_argument("--once", action="store_true", help="print the numbers of one interval, and end")
-    parser.add_argument("--json", action="store_true", help="the same, as one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="as --once, one JSON object per line")
     parser.add_argument("--sort", metavar="COLUMN", help="of --once (default: the name)")
-    parser.add_argument("--internal", action="store_true", help="topics of the broker, such as __consumer_offsets, too")
+    parser.add_argument("--internal", action="store_true", help="internal topics, such as __consumer_offsets, too")
     add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
     add_command_config(parser)
     add_timeout(parser, 10.0)

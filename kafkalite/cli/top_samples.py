@@ -1,7 +1,7 @@
-"""Numbers for `kafkalite top`: topics, groups and brokers of a cluster, and how fast they move between two looks.
+"""Numbers for `kafkalite top`: topics, groups and brokers of a cluster, and their rates between two samples.
 
-A look takes a few requests to each broker: offsets and sizes of all partitions, the lags of all groups, and a report of
-each kafkalite. Of an Apache Kafka, and of brokers that do not let us, unknown numbers are None.
+A sample takes a few requests to each broker: offsets and sizes of all partitions, the lags of all groups, and a report
+of each kafkalite. Numbers that an Apache Kafka does not have, or a broker refuses, are None.
 Source: ListOffsets, DescribeLogDirs, OffsetFetch; BrokerReport for the rest.
 """
 
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 
 class Sample(NamedTuple):
-    """Rows of each view, with the columns of `COLUMNS`, and how long it took to get them."""
+    """Rows of each view, with the columns of `COLUMNS`, and how long the requests took."""
 
     rows: Mapping[str, list[Row]]
     took_s: float
@@ -52,7 +52,7 @@ class _Seen(NamedTuple):
 
 
 class Sampler(KnowsBrokers):
-    """Looks at a cluster; rates are those since the look before. Raises Unanswered, ConfigError."""
+    """Takes samples of a cluster; rates are those since the previous sample. Raises Unanswered, ConfigError."""
 
     def __init__(
         self, cluster: ClusterClient, *, internal: bool, monotonic_s: Callable[[], float] = time.monotonic
@@ -81,7 +81,7 @@ class Sampler(KnowsBrokers):
         return self._sums(LogOffsets(self._cluster, _ASK_S).known_ends(self._cluster.places).offsets)
 
     def _sums(self, numbers: Mapping[TopicPartition, int]) -> dict[str, int]:
-        """By topic, without the topics of which a partition has no number."""
+        """The sums by topic, without topics that have a partition of unknown size or end."""
         found: dict[str, int] = {}
         for (topic, _), number in numbers.items():
             found[topic] = found.get(topic, 0) + number
@@ -146,8 +146,8 @@ class Sampler(KnowsBrokers):
 
 
 def _rate(before: _Seen | None, seen: _Seen, what: str, name: str, *, falls: bool = False) -> float | None:
-    """How much a number of that name has grown in a second; None if it was not known. What shrinks by deletion does
-    not fall."""
+    """The growth per second of a number; None if it was unknown. Never negative, unless it `falls`: deletion is no
+    negative rate."""
     if before is None or seen.at_s <= before.at_s:
         return None
     was, now = getattr(before, what).get(name), getattr(seen, what).get(name)
@@ -169,7 +169,7 @@ def in_order(rows: list[Row], column: str, *, ascending: bool, words: str = "") 
 
 
 def title(column: str) -> str:
-    """Of a column, for people."""
+    """The title of a column, for people."""
     return column.replace("_per_s", "/s").replace("_", " ")
 
 

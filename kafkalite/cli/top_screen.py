@@ -1,6 +1,6 @@
-"""The screen of `kafkalite top`: one table that is renewed all the time, in the manner of htop. Needs textual.
+"""The screen of `kafkalite top`: one table that is refreshed, in the manner of htop. Needs textual.
 
-Looks at the cluster are taken by a thread, so that keys are obeyed meanwhile.
+A thread takes the samples, so that keys work meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROWS_MAX = 500
 
 _SORTED_BY = {TOPICS: "bytes_per_s", GROUPS: "lag", BROKERS: "broker"}
 _NAME_CHARS_MIN = 16
-_BUSY_SHARE_MAX = 5  # of the time: a look that takes long is repeated less often
+_BUSY_SHARE_MAX = 5  # of the time: a sample that takes long is repeated less often
 
 
 class TopScreen(App[None]):
@@ -78,7 +78,7 @@ class TopScreen(App[None]):
         self._is_over.set()
 
     def _take_sample(self) -> None:
-        """In its own thread."""
+        """Take one sample, in a thread of its own."""
         while not self._is_over.is_set():
             sample, fault = (None, "") if self._is_paused else self._taken()
             if (sample is not None or fault) and not self._is_over.is_set():
@@ -168,17 +168,17 @@ class TopScreen(App[None]):
         if self._fault:
             return printable(f"{self._where}: {self._fault}")
         if self._sample is None:
-            return f"{self._where}: looking ..."
+            return f"{self._where}: waiting for brokers ..."
         count = f"{total:,}" if shown == total else f"{shown:,} of {total:,}"
         what = self._view.removesuffix("s") if total == 1 else self._view
         more = f", the first {ROWS_MAX}" if shown > ROWS_MAX else ""
         paused = "  (paused)" if self._is_paused else ""
-        return f"{self._where}: {count} {what}{more}, a look took {self._sample.took_s * 1000:,.0f} ms{paused}"
+        return f"{self._where}: {count} {what}{more}, sampled in {self._sample.took_s * 1000:,.0f} ms{paused}"
 
 
 def _cell(column: str, value: object, longest: int) -> Text:
-    """Numbers to the right; nothing that a name contains is a command for the terminal. Of a name that would push the
-    numbers out of sight both ends are left, as names differ there."""
+    """The text of a cell: numbers to the right, control characters escaped. A long name is cut in the middle, as names
+    differ at their ends."""
     text = printable(cell(column, value))
     if isinstance(value, str) and len(text) > longest:
         text = f"{text[: (longest - 1) // 2]}\u2026{text[-(longest // 2) :]}"

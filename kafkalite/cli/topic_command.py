@@ -1,8 +1,8 @@
 """`kafkalite topic`: list, create, delete, alter and describe topics.
 
 `describe` counts exactly how many records and bytes topics, partitions and segments hold. A running broker answers
-DescribeLogDirs with tagged fields of ours; while it is still counting, it is asked again. Each broker of a cluster is
-asked for the partitions that it leads. A data directory of a stopped broker is counted as by `kafkalite log count`.
+DescribeLogDirs with tagged fields of ours; the request is repeated while the broker is still counting. Each broker of a
+cluster counts the partitions that it leads. A stopped broker's data directory is counted as by `kafkalite log count`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RecordCounts(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """`leader_epoch` is -1 where it is not known. `segments` by base offset, empty unless they were asked for.
+    """The counts of one partition. `leader_epoch` is -1 if unknown. `segments` by base offset, empty unless requested.
 
     `elr` are the replicas besides the ISR that may be elected. `place` is None for the files of a stopped broker.
     """
@@ -71,7 +71,7 @@ class PartitionCounts:
 
 
 class Description:
-    """The partitions in order, and complaints for the operator; `failed` are those about what could not be read."""
+    """The partitions in order, and complaints for the operator; `failed` are those about unreadable data."""
 
     def __init__(self, partitions: Iterable[PartitionCounts], failed: Sequence[str] = ()) -> None:
         self.partitions = sorted(partitions, key=lambda one: (one.topic, one.index))
@@ -80,7 +80,7 @@ class Description:
         missing = [f"{one.topic}-{one.index}" for one in self.partitions if one.counts.live_records is None]
         counting = sum(one.is_counting for one in self.partitions)
         if counting:
-            self.complaints.append(f"{counting} partitions are still being counted; ask again")
+            self.complaints.append(f"{counting} partitions are still being counted; try again")
         if len(missing) > counting:
             self.complaints.append(f"not all of {', '.join(missing[:5])} can be counted; see kafkalite log verify")
 
@@ -90,7 +90,7 @@ def add_describe_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("topics", nargs="*", metavar="TOPIC", help="only these (default: all)")
     place = command.add_mutually_exclusive_group()
     add_bootstrap_server(place, "--bootstrap", "--bootstrap-server")
-    place.add_argument("--data-dir", metavar="DIR[,DIR]", help="count the files of a broker that is stopped")
+    place.add_argument("--data-dir", metavar="DIR[,DIR]", help="count the files of a stopped broker")
     add_command_config(command)
     command.add_argument("--segments", action="store_true", help="a row for each segment too")
     command.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -112,7 +112,7 @@ def run_describe(options: argparse.Namespace) -> int:
 
 
 def from_cluster(cluster: ClusterClient, topics: Sequence[str], timeout_s: float, *, segments: bool) -> Description:
-    """The partitions of each broker that it leads. Raises Unanswered, ConfigError for a topic that is not there."""
+    """The partitions that each broker leads. Raises Unanswered, ConfigError for a topic that does not exist."""
     deadline = time.monotonic() + timeout_s
 
     def ask(client: BlockingClient, led: set[TopicPartition] | None) -> Description:
@@ -139,7 +139,7 @@ def from_broker(
     elsewhere: set[str] | None = None,
 ) -> Description:
     """The partitions of one broker, or `only` these of them. Raises Unanswered, ConfigError for a topic that is neither
-    there nor `elsewhere`."""
+    here nor `elsewhere`."""
     deadline = time.monotonic() + timeout_s
     left, failed = list_partitions(client, topics, only, elsewhere)
     partitions: dict[TopicPartition, PartitionCounts] = {}
@@ -203,7 +203,7 @@ def _partition_counts(key: TopicPartition, size_bytes: int, counts: PartitionRec
 
 
 def from_directories(directories: Sequence[str], topics: Sequence[str]) -> Description:
-    """Raises ConfigError for a path that is no data directory and for a topic that is not there."""
+    """The counts of the files. Raises ConfigError for a path that is no data directory and for an unknown topic."""
     from kafkalite.inspection.count_records import Count, count
 
     def record_counts(found: Count, segment_count: int) -> RecordCounts:
@@ -218,7 +218,7 @@ def from_directories(directories: Sequence[str], topics: Sequence[str]) -> Descr
             place = error.filename or directory
             raise ConfigError(f"cannot count {place}: {error.strerror or error}") from error
         if counted.is_running:
-            complaints.append(f"a broker is running on {directory} and may go on writing; better ask it (--bootstrap)")
+            complaints.append(f"a broker is running on {directory} and may still write; use --bootstrap instead")
         for one in counted.partitions:
             if lost_bytes := one.total.unread_bytes:
                 name = one.partition.name
@@ -234,7 +234,7 @@ def from_directories(directories: Sequence[str], topics: Sequence[str]) -> Descr
 # printing
 
 _COUNT_COLUMNS = ("topic", "partition", "epoch", "start", "end", "live records", "control", "bytes", "segments")
-_PLACE_COLUMNS = ("leader", "replicas", "isr", "elr", "")  # the last one says what is wrong
+_PLACE_COLUMNS = ("leader", "replicas", "isr", "elr", "")  # the last column names the fault
 
 
 def table(description: Description, *, segments: bool) -> Iterator[str]:
@@ -293,7 +293,7 @@ def objects(description: Description, *, segments: bool) -> Iterator[str]:
 
 
 def _place(one: PartitionCounts) -> dict[str, object]:
-    """Of a partition with several replicas."""
+    """The replicas of a partition that has several."""
     if one.place is None or not one.has_replicas:
         return {}
     leader, replicas, isr, _ = one.place
@@ -338,7 +338,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _add_list_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--internal", action="store_true", help="those of the broker, such as __consumer_offsets, too")
+    command.add_argument("--internal", action="store_true", help="internal topics, such as __consumer_offsets, too")
     command.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
@@ -376,7 +376,7 @@ def _add_create_options(command: argparse.ArgumentParser) -> None:
         "--replicas", type=_positive, default=default, metavar="N", help="(default: default.replication.factor)"
     )
     _add_config_option(command)
-    command.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
+    command.add_argument("--if-not-exists", action="store_true", help="no error if the topic exists")
 
 
 def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
@@ -394,7 +394,7 @@ def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 def _add_delete_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("topics", nargs="+", metavar="TOPIC")
-    command.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
+    command.add_argument("--if-exists", action="store_true", help="no error if a topic does not exist")
 
 
 def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
@@ -404,10 +404,16 @@ def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 def _add_alter_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("topic", metavar="TOPIC")
-    command.add_argument("--partitions", type=_positive, metavar="N", help="so many afterwards; never fewer than now")
+    command.add_argument(
+        "--partitions", type=_positive, metavar="N", help="the new number of partitions; never fewer than now"
+    )
     _add_config_option(command)
     command.add_argument(
-        "--delete-config", action="append", default=[], metavar="NAME", help="the broker's value again; may be repeated"
+        "--delete-config",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="return to the broker's value; may be repeated",
     )
 
 

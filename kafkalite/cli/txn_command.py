@@ -1,8 +1,8 @@
 """`kafkalite txn`: transactional ids and their transactions, producers of a partition, and transactions that hang.
 
 The commands, options and columns are those of Apache Kafka's kafka-transactions.sh. Any broker of a cluster may be
-named; coordinators and leaders are asked wherever they are. The output is a table, or one JSON object a line with the
-same columns.
+named; requests go to coordinators and leaders. The output is a table, or one JSON object per line with the same
+columns.
 Source: org.apache.kafka.tools.TransactionsCommand (3.9); KIP-664.
 """
 
@@ -97,7 +97,7 @@ def _describe(admin: TransactionAdmin, options: argparse.Namespace) -> None:
 def _add_producers_options(command: argparse.ArgumentParser) -> None:
     _add_partition_options(command, is_required=True)
     command.add_argument(
-        "--broker-id", type=whole(), metavar="N", help="ask the replica on this broker, not the leader"
+        "--broker-id", type=whole(), metavar="N", help="query the replica on this broker, not the leader"
     )
 
 

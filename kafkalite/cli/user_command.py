@@ -1,9 +1,9 @@
-"""`kafkalite user`: the users of SCRAM, of a cluster that runs, or of a broker before its first start.
+"""`kafkalite user`: the SCRAM users of a running cluster, or of a broker before its first start.
 
-With --bootstrap-server a broker is asked, with Kafka's APIs. Otherwise the users are written where the broker with
-these settings will look: into its journal, while it does not run, or into ZooKeeper, at any time. Passwords are asked
-for, or read from a file; never given on the command line, where others can see them. To a broker no password travels,
-only the salted one.
+With --bootstrap-server the command uses Kafka's APIs. Otherwise it writes the users where the broker with these
+settings will read them: into its journal, while it does not run, or into ZooKeeper, at any time. Passwords are typed,
+or read from a file; never given on the command line, where others can see them. Only the salted password is sent to a
+broker.
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (alterUserScramCredentials), KIP-554.
 """
 
@@ -57,7 +57,7 @@ def list_users(cluster: ClusterClient) -> dict[str, dict[str, int]]:
 
 
 def add_user(cluster: ClusterClient, name: str, password: str, iterations: Mapping[str, int]) -> None:
-    """Sets the password for these mechanisms, with so many iterations. Raises Unanswered."""
+    """Sets the password for these mechanisms, each with its iterations. Raises Unanswered."""
     upsertions = []
     for mechanism, count in iterations.items():
         salt = secrets.token_bytes(SALT_BYTES)
@@ -77,7 +77,7 @@ def remove_user(cluster: ClusterClient, name: str, mechanisms: Collection[str]) 
 
 
 def _alter(cluster: ClusterClient, request: AlterUserScramCredentialsRequest) -> None:
-    """Apache Kafka has this answered by the controller alone."""
+    """Sends the request to the controller, as Apache Kafka requires. Raises Unanswered."""
     for each in cluster.controller().ask(request, _VERSION).results:
         if each.error_code:
             why = each.error_message or name_of_error(each.error_code)
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands of `kafkalite user`."""
     commands = parser.add_subparsers(dest="user_command", metavar="COMMAND", required=True)
     for name, help_text in (
-        ("add", "add a user, or give one another password"),
+        ("add", "add a user, or change its password"),
         ("list", "list users with their mechanisms and iterations"),
         ("remove", "remove a user's credentials"),
     ):
@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "--password-file", metavar="FILE", help="its first line is the password; - is standard input"
             )
         command.add_argument("--config", metavar="server.properties", help="the settings of the broker")
-        command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="ask a broker that runs")
+        command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="a running broker")
         add_command_config(command)
         command.add_argument("--json", action="store_true", help="one JSON object a line")
         add_timeout(command, 10.0)
@@ -123,9 +123,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
     if options.bootstrap_server is not None and options.config is not None:
-        raise ConfigError("--bootstrap-server and --config: a broker that runs, or the settings of one; give only one")
+        raise ConfigError("--bootstrap-server and --config: a running broker, or the settings of one; give only one")
     if options.bootstrap_server is None and options.command_config is not None:
-        raise ConfigError("--command-config is for a broker that runs, which --bootstrap-server names")
+        raise ConfigError("--command-config is for a running broker, which --bootstrap-server names")
     if options.bootstrap_server is not None:
         with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
             return _ask(cluster, options)
@@ -181,12 +181,12 @@ def _to_remove(options: argparse.Namespace, there: Sequence[str]) -> list[str]:
     missing = [each for each in wanted if each not in there]
     if not there or missing:
         what = f" for {missing[0]}" if there else ""
-        raise ConfigError(f"{options.name!r} has no credentials{what}; `kafkalite user list` shows who has")
+        raise ConfigError(f"{options.name!r} has no credentials{what}; `kafkalite user list` shows the users")
     return wanted
 
 
 def read_password(options: argparse.Namespace) -> str:
-    """From the file, or asked for twice. Raises ConfigError."""
+    """The password from the file, or typed twice. Raises ConfigError."""
     if options.password_file == "-":
         password = sys.stdin.readline(_PASSWORD_CHARS_MAX + 2)
     elif options.password_file is not None:

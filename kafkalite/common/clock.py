@@ -1,6 +1,6 @@
 """Time as a parameter: two clocks, timers, and waits for a condition on the state in memory.
 
-All times are milliseconds. The wall clock is for stored and shown times. It may be set, so deadlines and timers use
+All times are milliseconds. The wall clock is for stored and displayed times. It may be set, so deadlines and timers use
 the monotonic clock. Deadlines are absolute (`monotonic_ms() + x`). A cancelled `Timer` never fires.
 """
 
@@ -36,7 +36,7 @@ def date_ms() -> int:
         now_ns: int = time.time_ns()
         return now_ns // 1_000_000
     try:
-        # freezegun's time_ns tells the real date to callers near the beginning of a thread, such as a broker's timers
+        # freezegun's time_ns returns the real date to callers near the beginning of a thread, such as a broker's timers
         return round(datetime.datetime.now().timestamp() * 1000)
     except IndexError:  # the freeze ends at this moment
         return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000
@@ -136,7 +136,7 @@ async def within(clock: Clock, timeout_ms: float, work: Coroutine[Any, Any, _T])
 
 
 class ConditionWaiters:
-    """Its owner calls `check` whenever the state has changed."""
+    """Coroutines that wait for conditions on the state of one owner, which calls `check` after each change."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -4,8 +4,8 @@ os.fork copies every descriptor and no thread. In a child that lives on, the cop
 that of a connection keeps it open, that of a lock file keeps the lock, and no process serves any of them. So code that
 opens one of these registers here how a child closes its copy, and each child begins with that. It only closes: a
 shutdown, an unlock or an epoll_ctl would act on what the parent still uses. The parent in turn does these before it
-closes, for a child that C code has forked knows nothing of this module. A child that is started anew, with modules of
-this program, finds them by `child_environment`.
+closes, since a child that C code has forked does not run this module. A new Python process that needs modules of this
+program gets `child_environment`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def close_transport_copy(transport: BaseTransport | None) -> None:
 
 
 def close_copy(fd: int) -> None:
-    """Closes what a descriptor stands for, in a child. The number stays in use: its holder may close it again."""
+    """Closes the file of a descriptor, in a child. The number stays in use: its holder may close it again."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.dup2(nothing, fd, inheritable=False)
@@ -59,7 +59,7 @@ def close_copy(fd: int) -> None:
 
 
 def close_socket(sock: socket.socket) -> None:
-    """Ends a connection, or listening, for all who hold a copy of the socket, and closes it. Raises OSError."""
+    """Shuts a socket down, for all processes that have a copy of it, and closes it. Raises OSError."""
     with contextlib.suppress(OSError):  # the other side was faster
         sock.shutdown(socket.SHUT_RDWR)
     sock.close()

@@ -1,7 +1,7 @@
 """Lines of the log: each message is one line, and clients cannot flood it.
 
-Names of groups, topics and users come from clients, and may have a line break in them, behind which anything could
-stand; or characters that move the cursor of a terminal. Tracebacks keep their lines, and nothing else of that kind.
+Names of groups, topics and users come from clients, and may contain a line break, which would forge a line, or
+characters that move the cursor of a terminal: these are escaped. Only tracebacks keep their line breaks.
 A client with a wrong port or a wrong protocol reconnects many times a second, and so do clients with requests that the
 broker cannot serve: there is one line per minute for each client and reason, not one for each attempt. And a client may
 have as many reasons as it likes, such as the names of 100,000 topics that it may not see: about one host there are at
@@ -50,7 +50,7 @@ class RateLimitedLogger:
     def __init__(self, clock: Clock, write: Callable[..., object] = _log.warning) -> None:
         self._clock = clock
         self._write = write
-        self._last: dict[tuple[str, str], tuple[int, int]] = {}  # -> (when written, how many kept silent since)
+        self._last: dict[tuple[str, str], tuple[int, int]] = {}  # -> (when written, how many suppressed since)
         self._hosts: dict[str, tuple[int, int]] = {}  # -> (since when, how many lines, also those that were left out)
 
     def about(self, host: str, kind: str, message: str) -> None:

@@ -1,11 +1,11 @@
-"""A rate that is measured over samples of fixed length, and for how long a client that exceeds its limit is to wait.
+"""A rate that is measured over samples of fixed length, and the throttle time of a client that exceeds its limit.
 
 The rate is the sum of the samples that are not obsolete, over the time since the oldest one began, but at least over
-all samples except the current one: who begins with a burst is not judged by its first milliseconds. Beyond the limit
-the wait is as long as the rate needs, without anything more, to fall back to it.
+all samples except the current one: a client that begins with a burst is not judged by its first milliseconds. Beyond
+the limit the wait is as long as the rate needs, if nothing more is recorded, to fall back to it.
 
-To record costs an addition as long as the limit cannot be reached: `_room` is how much may come, in the current
-sample, before the rate over the shortest time that counts exceeds the limit. Only then is it measured.
+Recording costs an addition as long as the limit cannot be reached: `_room` is how much may be recorded in the current
+sample before the rate over the shortest time that counts exceeds the limit. Only then is it measured.
 Source: org.apache.kafka.common.metrics.stats.{Rate, SampledStat}, kafka.server.QuotaUtils.
 """
 
@@ -18,10 +18,10 @@ _NONE = -1.0  # of room
 
 
 class SampledRate:
-    """Units per second. Times are monotonic milliseconds; the current sample is over at `ends_ms`. A negative limit
+    """Units per second. Times are monotonic milliseconds; the current sample ends at `ends_ms`. A negative limit
     limits nothing, as in Kafka, and with 0 everything has to wait for `WAIT_MS_MAX`.
 
-    Invariant: the current sample is too small by `_passed`, which was recorded in passing.
+    Invariant: the current sample lacks `_passed`, which was recorded without a measurement.
     """
 
     __slots__ = ("_last_ms", "_limit", "_passed", "_room", "_sample_count", "_samples", "_window_ms", "ends_ms")
@@ -58,8 +58,8 @@ class SampledRate:
         return self.wait_ms(now_ms)
 
     def record_in_passing(self, value: float) -> bool:
-        """Count `value` and return True if that is possible without measuring. Only for the current sample, which is
-        over at `ends_ms`."""
+        """Count `value` and return True if that is possible without measuring. Only for the current sample, which
+        ends at `ends_ms`."""
         passed = self._passed + value
         if passed <= self._room:
             self._passed = passed
@@ -107,7 +107,7 @@ class SampledRate:
         return total * 1000 / over_ms
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing is left of what was counted."""
+        """Whether no counted value is in the samples any more."""
         return now_ms - self._last_counted_ms() >= self._sample_count * self._window_ms
 
     def _last_counted_ms(self) -> float:
@@ -115,7 +115,7 @@ class SampledRate:
         return max((sample.last_ms for sample in self._samples), default=-inf)
 
     def _settle(self) -> None:
-        """Put what was recorded in passing into the current sample."""
+        """Add the values that were recorded in passing to the current sample."""
         if self._passed:
             current = self._samples[-1]
             current.value += self._passed
@@ -152,7 +152,7 @@ _SAMPLE_MS = 30_000
 
 
 class ThrottleTimes:
-    """The average of the latest waits that a client was asked for, for the metrics. Times are monotonic milliseconds.
+    """The average of a client's latest throttle times, for the metrics. Times are monotonic milliseconds.
 
     Source: org.apache.kafka.common.metrics.stats.Avg, as ClientQuotaManager has it: two samples of half a minute.
     """

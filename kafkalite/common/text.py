@@ -1,4 +1,4 @@
-"""Text for people, for terminals and as other programs write it: sizes, Java's numbers, JSON of others.
+"""Text that is safe on a terminal, sizes and numbers as text, and JSON from outside.
 
 Groups, clients, topics, hosts, principals and the errors of brokers are text that other parties choose. A control
 character in it moves the cursor or changes colours, a line break forges a line, a bidirectional override shows
@@ -16,7 +16,7 @@ _UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` with \\x1b, \\n, \\u202e and so on in the place of what steers a terminal, but for the characters in
+    """`text` with \\x1b, \\n, \\u202e and so on in the place of characters that control a terminal, except those in
     `keep`. Text that was not UTF-8 (surrogateescape) shows its bytes as \\udcXX."""
     if text.isprintable():
         return text

@@ -2,7 +2,7 @@
 
 A timestamp is milliseconds since 1970, and -1 is none. Text is ISO 8601 with the offset from UTC at that time, "Z" for
 UTC itself: `2026-10-25 02:30:00.000+01:00` and `...+02:00` are an hour apart. A timestamp outside the years 1 to 9999
-is no date that anybody meant (a producer sent microseconds); its number is shown with the unit: `1700000000000000 ms`.
+is no real date (a producer sent microseconds); it is formatted as a number with its unit: `1700000000000000 ms`.
 Text without an offset is local time, and refused where the clock shows it twice or never.
 The console's `static/parts/format.js` does the same.
 """

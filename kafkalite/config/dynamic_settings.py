@@ -1,7 +1,7 @@
-"""Which settings of a broker may be changed while it runs, and for which brokers.
+"""Changes of settings of a running broker: which are allowed, and whether for one broker or for all.
 
-Keys and certificates are changed for one listener each; where and how a broker listens, and how clients log in, for one
-broker each. Listeners are added and removed; one that stays keeps its protocol, and its address until the next start.
+Keys and certificates change for one listener at a time; listeners, connections and logins for one broker at a time.
+Listeners are added and removed; one that stays keeps its protocol, and its address until the next start.
 A name that no broker knows is kept, as Kafka keeps it for plugins, and so is a setting of topics.
 Source: kafka.server.DynamicBrokerConfig (DynamicSecurityConfigs, PerBrokerConfigs, DynamicListenerConfig), KIP-226.
 """

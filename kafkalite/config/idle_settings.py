@@ -3,8 +3,8 @@
 Idle settings have no use in kafkalite. They are described as Kafka 3.9.1 describes them, since tools expect all of them,
 and checked as it checks them. A line of their table: name, type, whether it may be changed while the broker runs,
 limits, and behind "=" the default; without "=" there is none. The other names are those that only Kafka 4.1.0 has,
-internal ones, and older ones that are still common in files. A start warns of each that is set, and tells it from a
-misspelt name.
+internal ones, and older ones that are still common in files. A start warns of each that is set, and distinguishes them
+from misspelt names.
 
 Loaded only when a client asks for the settings of a broker, or when such a property is set.
 Source: DescribeConfigs of Apache Kafka 3.9.1; the output of kafka.server.KafkaConfig of 3.9.1 and 4.1.0.
@@ -183,20 +183,20 @@ zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms
 """
 KNOWN = frozenset((*IDLE, *_OTHER_NAMES.split()))
 
-# The reason why a property has no effect, by the beginning of its name; the first that fits counts.
+# The reason why a property has no effect, by the beginning of its name; the first match counts.
 _REASONS = {
-    "zookeeper.": "kafkalite's way to ZooKeeper has no such thing",
+    "zookeeper.": "kafkalite's client of ZooKeeper has no such setting",
     "process.roles": "kafkalite is one node that needs no KRaft controller",
     "controller.": "kafkalite is one node that needs no KRaft controller",
     "metadata.": "kafkalite is one node that needs no KRaft metadata log",
     "num.io.threads": "kafkalite answers requests on its network loops",
     "background.threads": "kafkalite does its background work on its own loop",
-    "queued.max.requests": "a connection has one request in work at a time",
-    "inter.broker.protocol.version": "kafkalite has one protocol version",
+    "queued.max.requests": "a connection has one request in progress at a time",
+    "inter.broker.protocol.version": "kafkalite's brokers have one protocol version",
     "ssl.engine.factory.class": "kafkalite runs no Java classes",
     **dict.fromkeys(
         ("ssl.protocol", "ssl.provider", "ssl.keymanager.", "ssl.trustmanager.", "ssl.secure.random.", "security.prov"),
-        "it chooses a part of Java's TLS, and kafkalite has OpenSSL's",
+        "it selects a part of Java's TLS, and kafkalite uses OpenSSL",
     ),
     "auto.include.jmx.reporter": "there is no JMX without a JVM",
 }
@@ -205,7 +205,7 @@ _OF_JAVA = ("metric.reporters", "ssl.engine.factory.class")
 
 
 def check_property(name: str, text: str, honoured: Mapping[str, Setting]) -> str:
-    """The warning that a property has no effect. Raises ConfigError for a value that Kafka would not take."""
+    """The warning that a property has no effect. Raises ConfigError for a value that Kafka refuses."""
     setting = IDLE.get(name)
     try:
         if setting is not None:
@@ -216,7 +216,7 @@ def check_property(name: str, text: str, honoured: Mapping[str, Setting]) -> str
 
 
 def java_refusal(name: str, text: str) -> str | None:
-    """Why a running broker cannot take it, although it is dynamic."""
+    """The reason why a running broker refuses this dynamic setting; None if it accepts it."""
     return f"{name}={text}: kafkalite runs no Java classes" if name in _OF_JAVA and text else None
 
 

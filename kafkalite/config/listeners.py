@@ -134,7 +134,7 @@ def resolve_listeners(
             raise ConfigError(f"{name}={given.get(name, '')}: {fault}") from None
         values[attribute] = kept
     bound = {(listener.name, listener.port) for listener in values["listeners"]}
-    values["advertised_listeners"] = tuple(  # NAME://:PORT says nothing that the client does not know: it dialled it
+    values["advertised_listeners"] = tuple(  # NAME://:PORT adds nothing: the client has connected to it
         each for each in values["advertised_listeners"] if each.host or (each.name, each.port) not in bound
     )
     fault_text = _listener_fault(

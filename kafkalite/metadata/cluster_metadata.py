@@ -96,8 +96,8 @@ class RegistrationState(Enum):
 
     UNREGISTERED = "not registered"
     MEMBER = "registered"
-    DISCONNECTED = "registered when it was last heard of: it may go on with what it leads, but nothing can be changed"
-    FENCED = "the others have gone on without it: it leads nothing until it is registered again"
+    DISCONNECTED = "registered when ZooKeeper last answered: it still serves what it leads, but nothing can be changed"
+    FENCED = "its session has expired: it leads nothing until it is registered again"
 
 
 UNREGISTERED, MEMBER, DISCONNECTED, FENCED = RegistrationState
@@ -177,8 +177,8 @@ class MetadataWrites(ABC):
 
     @abstractmethod
     async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
-        """Replace a token by the result of `change`, which gets the present one and may be called again; None is
-        none."""
+        """Replace a token by the result of `change`, which gets the present one (None if there is none) and may be
+        called again. None as the result deletes it."""
 
     @abstractmethod
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
@@ -203,7 +203,7 @@ class MetadataWrites(ABC):
 
 
 class ClusterMetadata(ABC):
-    """The metadata as this broker knows them, and its membership. The base of `StandaloneMetadata` (a journal) and
+    """The metadata that this broker has read, and its membership. The base of `StandaloneMetadata` (a journal) and
     `ZooKeeperMetadata`."""
 
     is_shared: ClassVar[bool] = True
@@ -255,7 +255,7 @@ class ClusterMetadata(ABC):
 
     @property
     def is_surely_registered(self) -> bool:
-        """Whether this broker has been heard of lately, so that no other can have been elected as if it were gone."""
+        """Whether its session cannot have expired yet, so that no other replica has been elected in its place."""
         return True
 
     @property
@@ -291,8 +291,8 @@ class ClusterMetadata(ABC):
     @abstractmethod
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         """Register this broker with its `endpoints`. Raises ConfigError, which names the other broker, when a live one
-        has this id. A broker that is registered changes its endpoints so; in a cluster, the others learn it a moment
-        later."""
+        has this id. A registered broker changes its endpoints by registering again; in a cluster, the others see the
+        change a moment later."""
 
     def distrust_logs(self) -> None:
         """A disk may have lost what it acknowledged, now and later: at all its next registrations this broker is not to
@@ -318,7 +318,7 @@ class ClusterMetadata(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Finish the writes under way and disconnect. Later writes fail; reads still work."""
+        """Finish the writes in progress and disconnect. Later writes fail; reads still work."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` on every change from now on. Returns a function that ends this."""
@@ -335,8 +335,8 @@ class ClusterMetadata(ABC):
 
 
 def may_be_led_elsewhere(metadata: ClusterMetadata, topic: str, index: int) -> bool:
-    """Whether another replica may have been elected for a partition that is led here: this broker has not been heard of
-    lately."""
+    """Whether another replica may have been elected for a partition that is led here: this broker's session may have
+    expired."""
     if metadata.is_surely_registered:
         return False
     record = metadata.topics.get(topic)
@@ -352,7 +352,7 @@ class Election(Enum):
 
 
 class Reassignment(NamedTuple):
-    """A reassignment under way. `replicas` are all of the moment, with those that are being added and removed."""
+    """A reassignment in progress. `replicas` are all at present, with those that are being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -365,7 +365,7 @@ class PartitionAdmin(Protocol):
 
     Answers are in the order of the request, one for each element: None for success, else the refusal.
 
-    `elect_leaders` and `reassign` raise KafkaError when nothing of the request is taken: NOT_CONTROLLER,
+    `elect_leaders` and `reassign` raise KafkaError when the whole request is refused: NOT_CONTROLLER,
     REQUEST_TIMED_OUT.
     """
 
@@ -373,16 +373,16 @@ class PartitionAdmin(Protocol):
         self, partitions: Sequence[TopicPartition], election: Election
     ) -> Sequence[KafkaError | None]:
         """Elect the preferred leader of each partition, or for UNCLEAN any live replica where no leader lives.
-        Refusals: 3 unknown, 17 being deleted, 80 and 83 no candidate lives, 84 the leader is right already."""
+        Refusals: 3 unknown, 17 being deleted, 80 and 83 no live candidate, 84 no election needed."""
         ...
 
     async def reassign(
         self, targets: Sequence[tuple[TopicPartition, Sequence[int] | None]]
     ) -> Sequence[KafkaError | None]:
         """Begin to move partitions to these replicas, the preferred leader first; None cancels a reassignment.
-        Refusals: 3 unknown or being deleted, 39 a target that cannot be, 85 nothing to cancel."""
+        Refusals: 3 unknown or being deleted, 39 an impossible target, 85 nothing to cancel."""
         ...
 
     def reassignments(self) -> Mapping[TopicPartition, Reassignment]:
-        """All reassignments under way."""
+        """All reassignments in progress."""
         ...

@@ -52,7 +52,7 @@ class Journal:
             return []
         entries, self.size_bytes = decode(data, str(self.path))
         self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        with contextlib.suppress(PermissionError):  # of a file of another user, who has let us write
+        with contextlib.suppress(PermissionError):  # of another user's file that we may write
             os.fchmod(self._fd, _MODE)
         if self.size_bytes < len(data):
             cut = data[self.size_bytes :]

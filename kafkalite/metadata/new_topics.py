@@ -1,14 +1,13 @@
 """Checks of a new topic, or of one that is to grow, and the placement of the replicas of new partitions. Pure.
 
-Replicas are placed round robin over the live brokers, with the racks taking turns. The first replicas go round the
-brokers from `start_index` on, one each; the further replicas of a partition are at a
-distance from the first one that grows by one with every round (`shift`), so that the partitions of a dead broker are
-not all taken over by the same neighbour. With racks the brokers are first put in an order in which the racks take
-turns, and a rack that has a replica is skipped as long as another one has none. A topic begins at a random broker;
-added partitions continue the round of the present ones.
+Replicas are placed round robin over the live brokers, with alternating racks. The first replicas go round the brokers
+from `start_index` on, one each; the further replicas of a partition are at a distance from the first one that grows by
+one with every round (`shift`), so that the leadership of a dead broker's partitions spreads over several neighbours.
+With racks the brokers are first ordered so that racks alternate, and a rack that has a replica is skipped as long as
+another one has none. A topic begins at a random broker; added partitions continue the round of the present ones.
 
-Unlike Kafka, which refuses to create topics then (with an unknown server error), brokers of which only some have a rack
-are treated as if none had one, as kafka-topics does with RackAwareMode.Safe.
+If only some brokers have a rack, racks are ignored, as kafka-topics does with RackAwareMode.Safe. Kafka's brokers
+refuse to create topics then (with an unknown server error).
 Source: org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers, KIP-36; kafka.zk.AdminZkClient (validateTopicCreate,
 added partitions), kafka.server.ZkAdminManager.
 """
@@ -109,7 +108,7 @@ def assign_replicas(
 def assign_added_partitions(
     racks: Racks, existing: Mapping[int, Sequence[int]], partition_count: int
 ) -> dict[int, tuple[int, ...]]:
-    """The replicas of `partition_count` partitions behind the `existing` ones, which continue their round and have as
+    """The replicas of `partition_count` partitions after the `existing` ones, which continue their round and have as
     many replicas as partition 0. Errors as of `assign_replicas`."""
     leader, replication_factor = existing[0][0], len(existing[0])
     start_index = next((index for index, broker in enumerate(sorted(racks)) if broker >= leader), 0)
@@ -124,7 +123,7 @@ def assign_added_partitions(
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """The brokers in an order in which racks take turns: by name, and by id within each."""
+    """The brokers in an order in which racks alternate: by the name of the rack, then by id."""
     waiting: dict[str, list[int]] = {rack: [] for rack in sorted(set(racks.values()))}
     for broker in sorted(racks):
         waiting[racks[broker]].append(broker)

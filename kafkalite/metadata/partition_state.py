@@ -4,10 +4,10 @@
     outcome = await states.write_isr("orders", 3, WriteIsr(isr, elr, state.partition_epoch, registrations))
 
 Eligible leader replicas (ELR) are those besides the ISR that may be elected: they hold every committed record. While
-the ISR is smaller than min.insync.replicas, the high watermark stands still. So a replica that left it then still holds
-everything below the high watermark, and may lead when the others are gone or have lost the end of their logs. Kafka
-keeps these replicas from 4.0 on (KRaft); with ZooKeeper it forgets them, and the last member of the ISR decides alone
-what was written.
+the ISR is smaller than min.insync.replicas, the high watermark does not advance. So a replica that left it then still
+holds everything below the high watermark, and may lead when the others are gone or have lost the end of their logs.
+Kafka keeps these replicas from 4.0 on (KRaft); with ZooKeeper it drops them, and the log of the last member of the ISR
+alone decides which records survive.
 
 Invariant: each replica in ISR or ELR holds every record below the high watermark, unless it lost the end of its log
 after it joined. A broker that may have lost it leaves both lists, by its own write, before it registers again.
@@ -95,8 +95,9 @@ def target_elr(before: Set[int], isr: Set[int], min_isr: int, lost: Collection[i
 def leave_with_lost_tail(broker_id: int, state: IsrState, min_isr: int) -> IsrState | None:
     """The state that a broker writes before it registers, if the end of its log may be lost; None: nothing to write.
 
-    It leaves ISR and ELR, so no election counts it before it has caught up (KIP-380 leaves that to the controller, who
-    may be late). The last of both stays, but leads under a new epoch: its old one may have had other records.
+    It leaves ISR and ELR, so that no election considers it before it has caught up (KIP-380 leaves that to the
+    controller, which may be late). The last member of both stays, but leads under a new epoch: its old one may have had
+    other records.
     """
     before = state.isr | state.elr
     others = before - {broker_id}

@@ -60,7 +60,7 @@ def journal_directory(online: Sequence[str], offline: Mapping[str, str]) -> str:
         path, why = next(iter(offline.items()))
         raise ConfigError(
             f"no cluster metadata ({JOURNAL_NAME}) in {' or '.join(online)}, so it must be in {path}, but {why}; "
-            "repair that disk, or take the directory out of log.dirs to go on with the topics found in the others"
+            "repair that disk, or take the directory out of log.dirs to continue with the topics in the others"
         )
     return online[0]
 

@@ -1,1 +1,1 @@
-"""Several brokers on one machine, each a process, and one that supervises them. Imports log, config."""
+"""Several brokers on one machine, each in a process, and their supervisor. Imports log, config."""

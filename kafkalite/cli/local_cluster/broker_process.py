@@ -1,10 +1,10 @@
 """One broker of several: `kafkalite serve` in a process of its own, from its start to its end.
 
-Its settings come through a deleted file, so that a password is neither on a disk nor in the list of processes. The
-broker reads from a pipe, its lifeline, whose other end is here, and stops in order when that end is gone. So no broker
+It gets its settings through a deleted file, so that a password is neither on a disk nor in the list of processes. It
+reads from a pipe, its lifeline, whose other end is here, and stops in order when that end is closed. So no broker
 outlives the process that started it, however that process ended.
 
-The settings of each broker are made from those of one:
+The settings of each broker are derived from those of one:
 
     broker.id         counted up from the configured one (0)
     listeners         ports counted up from the configured ones; port 0 stays any free one. advertised.listeners and
@@ -87,11 +87,11 @@ def check_directory(directory: str) -> None:
     try:
         names = os.listdir(directory)
     except OSError:
-        return  # not there yet; or the first attempt to write there says what is wrong
+        return  # it does not exist yet; or the first write there reports the fault
     if META_PROPERTIES in names and not any(name.startswith("broker") for name in names):
         raise ConfigError(
-            f"{directory} holds the data of a single broker; give several brokers another --data-dir. How a single "
-            "broker becomes one of a cluster stands in docs/zookeeper.md"
+            f"{directory} holds the data of a single broker; give several brokers another --data-dir. "
+            "docs/zookeeper.md says how a single broker becomes one of a cluster"
         )
 
 
@@ -142,7 +142,7 @@ def _check_ports(configs: Sequence[BrokerConfig]) -> None:
         for port in {listener.port for listener in used} - {0}:
             if port in taken:
                 raise ConfigError(
-                    f"listeners: with {len(configs)} brokers every port is counted up, and {port} would be wanted by "
+                    f"listeners: with {len(configs)} brokers every port is counted up, and {port} would be used by "
                     f"broker {taken[port]} and by broker {config.broker_id}; leave {len(configs)} ports between two"
                 )
             taken[port] = config.broker_id
@@ -213,7 +213,7 @@ _READY = re.compile(r"kafkalite is ready on (\S+?)(?: and every other .*?)?, dat
 
 
 class Ready(NamedTuple):
-    """The contents of the line that a broker prints when it serves."""
+    """The contents of the line that a broker prints when it is ready."""
 
     bootstrap: str
     data_dir: str
@@ -236,7 +236,9 @@ class BrokerProcess(ChildProcess):
         self._output: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
-        """Returns when the broker serves. Raises ConfigError when it ends before that, having printed why; OSError."""
+        """Returns when the broker serves. Raises ConfigError if it ends before that (it has printed the reason);
+        OSError.
+        """
         self.ready = None
         adopting = ("--adopt", self.plan.properties["log.dirs"]) if self._adopts else ()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as settings:
@@ -282,7 +284,7 @@ def _properties_text(plan: BrokerPlan) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As in Java's properties: a character that is a separator there, or no ASCII, is written by its number."""
+    """The text for a Java properties file: separators and characters beyond ASCII become \\u escapes."""
     units = text.encode("utf-16-be", "surrogatepass")
     numbers = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(n) if 0x30 <= n < 0x7F and chr(n) not in "\\:=" else f"\\u{n:04x}" for n in numbers)

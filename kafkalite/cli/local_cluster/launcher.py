@@ -3,13 +3,13 @@
 Each is a process; this one starts and supervises them, and serves no client.
 
     a broker or our ZooKeeper dies     that is logged, and it is restarted after 1 s, and later up to 30 s apart
-    SIGTERM to one broker              it stops and is not restarted, the others go on
-    SIGTERM, Ctrl-C                    the brokers stop in order, side by side, then our ZooKeeper; a second one kills
-    this process dies                  they stop by themselves: each has a pipe whose end tells it
+    SIGTERM to one broker              it stops and is not restarted, the others continue
+    SIGTERM, Ctrl-C                    the brokers stop in order, in parallel, then our ZooKeeper; a second one kills
+    this process dies                  they stop by themselves, when the pipe that each reads from ends
     the same command again             waits for the processes of an earlier one, then finds the same data
 
-Every process of the cluster holds a lock on the directory, and this process alone a second one: so a start can tell a
-cluster that runs from one that is about to be gone.
+Every process of the cluster holds a lock on the directory, and this process alone a second one: so a start can
+distinguish a running cluster from one that is about to end.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _LocalCluster:
         self._supervisors: list[asyncio.Future[Any]] = []
 
     async def run(self, stop_requested: asyncio.Future[Any]) -> None:
-        """Returns when a stop is requested or every broker was told to stop. Raises ConfigError if one cannot start."""
+        """Returns when a stop is requested or every broker has been stopped. Raises ConfigError if one cannot start."""
         starting: asyncio.Future[Any] = asyncio.ensure_future(self._start())
         await asyncio.wait({starting, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -124,7 +124,7 @@ class _LocalCluster:
         if none_left.done():
             for supervisor in brokers:
                 supervisor.result()
-            logger.info("every broker was told to stop")
+            logger.info("every broker has been stopped")
         none_left.cancel()
 
     async def stop(self) -> None:
@@ -170,11 +170,11 @@ class _LocalCluster:
 
     async def _supervise(self, broker: BrokerProcess) -> None:
         await _supervise(broker)
-        logger.info("%s was told to stop, and stays away", broker.name)
+        logger.info("%s was stopped, and is not restarted", broker.name)
 
 
 async def _together(brokers: Sequence[BrokerProcess]) -> None:
-    """Start all of them side by side, none without the others. Raises ConfigError, OSError."""
+    """Start all of them in parallel, or none. Raises ConfigError, OSError."""
     starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
     try:
         await asyncio.gather(*starting)
@@ -239,7 +239,7 @@ async def _wait_for_earlier(lock: int, directory: str, stop_requested: asyncio.F
                 raise ConfigError(_in_use(directory)) from None
         if not is_logged:
             is_logged = True
-            logger.info("waiting for what is left of an earlier cluster in %s", directory)
+            logger.info("waiting for the last processes of an earlier cluster in %s", directory)
         await asyncio.wait({stop_requested}, timeout=0.1)
     return False
 

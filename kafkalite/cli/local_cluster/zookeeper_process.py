@@ -8,8 +8,8 @@ listens on the loopback only, on a port that was free, and keeps its data in a g
     version-2/       its data: snapshots and transaction logs; it removes the old ones itself
 
 It does not outlive the process that started it, however that ended: a shell beside it reads from a pipe, its lifeline,
-whose other end is here, and ends it when that end is gone. The shell lets the brokers, which notice the same, sign off
-first.
+whose other end is here, and ends it when that end is closed. The shell waits 2 s, so that the brokers, which notice the
+same, can unregister first.
 Source: org.apache.zookeeper.server.quorum.QuorumPeerMain, QuorumPeerConfig.
 """
 
@@ -35,13 +35,13 @@ TICK_MS = 500  # sessions may be as short as two of them
 SESSION_MS_MAX = 60_000
 START_LIMIT_S = 60.0
 _ASK_LIMIT_S = 2.0
-_PORTS_MAX = 5  # tried in turn: what was free a moment ago may be taken
+_PORTS_MAX = 5  # each a new port: one that was free a moment ago may be in use
 _OUTPUT_BYTES = 4096
 _HEAP = "-Xmx256m"
 _BUFFER_BYTES_MAX = 16 << 20  # of one request: a topic of a hundred thousand partitions is a node of 2 MB
 
 # A line from the pipe: the server has ended. The end of the pipe: the process that was to end the server is gone.
-_GUARDED = 'exec 3<&0 </dev/null; { read -r told <&3 || { sleep 2; kill $$; }; } & exec "$@" 3<&-'
+_GUARDED = 'exec 3<&0 </dev/null; { read -r ended <&3 || { sleep 2; kill $$; }; } & exec "$@" 3<&-'
 
 
 def find_java() -> str | None:

@@ -74,7 +74,7 @@ def test_a_topic_is_compacted_and_shown(tmp_path: Path, say: Callable[..., Said]
         code, lines, complaints = say("status", *there)
         assert (code, complaints) == (0, [])
         assert lines[0].split("  ")[0] == "topic" and "dirty bytes" in lines[0]
-        assert lines[1].split()[:3] == ["users", "0", "idle"] and lines[1].endswith("due at the next look")
+        assert lines[1].split()[:3] == ["users", "0", "idle"] and lines[1].endswith("due at the next check")
         assert lines[2].split()[:3] == ["users", "1", "idle"] and lines[2].endswith("the log is empty")
         assert len(lines) == 3, "orders is not compacted"
 
@@ -170,7 +170,7 @@ def test_a_stock_broker_is_recognised(say: Callable[..., Said]) -> None:
     with listening(answers(described(None, 0), described(None, 0))) as address:
         code, lines, complaints = say("status", "--bootstrap-server", address)
     assert (code, lines) == (1, [])
-    assert complaints == [f"kafkalite: {address} is no kafkalite that tells of compaction"]
+    assert complaints == [f"kafkalite: {address} is no kafkalite that reports compaction"]
 
 
 def test_what_went_wrong_is_shown_and_counts(say: Callable[..., Said]) -> None:
@@ -193,7 +193,7 @@ def test_a_cleaner_that_is_off_and_a_failed_directory_are_told(say: Callable[...
     assert code == 1 and f"{1 << 62} ms" in lines[1]
     assert complaints == [
         "kafkalite: /data/2 has failed, and what is in it is left out here",
-        "kafkalite: nothing is compacted: log.cleaner.enable is false; set it to true and start the broker anew",
+        "kafkalite: nothing is compacted: log.cleaner.enable is false; set it to true and restart the broker",
     ]
 
 
@@ -227,7 +227,7 @@ def test_who_loses_patience_hears_that_it_goes_on(say: Callable[..., Said], monk
         monkeypatch.setattr(BlockingClient, "ask", interrupt)
         code, lines, complaints = say("run", "t", "--wait", "--bootstrap-server", address)
     assert (code, lines) == (130, [])
-    assert complaints == ["kafkalite: what was begun goes on; see kafkalite cleaner status"]
+    assert complaints == ["kafkalite: runs that have started continue; see kafkalite cleaner status"]
 
 
 def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:

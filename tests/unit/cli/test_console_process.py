@@ -53,4 +53,4 @@ def test_a_console_that_dies_again_and_again_is_left_alone(caplog: pytest.LogCap
         await process.stop()
 
     asyncio.run(story())
-    assert told == ['{"a": "b"}'] * STARTS_MAX and "not started again" in caplog.text
+    assert told == ['{"a": "b"}'] * STARTS_MAX and "not restarted" in caplog.text

@@ -81,7 +81,7 @@ def test_settings_with_many(place: Place) -> None:
     told = place.doctor(str(place.file), code=1)
     for part in (
         "5 warnings:",
-        "clients are told to dial kafka.example:9093",
+        "its advertised address is kafka.example:9093",
         "    bootstrap.servers=kafka.example:9093\n",
         "! listener PLAINTEXT (PLAINTEXT) asks nobody who he is",
         "listener SASL_SSL: the certificate expires in 2 days",

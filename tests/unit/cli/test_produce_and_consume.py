@@ -171,7 +171,7 @@ def test_only_committed_records_unless_others_are_asked_for(say: Say, broker: Br
         (("consume", "t", "--tail", "1", "--from", "2"), "give only one"),
         (("produce", "t", "--partition", "7"), "line 1 is for partition 7, and topic t has the partitions 0 to 0"),
         (("produce", "t", "--json"), "line 1 "),
-        (("produce", "t", "-K", ":"), "line 1 does not look like"),
+        (("produce", "t", "-K", ":"), "line 1 does not have the form"),
         (("produce", "a b"), "INVALID_TOPIC_EXCEPTION"),
         (("produce", "t", "--header", "x"), "is not NAME=VALUE"),
         (("produce", "t", "--file", "/nowhere"), "cannot be read"),

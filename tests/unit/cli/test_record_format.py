@@ -41,7 +41,7 @@ def test_lines_are_read_by_a_format(text: str, line: bytes, expected: Line) -> N
 
 
 def test_a_line_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not look like %k:%v"):
+    with pytest.raises(ValueError, match="does not have the form %k:%v"):
         line_parser("%k:%v")(b"no separator")
 
 

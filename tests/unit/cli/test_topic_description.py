@@ -272,7 +272,7 @@ def test_what_is_not_known_in_time_is_not_made_up(say: Any) -> None:
     with listening(answers(counted(COUNTING))) as address:
         code, lines, complaints = say("--bootstrap", address, "--timeout", "0.3")
     assert code == 1 and "counting" in lines[1] and "unknown" in lines[2]
-    assert complaints == ["kafkalite: 1 partitions are still being counted; ask again"]
+    assert complaints == ["kafkalite: 1 partitions are still being counted; try again"]
     with listening(answers(counted(UNCOUNTABLE))) as address:
         code, lines, complaints = say("--bootstrap", address, "--json")
     assert code == 1 and json.loads(lines[0])["live_records"] is None

@@ -164,7 +164,7 @@ def test_users_in_zookeeper(place: Place, zookeeper: Any, chroot: str) -> None:
         (["add", "a", "--password-file", "-"], "the password is empty"),
         (["remove", "a"], "'a' has no credentials"),
         (["list", "--bootstrap-server", "localhost:1"], "give only one"),
-        (["list", "--command-config", "x"], "is for a broker that runs"),
+        (["list", "--command-config", "x"], "is for a running broker"),
     ],
 )
 def test_mistakes_are_told(place: Place, arguments: list[str], fault: str) -> None:

@@ -62,7 +62,7 @@ def test_a_mistake_is_named(name: str, value: str, words: str) -> None:
 
 def test_one_that_has_no_effect_is_a_warning() -> None:
     (warning,) = load(listener__name__in__ssl__provider="SunJSSE").warnings
-    assert warning.startswith("listener.name.in.ssl.provider: ssl.provider has no effect: it chooses a part of Java's")
+    assert warning.startswith("listener.name.in.ssl.provider: ssl.provider has no effect: it selects a part of Java's")
     properties = {
         "listeners": "PLAINTEXT://127.0.0.1:1,CONTROLLER://:2",
         "controller.listener.names": "CONTROLLER",

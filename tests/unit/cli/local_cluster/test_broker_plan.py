@@ -62,9 +62,9 @@ def test_what_clients_are_told_is_counted_up_with_the_ports() -> None:
         (
             {"listeners": "A://:9092,B://:9094", "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"},
             3,
-            "9094 would be wanted by broker 0 and by broker 2; leave 3 ports",
+            "9094 would be used by broker 0 and by broker 2; leave 3 ports",
         ),
-        ({"metrics.listener": "127.0.0.1:9093"}, 2, "9093 would be wanted by broker 0 and by broker 1"),
+        ({"metrics.listener": "127.0.0.1:9093"}, 2, "9093 would be used by broker 0 and by broker 1"),
     ],
 )
 def test_what_cannot_be_is_told(properties: dict[str, str], count: int, complaint: str) -> None:
