@@ -61,6 +61,11 @@ def java_double(value: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
+def java_order(text: str) -> bytes:
+    """A key that sorts texts as Java does: by UTF-16 code units, where characters beyond the BMP come before U+E000."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

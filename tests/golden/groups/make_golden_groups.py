@@ -10,16 +10,19 @@ from random import Random
 from typing import Any
 
 from tests.compatibility.interop.java_verdicts import group_parts
+from tests.support.drawn_groups import assignment_of_json, drawn_group, group_as_json, sizes_and_moves
 from tests.support.places import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "groups"
 HASHED_GROUPS = 40
+ASSIGNED_GROUPS = 120
 RACKS = ["a", "b", "us-east-1a", "us-east-1b", "rack é", "\uffee", "\U0001f600", ""]
 NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABC0123456789._-"
 
 
 def main() -> None:
     _write("hashes.json", _hashed_groups())
+    _write("assignments.json", _assigned_groups())
 
 
 def _hashed_groups() -> list[dict[str, Any]]:
@@ -38,6 +41,22 @@ def _drawn_topic(random: Random) -> dict[str, Any]:
     partitions = random.choice([0, 1, 2, 4, 60])
     racks = [random.choices(RACKS, k=random.randrange(4)) for _ in range(partitions)]
     return {"name": name, "id": random.randbytes(16).hex(), "racks": racks}
+
+
+def _assigned_groups() -> list[dict[str, Any]]:
+    """Of the uniform assignor only how many partitions each member has, and how many move, if all have one
+    subscription: nothing else of it is determined."""
+    random = Random(848)
+    groups = [drawn_group(random, is_homogeneous=number % 3 > 0) for number in range(ASSIGNED_GROUPS)]
+    cases = [group_as_json(group) for group in groups]
+    for name in ("range", "uniform"):
+        found = group_parts([{**case, "assignor": name} for case in cases])
+        for group, case, assigned in zip(groups, cases, found, strict=True):
+            if name == "range":
+                case[name] = assigned
+            elif group.is_homogeneous:
+                case[name] = sizes_and_moves(group, {one: assignment_of_json(it) for one, it in assigned.items()})
+    return cases
 
 
 def _write(name: str, rows: list[Any]) -> None:

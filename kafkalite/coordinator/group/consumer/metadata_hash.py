@@ -11,6 +11,7 @@ import struct
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 
+from kafkalite.common.text import java_order
 from kafkalite.common.xxh3 import xxh3_64
 
 _LAYOUT_VERSION = b"\0"
@@ -25,7 +26,7 @@ def topic_hash(name: str, topic_id: uuid.UUID, racks: Sequence[Collection[str]])
     parts = [_LAYOUT_VERSION, topic_id.bytes[7::-1], topic_id.bytes[:7:-1], *_text(name), _pack_count(len(racks))]
     for partition, racks_of_one in enumerate(racks):
         parts.append(_pack_count(partition))
-        for rack in sorted(racks_of_one, key=_java_order):
+        for rack in sorted(racks_of_one, key=java_order):
             units, count = _text(rack)
             parts += (count, units, count)
     return _signed(xxh3_64(b"".join(parts)))
@@ -42,11 +43,6 @@ def _text(text: str) -> tuple[bytes, bytes]:
     """The UTF-16 code units, and their count."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units, _pack_count(len(units) // 2)
-
-
-def _java_order(text: str) -> bytes:
-    """Java compares strings by their UTF-16 code units, and puts characters beyond the BMP before U+E000."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def _signed(value: int) -> int:

@@ -5,13 +5,28 @@ import java.io.InputStreamReader;
 import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.Utils;
+import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
+import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.MemberSubscription;
+import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
+import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
+import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
+import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 
 /** Answers with the parts of Kafka's group coordinator: a line of JSON in, a line out. */
 public class GroupParts {
@@ -52,10 +67,97 @@ public class GroupParts {
         return Utils.computeGroupHash(hashes);
     }
 
-    static Object answer(JsonNode asked) {
+    record Subscription(Optional<String> instanceId, Set<Uuid> subscribedTopicIds) implements MemberSubscription {
+        public Optional<String> rackId() {
+            return Optional.empty();
+        }
+    }
+
+    static Map<Uuid, Set<Integer>> partitions(JsonNode byTopic) {
+        Map<Uuid, Set<Integer>> found = new LinkedHashMap<>();
+        byTopic.fields().forEachRemaining(one -> {
+            Set<Integer> numbers = new LinkedHashSet<>();
+            one.getValue().forEach(number -> numbers.add(number.intValue()));
+            found.put(uuid(one.getKey()), numbers);
+        });
+        return Collections.unmodifiableMap(found);
+    }
+
+    static String hex(Uuid id) {
+        return String.format("%016x%016x", id.getMostSignificantBits(), id.getLeastSignificantBits());
+    }
+
+    static Object assignment(JsonNode asked) throws Exception {
+        Map<Uuid, Integer> counts = new HashMap<>();
+        asked.get("counts").fields().forEachRemaining(one -> counts.put(uuid(one.getKey()), one.getValue().intValue()));
+        Map<String, Subscription> members = new LinkedHashMap<>();
+        Map<String, MemberAssignment> targets = new HashMap<>();
+        Set<String> assigned = new HashSet<>();
+        for (JsonNode member : asked.get("members")) {
+            Set<Uuid> topics = new LinkedHashSet<>();
+            strings(member.get("topics")).forEach(one -> topics.add(uuid(one)));
+            String id = member.get("id").textValue();
+            members.put(id, new Subscription(Optional.ofNullable(member.get("instance").textValue()), topics));
+            Map<Uuid, Set<Integer>> target = partitions(member.get("target"));
+            targets.put(id, () -> target);
+            target.forEach((topic, numbers) -> numbers.forEach(number -> assigned.add(topic + ":" + number)));
+        }
+        GroupSpec group = new GroupSpec() {
+            public Collection<String> memberIds() {
+                return members.keySet();
+            }
+
+            public SubscriptionType subscriptionType() {
+                return SubscriptionType.valueOf(asked.get("type").textValue());
+            }
+
+            public boolean isPartitionAssigned(Uuid topic, int partition) {
+                return assigned.contains(topic + ":" + partition);
+            }
+
+            public boolean isPartitionAssignable(Uuid topic, int partition) {
+                return true;
+            }
+
+            public MemberSubscription memberSubscription(String memberId) {
+                return members.get(memberId);
+            }
+
+            public MemberAssignment memberAssignment(String memberId) {
+                return targets.get(memberId);
+            }
+        };
+        SubscribedTopicDescriber describer = new SubscribedTopicDescriber() {
+            public int numPartitions(Uuid topic) {
+                return counts.getOrDefault(topic, -1);
+            }
+
+            public Set<String> racksForPartition(Uuid topic, int partition) {
+                return Set.of();
+            }
+        };
+        boolean isRange = asked.get("assignor").textValue().equals("range");
+        var found = (isRange ? new RangeAssignor() : new UniformAssignor()).assign(group, describer);
+        Map<String, Map<String, Set<Integer>>> answer = new LinkedHashMap<>();
+        for (String id : members.keySet()) {
+            Map<String, Set<Integer>> byTopic = new TreeMap<>();
+            if (found.members().containsKey(id)) {
+                found.members().get(id).partitions().forEach((topic, numbers) -> {
+                    if (!numbers.isEmpty()) {
+                        byTopic.put(hex(topic), new TreeSet<>(numbers));
+                    }
+                });
+            }
+            answer.put(id, byTopic);
+        }
+        return answer;
+    }
+
+    static Object answer(JsonNode asked) throws Exception {
         return switch (asked.get("kind").textValue()) {
             case "topic hash" -> topicHash(asked);
             case "group hash" -> groupHash(asked);
+            case "assignment" -> assignment(asked);
             default -> throw new IllegalArgumentException(asked.toString());
         };
     }
