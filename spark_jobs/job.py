@@ -16,9 +16,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafkalite.cli.output import aligned, complain
 from kafkalite.client.cluster_client import WriteFailed
 from kafkalite.common.errors import ConfigError, Malformed, StorageError, Unanswered
+from kafkalite.common.output import aligned, complain
 from kafkalite.common.timestamps import format_timestamp, parse_moment
 from kafkalite.reader.topic_reader import as_options
 

@@ -21,10 +21,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from kafkalite.client.cluster_client import Retries, WriteFailed
-from kafkalite.log.directories.meta_properties import read_meta_properties
-from kafkalite.log.storage.files import Files
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges
+from kafkalite.reader.planning.bounds import cluster_id
 from kafkalite.reader.topic_reader import TopicReader
 from kafkalite.spark.worker_process import make_reuse_cheap
 from spark_jobs.copy_options import add_target, copy_options, print_copied
@@ -93,8 +92,8 @@ def copy_task(target: CopyOptions, task: PartitionTask) -> Copied:
 def name_of(data_dirs: str) -> str:
     """A text for a cluster's data directories that stays when they move: its cluster id, else the path."""
     first = data_dirs.split(",")[0]
-    found = read_meta_properties(Files(), os.path.join(first, "meta.properties"))
-    return f"cluster {found.cluster_id}" if found is not None and found.cluster_id else os.path.abspath(first)
+    found = cluster_id(first)
+    return f"cluster {found}" if found else os.path.abspath(first)
 
 
 def job(spark: SparkSession, options: argparse.Namespace) -> None:

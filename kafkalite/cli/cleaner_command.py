@@ -11,17 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
-from kafkalite.cleaner.status import CleaningState
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, seconds, security_of, whole
-from kafkalite.cli.output import aligned, complain, json_line, print_all, say
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import NO_LEADER, TopicPartition
+from kafkalite.common.output import aligned, complain, json_line, print_all, say
 from kafkalite.common.timestamps import format_timestamp
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
-from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_TOLD, LogCleaning
+from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_IDLE, CLEANING_TOLD, LogCleaning
 
 _RUN_VERSION = 0
 _ANSWER_S = 10.0
@@ -163,7 +162,7 @@ def _status_rows(found: Statuses) -> Iterator[Sequence[str]]:
 def _why_not(one: LogCleaning) -> str:
     if one.error:
         return f"error: {one.error}"
-    return one.why_not or ("due at the next check" if one.state == CleaningState.IDLE.value else "")
+    return one.why_not or ("due at the next check" if one.state == CLEANING_IDLE else "")
 
 
 def _json_of_status(topic: str, index: int, one: LogCleaning) -> str:

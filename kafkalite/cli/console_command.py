@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.cli.command_config import LOOPBACK_OF, add_bootstrap_server, add_command_config
-from kafkalite.cli.output import say
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.log_lines import LogLines
+from kafkalite.common.output import say, version
 from kafkalite.config.listeners import metrics_listener, parse_metrics_listener
 from kafkalite.config.properties import read_properties
 
@@ -64,7 +64,6 @@ def run(options: argparse.Namespace) -> int:
         from kafkalite.console.server import ConsoleServer
     except ModuleNotFoundError as missing:
         raise ConfigError(f"{NEEDS} ({missing.name} is missing)") from None
-    from kafkalite.cli.main import version
 
     server = ConsoleServer(
         options.bootstrap_server,

@@ -17,13 +17,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
-from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import Render, renderer, safe
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.client.scan import BEGINNING, END, OFFSET, TAIL, TIME, Scan, Start
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.output import complain
 from kafkalite.common.timestamps import format_timestamp, parse_timestamp
 from kafkalite.record.json_lines import Shown, json_of
 

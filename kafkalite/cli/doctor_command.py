@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
-from kafkalite.cli.output import complain, say
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.output import complain, say
 from kafkalite.inspection.doctor.client_properties import CLIENTS, client_properties
 from kafkalite.inspection.doctor.exposure import Endpoint, Finding, endpoints_of, exposures, host_of
 

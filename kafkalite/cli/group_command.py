@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalite.cli.command_config import add_commands, security_of
-from kafkalite.cli.output import complain, print_rows, say
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.group_admin import (
     CLASSIC,
@@ -30,6 +29,7 @@ from kafkalite.client.group_admin import (
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.output import complain, print_rows, say
 from kafkalite.common.timestamps import parse_timestamp
 
 _EMPTY = '""'  # a group may have an empty name

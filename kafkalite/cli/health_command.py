@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cli.command_config import LOOPBACK_OF, add_command_config, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
-from kafkalite.cli.output import complain, say
 from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.common.output import complain, say
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 
@@ -102,12 +102,12 @@ def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecur
 
 def _own_login(config: BrokerConfig, listener: ListenerConfig) -> Login | None:
     """The first login module of the listener that has a username and a password."""
+    from kafkalite.config.jaas import login_module
     from kafkalite.security.sasl.client_exchange import login_of
-    from kafkalite.security.sasl.jaas import login_module
 
     for mechanism in config.listener_setting(listener.name, "sasl.enabled.mechanisms"):
         found = login_module(config, listener.name, mechanism)
         with contextlib.suppress(ValueError):
             if found is not None:
-                return login_of(mechanism, found.module)
+                return login_of(mechanism, found.module.options)
     return None

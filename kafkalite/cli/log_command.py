@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kafkalite.cli.command_config import whole
-from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.output import aligned, complain, json_line, print_all
 from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.record_text import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder

@@ -7,15 +7,14 @@ is imported: a broker is to be ready a quarter of a second after the process sta
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, StorageError, Unanswered
+from kafkalite.common.output import complain, version
 
 if TYPE_CHECKING:
     import argparse
@@ -120,14 +119,38 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 def _module(command: str) -> Any:
     """The module of a command: it has `add_arguments` and `run`."""
-    return importlib.import_module(f"kafkalite.cli.{command}_command")
-
-
-def version() -> str:
-    """Of the installed package."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("kafkalite")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+    module: Any
+    match command:
+        case "serve":
+            from kafkalite.cli import serve_command as module
+        case "health":
+            from kafkalite.cli import health_command as module
+        case "log":
+            from kafkalite.cli import log_command as module
+        case "read":
+            from kafkalite.cli import read_command as module
+        case "topic":
+            from kafkalite.cli import topic_command as module
+        case "group":
+            from kafkalite.cli import group_command as module
+        case "txn":
+            from kafkalite.cli import txn_command as module
+        case "doctor":
+            from kafkalite.cli import doctor_command as module
+        case "produce":
+            from kafkalite.cli import produce_command as module
+        case "consume":
+            from kafkalite.cli import consume_command as module
+        case "top":
+            from kafkalite.cli import top_command as module
+        case "user":
+            from kafkalite.cli import user_command as module
+        case "cleaner":
+            from kafkalite.cli import cleaner_command as module
+        case "console":
+            from kafkalite.cli import console_command as module
+        case "completion":
+            from kafkalite.cli import completion_command as module
+        case "config":
+            from kafkalite.cli import config_command as module
+    return module

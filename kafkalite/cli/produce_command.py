@@ -19,11 +19,11 @@ from contextlib import ExitStack
 from typing import BinaryIO
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of, whole
-from kafkalite.cli.output import complain
 from kafkalite.cli.record_format import line_parser
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.client.producer.record_writer import RecordWriter
 from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.output import complain
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
 from kafkalite.record.json_lines import Line, parse_json

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, Malformed
+from kafkalite.common.output import complain
 from kafkalite.common.text import printable, safe_json
 
 if TYPE_CHECKING:

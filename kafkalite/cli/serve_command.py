@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalite.cli.console_command import CONSOLE_LISTENER
-from kafkalite.cli.output import complain, say
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.output import complain, say
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment, read_properties
 

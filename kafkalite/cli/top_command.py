@@ -7,10 +7,10 @@ import sys
 import time
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, seconds, security_of
-from kafkalite.cli.output import aligned, json_line, print_all
 from kafkalite.cli.top_samples import COLUMNS, TOPICS, VIEWS, Sample, Sampler, cell, in_order, title
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.output import aligned, json_line, print_all
 
 _LEFT = 0, 1  # columns that are names
 

@@ -21,13 +21,13 @@ from kafkalite.cli.command_config import (
     add_timeout,
     security_of,
 )
-from kafkalite.cli.output import aligned, complain, json_line, print_all, print_rows
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
 from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
+from kafkalite.common.output import aligned, complain, json_line, print_all, print_rows
 from kafkalite.protocol.messages.log_dirs import COUNTING, COUNTS, COUNTS_OF_SEGMENTS, PartitionRecordCounts
 
 _PAUSE_S = (0.05, 0.5)  # between requests, at first and at most

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from kafkalite.cli.command_config import INT16_MAX, INT64_MAX, add_commands, security_of, whole
-from kafkalite.cli.output import print_rows
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.transaction_admin import ANY_DURATION, OpenTransaction, TransactionAdmin, partitions_of
 from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.output import print_rows
 
 _MS_PER_MINUTE = 60_000
 _NONE = "None"  # as kafka-transactions.sh prints it

@@ -20,10 +20,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
-from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.output import aligned, complain, json_line, print_all
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages.entity_configs import (
     AlterUserScramCredentialsRequest,

@@ -16,21 +16,18 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite.client.bearer_login import DEFAULT_TIMEOUT_MS, BearerToken, NoToken, TokenEndpoint, retried
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError
+from kafkalite.config.jaas import LoginModule, parse_jaas
 from kafkalite.config.listeners import PROTOCOLS
 from kafkalite.config.properties import read_properties
 from kafkalite.config.security_settings import SecuritySettings
 from kafkalite.config.tls import TlsSettings, client_context
 from kafkalite.security.sasl import client_exchange, gssapi, oauthbearer
 from kafkalite.security.sasl.client_exchange import Login
-from kafkalite.security.sasl.jaas import parse_jaas
-
-if TYPE_CHECKING:
-    from kafkalite.security.sasl.jaas import LoginModule
 
 
 class ClientSecurity:
@@ -101,6 +98,8 @@ _NAME_CLAIM = "sasl.oauthbearer.sub.claim.name"
 SETTINGS = (_HANDLER, _URL, _SERVICE, *_KINIT, *_REFRESH, *_TIMEOUTS, *_RETRIES, _ENCODES, _NAME_CLAIM)
 """The settings beside the login module that logins depend on."""
 
+PASSWORD_MECHANISMS = client_exchange.MECHANISMS
+
 GetSetting = Callable[[str], Any]
 """The value of a setting."""
 
@@ -114,7 +113,12 @@ def login_of(mechanism: str, module: LoginModule, setting: GetSetting) -> Login:
         return _by_ticket(module.options, setting)
     if mechanism not in MECHANISMS:
         raise ValueError(f"is for the mechanism {mechanism[:40]!r}, and logins are by {', '.join(MECHANISMS)}")
-    return client_exchange.login_of(mechanism, module)
+    return client_exchange.login_of(mechanism, module.options)
+
+
+def by_password(mechanism: str, user: str, password: str) -> Login:
+    """A login by one of `PASSWORD_MECHANISMS`. Raises ValueError as `login_of`."""
+    return client_exchange.login_of(mechanism, {"username": user, "password": password})
 
 
 def _by_ticket(options: Mapping[str, str], setting: GetSetting) -> Login:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from kafkalite.client.logins import ClientSecurity
+from kafkalite.client.logins import PASSWORD_MECHANISMS, ClientSecurity, by_password
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.route import COOKIE, FailedLogins, Session, Sessions
@@ -31,8 +31,6 @@ from kafkalite.console.request.parameters import (
     too_many,
 )
 from kafkalite.console.routes import CSRF_HEADER
-from kafkalite.security.sasl.client_exchange import MECHANISMS, login_of
-from kafkalite.security.sasl.jaas import LoginModule
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -42,7 +40,6 @@ _FIELDS = (
     Parameter("password", required=True, where="body", text_max=1000),
 )
 _BODY_BYTES_MAX = 16 << 10
-_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @dataclass(slots=True)
@@ -66,7 +63,7 @@ class Login:
         named = self.properties.get("sasl.mechanism", "").strip().upper()
         if not self.is_required:
             return []
-        return [named] if named in MECHANISMS else list(reversed(MECHANISMS))
+        return [named] if named in PASSWORD_MECHANISMS else list(reversed(PASSWORD_MECHANISMS))
 
     async def session(self, request: Request) -> Response:
         """Tells the session of the cookie, or begins one."""
@@ -122,8 +119,8 @@ class Login:
         refusal = "no mechanism of the brokers takes a password"
         for mechanism in self.mechanisms:
             try:
-                login = login_of(mechanism, LoginModule(_MODULE, {"username": user, "password": password}))
-                pool = BrokerPool(self.bootstrap, ClientSecurity.of(self.properties, login))
+                security = ClientSecurity.of(self.properties, by_password(mechanism, user, password))
+                pool = BrokerPool(self.bootstrap, security)
                 pool.check()
                 return pool
             except ValueError as fault:

@@ -99,6 +99,10 @@ class RegistrationState(Enum):
     DISCONNECTED = "registered when ZooKeeper last answered: it still serves what it leads, but nothing can be changed"
     FENCED = "its session has expired: it leads nothing until it is registered again"
 
+    @property
+    def is_member(self) -> bool:
+        return self is RegistrationState.MEMBER
+
 
 UNREGISTERED, MEMBER, DISCONNECTED, FENCED = RegistrationState
 

@@ -1,5 +1,4 @@
-"""Quotas of connections: how many may be open, how fast new ones may come; and all limits from the settings of a
-broker.
+"""Quotas of connections: how many may be open, how fast new ones may come.
 
     max.connections               of the broker and of a listener: others wait until they are accepted
     max.connection.creation.rate  of the broker and of a listener: a new one is served after a while
@@ -15,14 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 from kafkalite.common.clock import Clock, monotonic_s
 from kafkalite.common.sampled_rate import SampledRate, ThrottleTimes
-from kafkalite.config.broker_config import BrokerConfig
 
 CONNECTIONS_MAX = 2**31 - 1
-DEFAULT_INTER_BROKER_LISTENER = "PLAINTEXT"
 
 
 class ListenerLimits(NamedTuple):
@@ -53,26 +50,6 @@ class NetworkLimits(NamedTuple):
     of_listeners: Mapping[str, ListenerLimits] = MappingProxyType({})
     protected_listener: str | None = None
     """The listener of other brokers, beside others: its connections are not limited by those of clients."""
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> Self:
-        """The settings of these names in `config`."""
-        names = [listener.name for listener in config.listeners]
-        inter_broker = config.inter_broker_listener
-        protected = inter_broker.name if inter_broker is not None else DEFAULT_INTER_BROKER_LISTENER
-        of_listeners = {
-            name: ListenerLimits(
-                config.listener_setting(name, "max.connections"),
-                config.listener_setting(name, "max.connection.creation.rate"),
-            )
-            for name in names
-        }
-        values = {name: getattr(config, name) for name in cls._fields if hasattr(config, name)}
-        return cls(
-            **values,
-            of_listeners=of_listeners,
-            protected_listener=protected if protected in names and len(names) > 1 else None,
-        )
 
 
 SILENT_S = 1.0

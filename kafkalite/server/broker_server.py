@@ -30,14 +30,14 @@ from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import FIRST_MS, RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
-from kafkalite.network.socket_server import NetworkLimits, SocketServer
+from kafkalite.network.socket_server import SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
-from kafkalite.server.listener_changes import ListenerChanges
+from kafkalite.server.listener_changes import ListenerChanges, network_limits
 from kafkalite.server.listener_security import ListenerSecurity
 from kafkalite.server.membership.single_broker import FIRST_PRODUCER_ID, Adopted, SingleBroker
 from kafkalite.server.metadata_followers import follow_acls, follow_quotas, token_expiry
@@ -257,7 +257,7 @@ class BrokerServer:
         self.server = SocketServer(
             self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock),
             dispatcher,
-            NetworkLimits.of(config),
+            network_limits(config),
             self.clock,
             processors=config.num_network_threads,
         )
@@ -426,7 +426,7 @@ class BrokerServer:
         self._security.reconfigure(config)
         if self._cleaner is not None:
             self._cleaner.reconfigure(config)
-        self.server.reconfigure(NetworkLimits.of(config))
+        self.server.reconfigure(network_limits(config))
         self._member.reconfigure(config)
         self._listener_changes.apply(config)
 

@@ -24,7 +24,7 @@ from kafkalite.config.dynamic_settings import conflict_between, may_change
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata
 
 if TYPE_CHECKING:
-    from kafkalite.security.password_encoder import PasswordEncoder
+    from kafkalite.config.password_encoder import PasswordEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ class BrokerSecrets:
 def _encoder(config: BrokerConfig, secret: str | None) -> PasswordEncoder | None:
     if not secret:
         return None
-    from kafkalite.security.password_encoder import DEFAULT_KEY_FACTORY, KEY_BITS, PasswordEncoder
+    from kafkalite.config.password_encoder import DEFAULT_KEY_FACTORY, KEY_BITS, PasswordEncoder
 
     if importlib.util.find_spec("cryptography") is None:
         raise ConfigError("password.encoder.secret needs the package cryptography; pip install 'kafkalite[security]'")

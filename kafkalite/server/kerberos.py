@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.log_lines import RateLimitedLogger
+from kafkalite.config.jaas import FoundModule, login_module, property_of
 from kafkalite.security.principal_rules import short_names
 from kafkalite.security.sasl.gssapi import (
     MECHANISM,
@@ -22,7 +23,6 @@ from kafkalite.security.sasl.gssapi import (
     load_library,
     principal_name,
 )
-from kafkalite.security.sasl.jaas import FoundModule, login_module, property_of
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock

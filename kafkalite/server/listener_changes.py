@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import PeriodicTasks
 from kafkalite.common.errors import ConfigError
-from kafkalite.network.socket_server import Listener, SocketServer
+from kafkalite.network.connection_quotas import ListenerLimits
+from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 from kafkalite.server.listener_security import FILE_CHECK_MS, ListenerSecurity
 
 if TYPE_CHECKING:
@@ -24,11 +25,31 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_DEFAULT_INTER_BROKER_LISTENER = "PLAINTEXT"
 GRACE_MS = 5_000
 """For requests in flight at a listener that is removed."""
 
 Advertise = Callable[[Mapping[str, int]], Awaitable[None]]
 """Tells the cluster where this broker can be dialled; gets the ports of its listeners."""
+
+
+def network_limits(config: BrokerConfig) -> NetworkLimits:
+    """The settings of these names in `config`."""
+    names = [listener.name for listener in config.listeners]
+    inter_broker = config.inter_broker_listener
+    protected = inter_broker.name if inter_broker is not None else _DEFAULT_INTER_BROKER_LISTENER
+    of_listeners = {
+        name: ListenerLimits(
+            config.listener_setting(name, "max.connections"),
+            config.listener_setting(name, "max.connection.creation.rate"),
+        )
+        for name in names
+    }
+    return NetworkLimits(
+        **{name: getattr(config, name) for name in NetworkLimits._fields if hasattr(config, name)},
+        of_listeners=of_listeners,
+        protected_listener=protected if protected in names and len(names) > 1 else None,
+    )
 
 
 class ListenerChanges:

@@ -326,7 +326,7 @@ def login_settings(config: BrokerConfig) -> object:
     if listener is None or config.zookeeper_connect is None or not listener.protocol.startswith("SASL_"):
         return None
     from kafkalite.client.logins import SETTINGS
-    from kafkalite.security.sasl.jaas import login_module
+    from kafkalite.config.jaas import login_module
 
     mechanism = config.sasl_mechanism_inter_broker_protocol
     chosen = [config.listener_setting(listener.name, name, mechanism) for name in SETTINGS]
@@ -346,7 +346,7 @@ def broker_login(config: BrokerConfig) -> Login | None:
     if listener is None or config.zookeeper_connect is None or not listener.protocol.startswith("SASL_"):
         return None
     from kafkalite.client.logins import login_of  # most brokers need none
-    from kafkalite.security.sasl.jaas import login_module, property_of
+    from kafkalite.config.jaas import login_module, property_of
 
     mechanism = config.sasl_mechanism_inter_broker_protocol
     enabled = config.listener_setting(listener.name, "sasl.enabled.mechanisms")

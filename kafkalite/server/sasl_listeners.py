@@ -17,11 +17,11 @@ from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import java_trim, sanitized
+from kafkalite.config.jaas import login_module, plain_users, property_of
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.principal import name_of
 from kafkalite.security.sasl import gssapi, oauthbearer, scram
 from kafkalite.security.sasl.exchange import PLAIN, Exchange, PlainExchange
-from kafkalite.security.sasl.jaas import login_module, plain_users, property_of
 from kafkalite.security.sasl.jwt import TokenRules, verify_unsecured
 from kafkalite.security.sasl.scram import Decoys, TokenCredentials
 from kafkalite.server import jwks

@@ -6,8 +6,7 @@ with Cluster(3) as cluster:
     ...  # any Kafka client, with bootstrap.servers = cluster.bootstrap_servers
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkalite.testing.async_broker import AsyncBroker as AsyncBroker
@@ -19,22 +18,31 @@ if TYPE_CHECKING:
     from kafkalite.testing.requests.replay import Trace as Trace
     from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper as InMemoryZooKeeper
 
-_MODULES = {
-    "AsyncBroker": "async_broker",
-    "AsyncCluster": "cluster",
-    "Broker": "broker",
-    "Cluster": "cluster",
-    "InMemoryZooKeeper": "zookeeper.in_memory_zookeeper",
-    "KafkaContainer": "kafka_container",
-    "KafkaTestMixin": "broker_needs",
-    "Trace": "requests.replay",
-}
-
-__all__ = list(_MODULES)
+__all__ = [
+    "AsyncBroker", "AsyncCluster", "Broker", "Cluster", "InMemoryZooKeeper", "KafkaContainer", "KafkaTestMixin",
+    "Trace",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    # on first use: a test of the ZooKeeper in memory alone loads no server
-    if name not in _MODULES:
-        raise AttributeError(f"module 'kafkalite.testing' has no attribute {name!r}")
-    return getattr(import_module(f"kafkalite.testing.{_MODULES[name]}"), name)
+    found: Any  # on first use: a test of the ZooKeeper in memory alone loads no server
+    match name:
+        case "AsyncBroker":
+            from kafkalite.testing.async_broker import AsyncBroker as found
+        case "AsyncCluster":
+            from kafkalite.testing.cluster import AsyncCluster as found
+        case "Broker":
+            from kafkalite.testing.broker import Broker as found
+        case "Cluster":
+            from kafkalite.testing.cluster import Cluster as found
+        case "InMemoryZooKeeper":
+            from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper as found
+        case "KafkaContainer":
+            from kafkalite.testing.kafka_container import KafkaContainer as found
+        case "KafkaTestMixin":
+            from kafkalite.testing.broker_needs import KafkaTestMixin as found
+        case "Trace":
+            from kafkalite.testing.requests.replay import Trace as found
+        case _:
+            raise AttributeError(f"module 'kafkalite.testing' has no attribute {name!r}")
+    return found

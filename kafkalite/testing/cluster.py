@@ -21,21 +21,17 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.forks import HomeProcess
 from kafkalite.common.names import NO_LEADER
-from kafkalite.metadata.cluster_metadata import MEMBER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.data_directory import throwaway_place
 from kafkalite.testing.records.stored_record import check_integer
 from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
-
-if TYPE_CHECKING:
-    from kafkalite.metadata.cluster_metadata import PartitionRecord
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -272,15 +268,14 @@ class Cluster:
     def _is_led_by(self, leader: int, topic: str, partition: int) -> bool:
         connected = [broker for broker in self.brokers if broker.is_connected]
         if not self.brokers[leader].is_running or any(
-            (known := self._known(broker, topic, partition)) is None or known.leader != leader for broker in connected
+            (known := broker.server.metadata.topics.get(topic)) is None
+            or partition not in known.partitions
+            or known.partitions[partition].leader != leader
+            for broker in connected
         ):
             return False
         hosted = self.brokers[leader].server.replica_manager.by_name.get(topic)
         return hosted is not None and partition in hosted.partitions
-
-    def _known(self, broker: ClusterBroker, topic: str, partition: int) -> PartitionRecord | None:
-        record = broker.server.metadata.topics.get(topic)
-        return None if record is None else record.partitions.get(partition)
 
     # -- starting
 
@@ -300,7 +295,7 @@ class Cluster:
 
         def know_each_other() -> bool:
             return all(
-                broker.server.metadata.registration_state is MEMBER
+                broker.server.metadata.registration_state.is_member
                 and ids <= broker.server.metadata.brokers.keys()
                 and broker.server.metadata.controller_id in broker.server.metadata.brokers
                 for broker in connected

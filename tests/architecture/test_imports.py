@@ -29,7 +29,7 @@ FOLDERS = documented_folders()
 PUBLIC = ("__init__", "testing.__init__")  # they import on first use
 ROOMS_MAX = 27  # folders and files directly below the package, and what stands beside it
 FLOORS_MAX = 11
-ARROWS_MAX = 128
+ARROWS_MAX = 120
 
 
 def parsed() -> dict[str, ast.Module]:
@@ -76,6 +76,17 @@ def test_a_folder_imports_only_folders_below_it() -> None:
             elif here != there and FOLDERS.index(here) > FOLDERS.index(there):
                 wrong.append(f"{module}:{line} (in {here}) imports {target} (in {there}), which is above it")
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_of_the_package_is_imported_by_a_string() -> None:
+    wrong = [
+        f"{module}:{node.lineno}"
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
+        if "kafkalite" in ast.unparse(node.args[0]) or isinstance(node.args[0], ast.JoinedStr)
+    ]
+    assert not wrong, f"write an import inside a function: {wrong}"
 
 
 def test_the_coordinator_knows_values_and_no_messages() -> None:

@@ -591,7 +591,7 @@ NO_DECODERS = {
     "client/producer/bulk_load.py": _COLUMNS,
     "reader/chunks/chunk_file.py": _BATCHES,
     "replication/replica_fetcher.py": _ONE,
-    "security/password_encoder.py": _OWN,
+    "config/password_encoder.py": _OWN,
     "testing/controlled_broker.py": "base64 of a request",
     "testing/faults/spoils.py": _BATCHES,
     "testing/requests/replay.py": _BATCHES,

@@ -8,10 +8,9 @@ from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafkalite.security.sasl.client_exchange import login_of
-from kafkalite.security.sasl.jaas import LoginModule
 
 METADATA_VERSION = 9
-LOGIN = login_of("PLAIN", LoginModule("m", {"username": "broker", "password": "secret"}))
+LOGIN = login_of("PLAIN", {"username": "broker", "password": "secret"})
 
 
 class SaslServer:

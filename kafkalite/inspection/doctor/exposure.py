@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.jaas import LoginModule, login_module, plain_users
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.security.principal import user
-from kafkalite.security.sasl.jaas import LoginModule, login_module, plain_users
 from kafkalite.security.sasl.scram import weakness
 
 

@@ -23,6 +23,8 @@ COUNTS_OF_SEGMENTS = 2  # of segments and partitions
 CLEANING_TOLD = 1  # for every compacted log
 CLEANER_IS_OFF = 2  # as CLEANING_TOLD, but log.cleaner.enable is false
 
+CLEANING_IDLE = "idle"  # the state of a log that no scan has found due
+
 # instead of a number of records
 COUNTING = -1  # not known yet: ask again
 UNCOUNTABLE = -2  # the log is damaged

@@ -139,6 +139,12 @@ class Bounds(NamedTuple):
         return [*ranges[:-1], *(each._replace(file_id=self.last_file_id) for each in ranges[-1:])]
 
 
+def cluster_id(data_directory: str) -> str | None:
+    """Of meta.properties; None if that is not there, or has none."""
+    properties = read_meta_properties(_FILES, os.path.join(data_directory, META_PROPERTIES))
+    return None if properties is None else properties.cluster_id
+
+
 class DataDirectories:
     """The checkpoints of data directories, each read once, when it is first asked for."""
 

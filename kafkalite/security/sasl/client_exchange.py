@@ -10,12 +10,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from kafkalite.security.sasl import scram
 from kafkalite.security.sasl.exchange import PLAIN
-from kafkalite.security.sasl.jaas import LoginModule
 
 MECHANISMS = (PLAIN, *scram.MECHANISMS)
 ITERATIONS_MAX = 100_000
@@ -60,18 +59,18 @@ class Login(NamedTuple):
         return f"Login({self.mechanism}, {self.name})"
 
 
-def login_of(mechanism: str, module: LoginModule) -> Login:
-    """The login of `username` and `password` of a login module; with tokenauth="true" those of a delegation token.
-    Raises ValueError, which repeats no secret."""
+def login_of(mechanism: str, options: Mapping[str, str]) -> Login:
+    """The login of `username` and `password` among the options of a login module; with tokenauth="true" those of a
+    delegation token. Raises ValueError, which repeats no secret."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"is for the mechanism {mechanism[:40]!r}, and logins are by {', '.join(MECHANISMS)}")
-    name, password = module.options.get("username", ""), module.options.get("password", "")
+    name, password = options.get("username", ""), options.get("password", "")
     if not name or not password:
         raise ValueError('has no username="..." and password="...", which are this side\'s own login')
     if mechanism == PLAIN:
         return Login(mechanism, name, lambda _: PlainClient(name, password))
     salted = SaltedPassword(scram.MECHANISMS[mechanism], password)
-    is_token = module.options.get("tokenauth", "").lower() == "true"
+    is_token = options.get("tokenauth", "").lower() == "true"
     return Login(mechanism, name, lambda _: ScramClient(mechanism, name, salted, is_token=is_token))
 
 

@@ -168,7 +168,7 @@ def _sasl(config: BrokerConfig) -> SaslConfig | None:
 
 def _sasl_of_jaas(config: BrokerConfig) -> SaslConfig | None:
     """The section Client of the JAAS file, as ZooKeeper's own client has it."""
-    from kafkalite.security.sasl.jaas import jaas_sections
+    from kafkalite.config.jaas import jaas_sections
 
     for module in jaas_sections(config).get("Client", ()):
         name = module.options.get("username")

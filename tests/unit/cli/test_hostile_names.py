@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from kafkalite import Broker
 from kafkalite.cli.main import main
-from kafkalite.cli.output import aligned, complain, say
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_admin import GroupAdmin
+from kafkalite.common.output import aligned, complain, say
 from kafkalite.common.text import printable
 from tests.support.broker_process import environment
 from tests.support.wait import DEADLINE_S

@@ -15,9 +15,8 @@ from kafkalite.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from kafkalite.security.sasl.client_exchange import login_of
-from kafkalite.security.sasl.jaas import LoginModule
 
-LOGIN = login_of("PLAIN", LoginModule("m", {"username": "broker", "password": "secret"}))
+LOGIN = login_of("PLAIN", {"username": "broker", "password": "secret"})
 
 
 def asked(*answers: Any) -> tuple[int, list[Message]]:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.acceptor import RETRY_MS
-from kafkalite.network.connection_quotas import ListenerLimits, NetworkLimits
+from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.listener import plain_address
 from kafkalite.network.socket_server import Listener, SocketServer
 from tests.support.descriptors import open_sockets
@@ -229,24 +228,6 @@ def test_connections_from_one_address_are_limited(tell: Tell, overrides: dict[st
         assert world.server.connection_count == 1
 
     tell(story)
-
-
-def test_limits_come_from_the_configuration() -> None:
-    limits = NetworkLimits.of(BrokerConfig())
-    assert limits == NetworkLimits(
-        max_connections_per_ip_overrides=limits.max_connections_per_ip_overrides,
-        of_listeners={"PLAINTEXT": ListenerLimits()},
-    )
-    properties = {
-        "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
-        "max.connections": "9",
-        "listener.name.outside.max.connections": "3",
-        "listener.name.outside.max.connection.creation.rate": "7",
-    }
-    limits = NetworkLimits.of(BrokerConfig.load(properties))
-    assert limits.protected_listener == "PLAINTEXT"
-    assert limits.of_listeners == {"PLAINTEXT": ListenerLimits(9), "OUTSIDE": ListenerLimits(3, 7)}
 
 
 def test_idle_connections_expire_and_waiting_ones_do_not(tell: Tell) -> None:

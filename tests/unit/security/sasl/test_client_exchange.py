@@ -17,7 +17,6 @@ from kafkalite.security.sasl.client_exchange import (
     login_of,
 )
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange, PlainExchange
-from kafkalite.security.sasl.jaas import LoginModule
 from kafkalite.security.sasl.scram import MECHANISMS, Decoys, ScramExchange, new_credential
 
 
@@ -32,7 +31,7 @@ def talk(client: ClientExchange, server: Exchange) -> str | None:
 
 
 def exchange(mechanism: str, name: str, password: str) -> ClientExchange:
-    return login_of(mechanism, LoginModule("m", {"username": name, "password": password})).exchange("host")
+    return login_of(mechanism, {"username": name, "password": password}).exchange("host")
 
 
 @pytest.mark.parametrize("name", ["broker", "a,b=c", "Jürgen"])
@@ -105,8 +104,8 @@ def test_the_salted_password_is_computed_once() -> None:
 
 def test_a_module_without_a_login_is_no_login() -> None:
     with pytest.raises(ValueError, match=r'has no username="\.\.\." and password='):
-        login_of("PLAIN", LoginModule("m", {"user_a": "b"}))
+        login_of("PLAIN", {"user_a": "b"})
     with pytest.raises(ValueError, match="is for the mechanism 'GSSAPI'"):
-        login_of("GSSAPI", LoginModule("m", {}))
-    login = login_of("PLAIN", LoginModule("m", {"username": "a", "password": "hidden"}))
+        login_of("GSSAPI", {})
+    login = login_of("PLAIN", {"username": "a", "password": "hidden"})
     assert "hidden" not in repr(login)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kafkalite.security.delegation_tokens import DelegationToken, hmac_of
 from kafkalite.security.sasl.client_exchange import login_of
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
-from kafkalite.security.sasl.jaas import LoginModule
 from kafkalite.security.sasl.scram import (
     MECHANISMS,
     Decoys,
@@ -165,7 +164,7 @@ def exchange(mechanism: str, name: str, password: str, *, tokenauth: str, now_ms
         mechanism, lambda _: None, Decoys(b"").credential, lambda token_id: credentials.find(mechanism, token_id)
     )
     options = {"username": name, "password": password, "tokenauth": tokenauth}
-    client = login_of(mechanism, LoginModule("m", options)).exchange("host")
+    client = login_of(mechanism, options).exchange("host")
     first = server.evaluate(client.first()).token
     assert first is not None
     final = client.answer(first)

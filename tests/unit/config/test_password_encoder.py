@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalite.config.password_encoder import KEY_BITS, PasswordEncoder
 from kafkalite.config.security_settings import ENCODER_CIPHERS, ENCODER_KEY_FACTORIES
-from kafkalite.security.password_encoder import KEY_BITS, PasswordEncoder
 
 
 @pytest.mark.parametrize("key_factory", ENCODER_KEY_FACTORIES)

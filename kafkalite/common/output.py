@@ -65,3 +65,13 @@ def json_line(values: object) -> str:
     import json
 
     return json.dumps(values, separators=(",", ":"))
+
+
+def version() -> str:
+    """Of the installed package."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("kafkalite")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.jaas import login_module, parse_jaas, parse_jaas_file, plain_users
 from kafkalite.config.properties import read_environment
-from kafkalite.security.sasl.jaas import login_module, parse_jaas, parse_jaas_file, plain_users
 from tests.support.jaas_file import FILE
 
 
