@@ -10,10 +10,10 @@ from pathlib import Path
 from bench.reference import reference_kafka
 from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.server.broker import Broker
-from tests.compatibility.differential.engine import Explained, Story, Teller, tries
+from tests.compatibility.differential.engine import OLDER, Explained, Story, Teller, tries
 from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka
 
-SECURED = ("authorization", "acls", "quotas", "broker_settings")  # told to brokers on ZooKeeper, with an authorizer
+SECURED = ("authorization", "acls", "quotas", "broker_settings")  # told to brokers with an authorizer
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "elections",
@@ -38,6 +38,7 @@ SECURED_SETTINGS = SETTINGS | {
     "transaction.state.log.min.isr": "1",
     "auto.create.topics.enable": "true",
 }
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BROKER_ID = 1  # as the reference's
 
 
@@ -54,8 +55,14 @@ def kafkalite_broker(home: Path, family: str) -> Iterator[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def apache_kafka() -> Iterator[tuple[str, int]]:
-    with reference_kafka(heap="512m", properties=SETTINGS) as kafka:
+def apache_kafka(version: str, home: Path, *, is_secured: bool) -> Iterator[tuple[str, int]]:
+    """The reference of this version: KRaft, but on ZooKeeper for an authorizer of the older one."""
+    if is_secured and version == OLDER:
+        with secured_kafka(home) as address:
+            yield address
+        return
+    settings = SECURED_SETTINGS | {"authorizer.class.name": STANDARD_AUTHORIZER} if is_secured else SETTINGS
+    with reference_kafka(version, heap="512m", properties=settings) as kafka:
         host, _, port = kafka.bootstrap.rpartition(":")
         prepare((host, int(port)))
         yield host, int(port)

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from bench.reference import ReferenceUnavailable
-from tests.compatibility.differential.brokers import SECURED, apache_kafka, kafkalite_broker, secured_kafka
+from tests.compatibility.differential.brokers import SECURED, apache_kafka, kafkalite_broker
 from tests.compatibility.differential.compare import Verdict
 
 COUNTS = pytest.StashKey[dict[str, int]]()
@@ -36,24 +36,29 @@ def kafkalite(family: str, kafkalites: Callable[[str], tuple[str, int]]) -> tupl
 
 
 @pytest.fixture(scope="session")
-def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool], tuple[str, int]]]:
-    """Apache Kafka, and another one with an authorizer."""
+def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, bool], tuple[str, int]]]:
+    """By version: Apache Kafka, and another one with an authorizer."""
     with contextlib.ExitStack() as stack:
 
         @cache
-        def running(is_secured: bool) -> tuple[str, int]:
-            home = tmp_path_factory.mktemp("secured")
-            return stack.enter_context(secured_kafka(home) if is_secured else apache_kafka())
+        def running(version: str, is_secured: bool) -> tuple[str, int]:
+            home = tmp_path_factory.mktemp(f"kafka-{version}")
+            return stack.enter_context(apache_kafka(version, home, is_secured=is_secured))
 
         yield running
 
 
 @pytest.fixture
-def kafka(family: str, kafkas: Callable[[bool], tuple[str, int]]) -> tuple[str, int]:
-    try:
-        return kafkas(family in SECURED)
-    except ReferenceUnavailable as reason:
-        pytest.skip(str(reason))
+def kafka(family: str, kafkas: Callable[[str, bool], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
+    """The Apache Kafka of a version for this family."""
+
+    def running(version: str) -> tuple[str, int]:
+        try:
+            return kafkas(version, family in SECURED)
+        except ReferenceUnavailable as reason:
+            pytest.skip(str(reason))
+
+    return running
 
 
 @pytest.fixture
@@ -82,6 +87,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     counts = config.stash.get(COUNTS, {})
     if counts:
         terminalreporter.write_line(
-            "kafkalite beside Apache Kafka 3.9.1: {requests} requests in {stories} tellings; of their answers {equal} "
+            "kafkalite beside Apache Kafka: {requests} requests in {stories} tellings; of their answers {equal} "
             "are equal, {explained} differ as explained in docs/differences.md, {wrong} are wrong".format(**counts)
         )

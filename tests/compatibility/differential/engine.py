@@ -2,8 +2,10 @@
 
 A case module holds functions under `@every_version("Produce")`, `@in_versions("Produce", 0, 3, 9)` or `@once`; each
 takes a `Teller` and asks. The same story is told to Apache Kafka and to kafkalite, and the two lists of steps are
-compared. Requests are built by kafkalite's own codec or are bytes made by hand; what a story must know to go on (a
-member id) it takes from the real answer, what is noted of it is masked.
+compared. Kafka 3.9.1 is the reference for versions that it serves, Kafka 4.3.0 for newer ones and for APIs that 3.9
+lacks, whose stories are under `@once_in_4_3` and `@in_versions_of_4_3`; of these the wording of messages counts, too.
+Requests are built by kafkalite's own codec or are bytes made by hand; what a story must know to go on (a member id) it
+takes from the real answer, what is noted of it is masked.
 
 Where an answer may differ, the step says so: `but=Explained(what, why, paths...)`. A difference at other paths fails
 the story, and so does a path that does not differ any more.
@@ -41,7 +43,18 @@ CLOSED = "closed"
 SILENT = "no answer"
 _LOOPBACK = "127."
 HANGS_SECONDS = 1.0  # a request whose handler fails at Kafka is sometimes never answered
-KAFKAS_NEWEST = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}  # the next ones came with Kafka 4.0
+OLDER, NEWER = "3.9.1", "4.3.0"
+"""The reference Kafkas. The first one with ZooKeeper where its authorizer is needed."""
+NEWEST_OF_OLDER = {
+    "Produce": 11, "Fetch": 17, "ListOffsets": 9, "Metadata": 12, "OffsetCommit": 9, "OffsetFetch": 9,
+    "DescribeGroups": 5, "EndTxn": 4, "WriteTxnMarkers": 1, "TxnOffsetCommit": 4, "DescribeCluster": 1,
+    "ListTransactions": 1, "ConsumerGroupHeartbeat": -1, "ConsumerGroupDescribe": -1, "UpdateFeatures": -1,
+    "GetTelemetrySubscriptions": -1, "PushTelemetry": -1, "ListConfigResources": -1, "DescribeTopicPartitions": -1,
+    "DescribeQuorum": -1,
+}  # fmt: skip
+"""By API: the newest version for which 3.9 is the reference; of others all are."""
+ALL_OLDER = 0x7FFF
+TOLD_UP_TO = {"EndTxn": 4}  # from version 5 on each end moves the epoch, and the stories count on an epoch that stays
 _RETRIABLE = (14, 15, 16)  # loading, not available, not the coordinator
 
 
@@ -73,10 +86,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Story:
-    """A script, and the versions of its API in which it is told."""
+    """A script, and the versions of its API in which it is told; the ones up to `newest_of_older` to Kafka 3.9."""
 
     tell: Callable[[Teller], None]
     versions: tuple[int, ...]
+    newest_of_older: int = ALL_OLDER
+
+    def reference(self, version: int) -> str:
+        """The Kafka with which the telling in this version is compared."""
+        return OLDER if version <= self.newest_of_older else NEWER
 
     @property
     def name(self) -> str:
@@ -84,10 +102,11 @@ class Story:
 
 
 def every_version(api_name: str) -> Callable[[Callable[[Teller], None]], Story]:
-    """Told in each version of the API that kafkalite lists, and Kafka 3.9.1 serves."""
+    """Told in each version of the API that kafkalite lists."""
     api = next(api for api in APIS.values() if api.name == api_name)
-    newest = KAFKAS_NEWEST.get(api_name, api.max_version)
-    return lambda tell: Story(tell, tuple(range(api.min_version, newest + 1)))
+    newest = NEWEST_OF_OLDER.get(api_name, ALL_OLDER)
+    versions = range(api.min_version, TOLD_UP_TO.get(api_name, api.max_version) + 1)
+    return lambda tell: Story(tell, tuple(versions), newest)
 
 
 def in_versions(*versions: int) -> Callable[[Callable[[Teller], None]], Story]:
@@ -98,6 +117,16 @@ def in_versions(*versions: int) -> Callable[[Callable[[Teller], None]], Story]:
 def once(tell: Callable[[Teller], None]) -> Story:
     """Told one time; the story names the versions that it asks in."""
     return Story(tell, (0,))
+
+
+def in_versions_of_4_3(*versions: int) -> Callable[[Callable[[Teller], None]], Story]:
+    """Told in these versions, and compared with Kafka 4.3."""
+    return lambda tell: Story(tell, versions, -1)
+
+
+def once_in_4_3(tell: Callable[[Teller], None]) -> Story:
+    """Told one time, and compared with Kafka 4.3; the story names the versions that it asks in."""
+    return Story(tell, (0,), -1)
 
 
 @dataclass
@@ -118,7 +147,8 @@ class Teller:
         self.rewritten: list[str] = []  # answers of which kafkalite's codec would have made other bytes
         self._address = address
         self._stem = f"{STEM}{family}-{story.name.replace('_', '-')}-{version}"
-        self._masks = Masks(f"{self._stem}-")  # the stem alone begins the names of version 10, too
+        is_worded = story.newest_of_older < 0
+        self._masks = Masks(f"{self._stem}-", is_worded=is_worded)  # the stem alone begins the names of version 10, too
         self._lines: dict[str, Line] = {}
         self._correlation_id = 0
         self._ids: dict[str, uuid.UUID] = {}

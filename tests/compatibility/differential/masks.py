@@ -86,6 +86,11 @@ KEYED = {
     ("DescribeProducersResponse", "topics"): "name",
     ("DescribeProducersTopic", "partitions"): "partition_index",
     ("DescribeProducersPartition", "active_producers"): "producer_id",
+    ("HeartbeatAssignment", "topic_partitions"): "topic_id",
+    ("ConsumerGroupDescribeResponse", "groups"): "group_id",
+    ("DescribedConsumerGroup", "members"): "member_id",
+    ("DescribedAssignment", "topic_partitions"): "topic_name",
+    ("ListConfigResourcesResponse", "config_resources"): "resource_name",
 }
 # The same where no one field tells them apart.
 SORTED = {
@@ -99,13 +104,21 @@ SORTED = {
     ("AlterClientQuotasResult", "entity"),
 }
 # Arrays of plain values in the order of a hash table.
-UNORDERED = {("DescribedTransactionTopic", "partitions"), ("ListTransactionsResponse", "unknown_state_filters")}
+UNORDERED = {
+    ("DescribedTransactionTopic", "partitions"),
+    ("ListTransactionsResponse", "unknown_state_filters"),
+    ("HeartbeatTopicPartitions", "partitions"),
+    ("DescribedTopicPartitions", "partitions"),
+    ("DescribedConsumerGroupMember", "subscribed_topic_names"),
+}
 # Lists of all there is: of them only what belongs to the story is noted.
 ALL_THERE_IS = {
     ("MetadataResponse", "topics"): "name",
     ("ListGroupsResponse", "groups"): "group_id",
     ("ListTransactionsResponse", "transaction_states"): "transactional_id",
     ("ElectLeadersResponse", "replica_election_results"): "topic",
+    ("DescribeTopicPartitionsResponse", "topics"): "name",
+    ("ListConfigResourcesResponse", "config_resources"): "resource_name",
 }
 # Settings of a broker with the addresses and directories of one run.
 PLACES = {"listeners", "log.dirs", "zookeeper.connect"}
@@ -115,8 +128,9 @@ _TEXTS = {"error_message", "documentation", "batch_index_error_message"}
 class Masks:
     """The masks of one story: they remember which id they have seen as which."""
 
-    def __init__(self, stem: str) -> None:
+    def __init__(self, stem: str, *, is_worded: bool = False) -> None:
         self._stem = stem
+        self._is_worded = is_worded  # messages are noted as they are
         self._seen: dict[tuple[str, object], str] = {}
         self._kinds: dict[str, int] = {}
 
@@ -189,7 +203,7 @@ class Masks:
         return not (name.startswith(STEM) or name == TRANSACTION_STATE_TOPIC)
 
     def _value(self, name: str, value: Any) -> Any:
-        if name in _TEXTS:
+        if name in _TEXTS and not (self._is_worded and name == "error_message"):
             return f"<{name.rpartition('_')[2]}>" if value else value
         if name == "host":
             return "<host>" if value else value

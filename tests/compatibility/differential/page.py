@@ -52,8 +52,9 @@ HEAD = """\
 # Where kafkalite answers otherwise than Apache Kafka
 
 Made by `tests/compatibility/differential` (do not edit): the same {tellings} tellings of {stories} stories of raw
-requests go to kafkalite and to Apache Kafka 3.9.1 (KRaft, one node), every API of `kafkalite/protocol/apis.py` in every
-version that it lists, and the answers are compared field by field. What is below differs and is meant to; everything
+requests go to kafkalite and to Apache Kafka (KRaft, one node), every API of `kafkalite/protocol/apis.py` in every
+version that it lists, and the answers are compared field by field: with Kafka 3.9.1 in the versions that it serves,
+with Kafka 4.3.0 in newer ones and in APIs that 3.9 lacks. What is below differs and is meant to; everything
 else is equal, and an entry that is no longer true fails the suite.
 
 Not compared: ids that a broker draws, its clock, hosts and ports, its data directory and the room on that disk, the
