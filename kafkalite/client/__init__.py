@@ -1,1 +1,1 @@
-"""Requests to brokers: the blocking client of our own commands, a broker's channels to others. Imports protocol."""
+"""Clients of brokers: the blocking one of our own commands, a broker's channels to others. Imports protocol."""

@@ -1,12 +1,12 @@
 """The token of OAUTHBEARER by which this process logs in: fetched when it is needed, and replaced before it ends.
 
-It is replaced by a thread of its own after its refresh time, which is checked with every login, and by brokers every
-few seconds, too. A login then waits a second for the new one, since sessions end with their tokens. While the authority
-is away the token of before serves to its end. Logins at the same time share one request.
+A thread of its own replaces it after its refresh time, which every login checks, and brokers also check every few
+seconds. A login then waits a second for the new one, since sessions end with their tokens. While the authority is
+unreachable the old token is used until it expires. Concurrent logins share one request.
 
-Tokens come from an authority (OAuth 2.0, the grant client_credentials) or a file, by one request of HTTP/1.1 for each
-token. The whole of it has a deadline, the answer a size. Redirections are not followed, for they would carry the secret
-elsewhere. Neither the secret nor a token is in the text of an error.
+Tokens come from a file, or from an authority (OAuth 2.0, the grant client_credentials) by one HTTP/1.1 request for each
+token, with a deadline for the exchange and a limit for the size of the response. Redirections are not followed, since
+they would carry the secret elsewhere. Neither the secret nor a token is in the text of an error.
 Source: org.apache.kafka.common.security.oauthbearer.{OAuthBearerLoginCallbackHandler, internals.expiring.
 ExpiringCredentialRefreshingLogin, internals.secured.{HttpAccessTokenRetriever, FileTokenRetriever, Retry}}, RFC 6749.
 """
@@ -39,13 +39,13 @@ _ERROR_BYTES_MAX = 8 << 10
 _SHOWN_CHARS = 200
 _PAUSE_MS_MIN = 10.0
 _FINAL = frozenset((*range(300, 400), *range(400, 408), 409, 410, 411, 413, 414, 415, 501, 505))
-"""Statuses that asking again does not change: Kafka's, and redirections."""
+"""Statuses that are not retried: Kafka's, and redirections."""
 
 _T = TypeVar("_T")
 
 
 class NoToken(OSError):
-    """There is no token; the text is for the operator. `is_final`: asking again would not help."""
+    """There is no token; the text is for the operator. `is_final`: a retry would not help."""
 
     def __init__(self, why: str, *, is_final: bool = False) -> None:
         super().__init__(why)
@@ -54,7 +54,7 @@ class NoToken(OSError):
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """An address, and the client that asks there."""
+    """The address of an authority or of a file, and the client's credentials there."""
 
     url: str
     client_id: str = ""
@@ -172,7 +172,7 @@ class TokenEndpoint:
         return f": {self._printable(': '.join(words))}" if words else ""
 
     def _printable(self, text: str) -> str:
-        """Words of others for one line, without the secret, should these repeat it."""
+        """The authority's text for one line, with the secret removed if it is repeated there."""
         if self.client_secret:
             for secret in (self.client_secret, quote_plus(self.client_secret)):
                 text = text.replace(secret, "(hidden)")
@@ -180,7 +180,7 @@ class TokenEndpoint:
 
 
 class _TimedSocket:
-    """The part of a socket that http.client uses, all of which ends at a deadline."""
+    """The part of a socket that http.client uses, with one deadline for all of it."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._socket = sock
@@ -194,7 +194,7 @@ class _TimedSocket:
         return io.BufferedReader(_TimedReads(self._socket, self._deadline))
 
     def close(self) -> None:
-        """The socket is its owner's."""
+        """Does nothing: the owner closes the socket."""
 
 
 class _TimedReads(io.RawIOBase):
@@ -225,7 +225,7 @@ def retried(
     monotonic_ms: Callable[[], float],
     sleep_ms: Callable[[float], object],
 ) -> _T:
-    """The result of `fetch`, asked again as Kafka does: with pauses that are doubled, for `backoff_max_ms` in all,
+    """The result of `fetch`, retried as Kafka does: with pauses that are doubled, for `backoff_max_ms` in all,
     unless the fault is final. Raises the first NoToken."""
     end_ms = monotonic_ms() + backoff_max_ms
     pause_ms = max(backoff_ms, _PAUSE_MS_MIN)
@@ -252,7 +252,7 @@ _PAUSE_MS = 10_000.0
 
 
 class BearerToken:
-    """`fetch` gets a new token, which may take its time, and raises NoToken."""
+    """A token that is replaced before it expires. `fetch` gets a new one; it may block, and raises NoToken."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ class BearerToken:
         self.refreshing: threading.Thread | None = None
 
     def get(self) -> OwnToken:
-        """The token of now; it waits for one if there is none that holds. Raises NoToken."""
+        """The current token; waits for a new one if it has expired. Raises NoToken."""
         token = self._token
         if token is None or self._wall_ms() >= token.expires_ms:
             return self._fetched()
@@ -284,7 +284,7 @@ class BearerToken:
         return self._token or token
 
     def refresh(self) -> None:
-        """Looks whether the token is to be replaced, which is done meanwhile."""
+        """Starts the replacement of the token, in a thread, if it is due."""
         token, now_ms = self._token, self._wall_ms()
         if token is None or now_ms < self._refresh_ms or self._under_way is not None:
             return
@@ -303,7 +303,7 @@ class BearerToken:
         self.refreshing.start()
 
     def _begin(self) -> tuple[Future[OwnToken], bool]:
-        """The new token to come, and whether it is for the caller to fetch it."""
+        """The future of the new token, and whether the caller is to fetch it."""
         with self._lock:
             if self._under_way is not None:
                 return self._under_way, False
@@ -311,7 +311,7 @@ class BearerToken:
             return self._under_way, True
 
     def _fetched(self) -> OwnToken:
-        """A new token. One of those who want it fetches it, the others wait for that."""
+        """A new token. One of the callers fetches it, the others wait for it."""
         under_way, is_ours = self._begin()
         return self._fulfil(under_way) if is_ours else under_way.result()
 
@@ -320,7 +320,7 @@ class BearerToken:
             token = self._fetch()
             now_ms = self._wall_ms()
             if token.expires_ms <= now_ms:
-                raise NoToken(f"the token that is given for {token.name} has expired")
+                raise NoToken(f"the token that is issued for {token.name} has expired")
             self._token, self._refresh_ms = token, refresh_at_ms(token, now_ms, self._rules, self._chance())
         except BaseException as fault:
             self._under_way = None

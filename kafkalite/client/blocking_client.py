@@ -1,4 +1,4 @@
-"""A connection to a broker for commands: one request, one response, one line that describes an error.
+"""A blocking connection to a broker, for commands: one request, one response, one line of text for an error.
 
 Both the wait and the size of a response are bounded, even if the other end is no broker.
 Source: org.apache.kafka.clients.NetworkClient, as far as a command needs it.
@@ -50,6 +50,9 @@ def name_of_error(error_code: int) -> str:
         return f"error {error_code}"
 
 
+REFUSES = "refuses the connection"  # in the text of a failed login
+
+
 class BlockingClient:
     """A connection; `address` is as it was given. A response may take `timeout_s`. Raises Unanswered."""
 
@@ -90,7 +93,7 @@ class BlockingClient:
             raise self._lost(f"cannot log in at {self.address}: {error}") from None
         except OSError as error:
             self._socket.close()
-            raise self._lost(f"{self.address} does not let us in: {error}") from None
+            raise self._lost(f"{self.address} {REFUSES}: {error}") from None
         except Unanswered:
             self._socket.close()
             raise
@@ -125,8 +128,8 @@ class BlockingClient:
         return self.receive(type(request), version, timeout_s)
 
     def send(self, request: Message, version: int) -> None:
-        """The first half of `ask`, so that several brokers can work side by side, or one at several requests. Before it
-        the session is renewed, if it ends soon and no response is awaited."""
+        """The first half of `ask`, so that several brokers can work in parallel, or one on several requests. Before it
+        the session is renewed, if it ends soon and no response is pending."""
         if self._login is not None and not self._unanswered and monotonic_s() >= self._login_due_s:
             self._log_in(self._login)
         self._correlation_id += 1
@@ -157,7 +160,7 @@ class BlockingClient:
         except Malformed as error:
             raise self._lost(f"the answer of {self.address} makes no sense: {error}") from error
         if correlation_id != self._unanswered.popleft():
-            raise self._lost(f"{self.address} answers what was not asked")
+            raise self._lost(f"{self.address} answers another request")
         return response
 
     def _receive(self, count: int, deadline: float) -> bytearray:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 SLAB_BYTES = 64 * 1024
 KEPT_BYTES_MAX = 16 << 20
 LOGIN_BYTES_MAX = 64 * 1024  # of a response before the other side has proven who it is
-FRAME_BYTES_MAX = 1 << 30  # of a fetch's response, whatever it asked for: one batch may be larger than any limit
+FRAME_BYTES_MAX = (
+    1 << 30
+)  # of a fetch's response, beyond the limits of the request: one batch may be larger than any limit
 RESPONSE_BYTES_MAX = 64 << 20  # of another response
 _LOGIN_CORRELATION_ID = 0x7FFFFFF8  # one of those that Kafka keeps for logins
 _CORRELATION_ID_MAX = (1 << 31) - 1
@@ -77,9 +79,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     of memory that the next one overwrites; `pause` keeps it. `on_lost` is called once, with the reason. A response of
     more than `response_bytes_max` bytes ends the connection.
 
-    Invariant: the bytes received and not handed out are `_data[_start:_end]`; `_want` is the size with prefix of a
-    frame that `_data` was taken for, or 0. While a login is under way, every response is its own. Requests wait in
-    `_held` from the time when a login is due until it has ended; it begins when no response is expected any more.
+    Invariant: the bytes received and not delivered are `_data[_start:_end]`; `_want` is the size with prefix of a frame
+    that `_data` was allocated for, or 0. During a login every response belongs to it. Requests wait in `_held` from the
+    time when a login is due until it has ended; it begins when no response is pending.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._begin_login()
 
     def _begin_login(self) -> None:
-        """Once all responses have come."""
+        """Starts the login. Only when no response is pending."""
         if not self._expected and self._login_again is None:
             self._login_again = asyncio.ensure_future(self._renew_login())
 
@@ -159,7 +161,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport.write(frame)
 
     def pause(self) -> None:
-        """Keep the response that was handed out as it is: receive nothing until `resume`."""
+        """Keep the response that was delivered: receive nothing until `resume`."""
         self._is_paused = True
         if self._transport is not None:
             self._transport.pause_reading()
@@ -171,7 +173,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Neither callback is called any more."""
+        """Close the connection; no callback is called from now on."""
         self._on_frame = self._on_lost = _ignore
         self._held.clear()
         if self._login_again is not None:
@@ -198,7 +200,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             transport.abort()
 
     def _on_timer(self) -> None:
-        """One timer at a time, which checks when the oldest request was sent: most are answered long before."""
+        """Checks the age of the oldest request. One timer at a time, since most requests are answered long before."""
         self._timer = None
         if self._expected:
             left_ms = self._asked_ms + self._timeout_ms - self._clock.monotonic_ms()
@@ -260,7 +262,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._hand_out()
 
     def _hand_out(self) -> None:
-        """Hands out the whole frames that are here, and makes room for the rest."""
+        """Delivers the whole frames, and makes room for the remaining bytes."""
         while not self._is_paused:
             start, end = self._start, self._end
             if end - start < 4:
@@ -373,7 +375,7 @@ class BrokerChannel:
         except (OSError, UnicodeError) as error:
             why = f"{endpoint.address}: {getattr(error, 'strerror', None) or error}"
             if self._opening is asyncio.current_task():
-                self._opening = None  # not to be cancelled: it raises the reason
+                self._opening = None  # not cancelled: it raises the reason
                 self._fail(why)
             raise BrokerUnreachable(self._broker_id, why) from error
         finally:
@@ -405,7 +407,7 @@ class BrokerChannel:
             answer.set_result(response)
 
     def _fail(self, why: str) -> None:
-        """Close the connection; requests under way fail."""
+        """Close the connection; pending requests fail."""
         if self._opening is not None:
             self._opening.cancel()
             self._opening = None
@@ -419,7 +421,7 @@ class BrokerChannel:
 
 
 class BrokerChannels:
-    """The channels to all brokers, one for each that was asked."""
+    """The channels to other brokers, one for each that was sent a request."""
 
     def __init__(
         self,
@@ -450,7 +452,7 @@ class BrokerChannels:
         return await channel.ask(request, version)
 
     def close(self) -> None:
-        """Requests under way, and later ones, fail."""
+        """Pending requests, and later ones, fail."""
         self._is_closed = True
         for channel in self._channels.values():
             channel.close()

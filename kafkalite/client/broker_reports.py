@@ -1,6 +1,6 @@
-"""BrokerReport: reports of brokers as values of JSON, as far as they give any.
+"""BrokerReport: reports of brokers as values of JSON.
 
-An Apache Kafka gives none, and a user may not be allowed to see them.
+An Apache Kafka has none, and a user may not be allowed to read them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOG_DIRS_VERSION = 4
 
 
 def ask_report(client: BlockingClient, kind: str, **arguments: Any) -> Any:
-    """Raises Refused with the broker's sentence, Unanswered."""
+    """The report as JSON values. Raises Refused with the broker's message, Unanswered."""
     answer = client.ask(BrokerReportRequest(kind=kind, arguments=json.dumps(arguments)), _VERSION)
     if answer.error_code:
         raise Refused(answer.error_message or name_of_error(answer.error_code))
@@ -34,26 +34,26 @@ def ask_report(client: BlockingClient, kind: str, **arguments: Any) -> Any:
 
 
 def is_kafkalite(client: BlockingClient) -> bool | None:
-    """Whether a broker knows reports, asked by a request that every broker answers; None if it does not say (it needs
-    DESCRIBE of the cluster). Raises Unanswered."""
+    """Whether a broker has reports, by a request that every broker answers; None if it is refused (it needs DESCRIBE
+    of the cluster). Raises Unanswered."""
     answer = client.ask(DescribeLogDirsRequest(topics=[], count_records=COUNTS), _LOG_DIRS_VERSION)
     return None if answer.error_code else bool(answer.counts_records)
 
 
 class KnowsBrokers:
-    """Knows whether the brokers of a cluster are of kafkalite, once one has said so."""
+    """Remembers whether the brokers of a cluster are kafkalite's, from the first answer on."""
 
     _is_kafkalite: bool | None = None
 
     def gives_reports(self, cluster: ClusterClient) -> bool:
-        """Whether these are brokers of kafkalite whose reports the user may see. Raises Unanswered."""
+        """Whether these are kafkalite's brokers whose reports the user may read. Raises Unanswered."""
         if self._is_kafkalite is None:
             self._is_kafkalite = is_kafkalite(cluster.first)
         return bool(self._is_kafkalite)
 
 
 def report(cluster: ClusterClient, pool: KnowsBrokers, broker_id: int, kind: str, **arguments: Any) -> Any:
-    """None where there is none. Raises Unanswered if the broker is away."""
+    """The report of one broker; None if it has none. Raises Unanswered if the broker is unreachable."""
     if not pool.gives_reports(cluster):
         return None
     try:
@@ -63,7 +63,7 @@ def report(cluster: ClusterClient, pool: KnowsBrokers, broker_id: int, kind: str
 
 
 def reports(cluster: ClusterClient, pool: KnowsBrokers, kind: str, **arguments: Any) -> dict[int, Any]:
-    """Of every broker that gives one now, by its id."""
+    """The reports of all brokers that answer, by broker id."""
     found = {}
     for broker_id in sorted(cluster.brokers):
         try:
@@ -82,7 +82,7 @@ def record_counts(
     *,
     committed_only: bool = True,
 ) -> dict[tuple[TopicPartition, int], int]:
-    """How many records a consumer at each of these places would still get, exactly; without those not known."""
+    """The exact number of records that a consumer at each of these offsets would still get; without unknown ones."""
     by_leader: dict[int, list[tuple[TopicPartition, int]]] = {}
     for key, offset in places:
         place = cluster.places.get(key)

@@ -1,10 +1,10 @@
 """A cluster as commands and producers see it: its brokers, the leaders of its partitions, connections to each broker.
 
-The first broker that can be reached names all others (Metadata). From each leader only the partitions that it leads are
-taken, so that nothing is counted twice when responses are put together. A single broker is asked over the first
-connection, regardless of the address that it advertises. A connection that was lost is made anew when it is needed
-again. Produces have connections of their own: other requests do not wait behind them.
-Requests are repeated while their fault may pass: a leader that moves, a coordinator that loads.
+The first broker that can be reached names all others (Metadata). Each leader answers only for the partitions that it
+leads, so that nothing is counted twice when responses are merged. A single broker is used over the first connection,
+regardless of the address that it advertises. A lost connection is opened again when it is needed. Produces have
+connections of their own: other requests do not wait behind them.
+Requests are retried after retriable errors: a leader that moves, a coordinator that loads.
 Source: org.apache.kafka.clients.{Metadata, NetworkClient, producer.internals.ProducerMetadata},
 org.apache.kafka.clients.admin.internals.CoordinatorStrategy.
 """
@@ -69,8 +69,8 @@ class Retries:
             self.sleep(self.backoff_s)
 
     def ask_coordinator(self, ask: Callable[[], Any]) -> Any:
-        """The response; asks again while its `error_code` is one of a coordinator that loads or moves, and the time is
-        not over."""
+        """The response; retries while its `error_code` is one of a coordinator that loads or moves, until the
+        timeout."""
         deadline_s = self.monotonic_s() + self.timeout_s
         while True:
             response = ask()
@@ -100,7 +100,7 @@ class PartitionPlace(NamedTuple):
 
 
 class ClusterClient:
-    """`addresses`: HOST:PORT, or several with commas between them, of which the first that can be reached is asked. A
+    """`addresses`: HOST:PORT, or several with commas between them, of which the first reachable one is used. A
     response may take `timeout_s`. In a `with` statement and after `open` it has the metadata of all topics; otherwise
     `refresh` gets them. Raises Unanswered, ConfigError."""
 
@@ -144,7 +144,7 @@ class ClusterClient:
     # --- metadata
 
     def refresh(self, topics: Iterable[str] | None = None) -> dict[str, int]:
-        """Ask again for brokers and leaders, of all topics or of these, which are created where the broker does so.
+        """Refresh brokers and leaders, of all topics or of these, which the broker creates if it does so automatically.
         Returns the error code of each topic. Raises Unanswered."""
         wanted = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=wanted is not None)
@@ -176,7 +176,7 @@ class ClusterClient:
         return sum(name == topic for name, _ in self.places)
 
     def max_batch_bytes(self, topic: str) -> int:
-        """The topic's max.message.bytes; Kafka's default where it may not be asked for."""
+        """The topic's max.message.bytes; Kafka's default if it may not be described."""
         resource = DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MAX_MESSAGE_BYTES]
         )
@@ -204,17 +204,17 @@ class ClusterClient:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the first connection is lost and not made anew yet."""
+        """Whether the first connection is lost and not opened again yet."""
         return all(client.is_lost for (purpose, _), client in self._clients.items() if purpose == _FIRST)
 
     def client(self, broker_id: int) -> BlockingClient:
-        """The connection for requests to a broker. Raises Unanswered, ConfigError for a broker that is not there."""
+        """The connection for requests to a broker. Raises Unanswered, ConfigError for an unknown broker."""
         if broker_id not in self.brokers:
             raise ConfigError(f"there is no broker {broker_id} in {self.address}")
         return self.first if self.is_one else self._connect(_OTHERS, self.brokers[broker_id])
 
     def leader(self, broker_id: int) -> BlockingClient:
-        """The connection for produces to this broker. Raises Unanswered if the cluster does not have it now."""
+        """The connection for produces to this broker. Raises Unanswered if it is not in the cluster now."""
         if broker_id not in self.brokers:
             raise Unanswered(f"broker {broker_id} is not in the cluster now")
         return self._connect(_PRODUCES, self.address if self.is_one else self.brokers[broker_id])
@@ -243,7 +243,7 @@ class ClusterClient:
     # --- coordinators
 
     def find_coordinator(self, key: str, key_type: int) -> tuple[int, int]:
-        """(error code, broker id) for a group or a transactional id, asked once. Raises Unanswered."""
+        """(error code, broker id) for a group or a transactional id, without a retry. Raises Unanswered."""
         if not self.brokers:
             self.refresh([])
         found = self.first.ask(FindCoordinatorRequest(key=key, key_type=key_type), _FIND_COORDINATOR_VERSION)
@@ -283,8 +283,9 @@ class ClusterClient:
     def ask_all(
         self, topics: Collection[str], ask: Callable[[BlockingClient, set[TopicPartition] | None], _Response]
     ) -> tuple[list[_Response], list[str]]:
-        """The responses that `ask` gets about these topics, or all if there are none, and complaints about partitions
-        that are left out. `ask` gets the partitions to ask for; None for all that a single broker has.
+        """The responses that `ask` returns about these topics, or all if there are none, and complaints about
+        partitions that are left out. The argument of `ask` is the partitions to query; None for all that a single
+        broker has.
 
         Raises Unanswered, and ConfigError for a topic that is not in a cluster of several brokers.
         """
@@ -297,8 +298,9 @@ class ClusterClient:
     def ask_leaders(
         self, led: Mapping[int, set[TopicPartition]], ask: Callable[[BlockingClient, set[TopicPartition]], _Response]
     ) -> tuple[list[_Response], list[str]]:
-        """The responses that `ask` gets from these brokers, and a complaint for each one that cannot be asked. Raises
-        Unanswered if none can."""
+        """The responses that `ask` returns from these brokers, and a complaint for each one that does not answer.
+        Raises Unanswered if none does.
+        """
         responses: list[_Response] = []
         complaints: list[str] = []
         for broker_id, keys in sorted(led.items()):
@@ -322,7 +324,7 @@ class ClusterClient:
 
     def not_led(self, topics: Iterable[str]) -> list[str]:
         """Complaints about the partitions without a leader, of these topics or of all: one for each absent broker, and
-        one for partitions whose brokers are present."""
+        one for partitions whose brokers are all present."""
         wanted = set(topics)
         by_absent: dict[int | None, set[TopicPartition]] = {}
         for key, place in self.places.items():
@@ -345,7 +347,7 @@ def _left_out(keys: set[TopicPartition]) -> str:
 
 
 def require_topics(topics: Iterable[str], found: set[str], where: str) -> None:
-    """Raises ConfigError for a topic that is not among those that were found."""
+    """Raises ConfigError for a topic that is not in `found`."""
     for topic in topics:
         if topic not in found:
             raise ConfigError(f"there is no topic {topic} in {where}")

@@ -1,12 +1,11 @@
 """Consumer groups as an administrator sees and changes them: requests to their coordinators.
 
-A reset sets a group's offsets to an end of each log, a time, an offset, or further by some. First the new offsets are
-looked up, then they are committed, both whole: a partition that does not answer refuses the reset before anything is
-changed.
+A reset sets a group's offsets to the start or end of each log, to a time, to an offset, or shifts them. First all new
+offsets are read, then all are committed: if a partition does not answer, the reset fails before anything is changed.
 
-As rows for people: members are asked for many groups at a time, offsets for one. A lag in offsets is that of Kafka's
-tool, the end less the committed offset, and negative where the group stands beyond the end; a lag in records is the
-number that the group would get. The lag of a group is the sum over the existing partitions, and unknown if one is.
+As rows for people: members are described for many groups in one request, offsets for one. A lag in offsets is that of
+Kafka's tool, the end less the committed offset, negative if the group's offset is beyond the end; a lag in records is
+the number that the group would get. The lag of a group is the sum over the existing partitions, unknown if one is.
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (listConsumerGroups, describeConsumerGroups, ...),
 org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (resetOffsets). The versions are those that
 brokers have from 2.6 to 4.x.
@@ -45,7 +44,7 @@ EARLIEST, LATEST, OFFSET, TIME, SHIFT = TARGETS = ("earliest", "latest", "offset
 
 
 class Target(NamedTuple):
-    """One of TARGETS; `value` is an offset, milliseconds since 1970, or so many offsets further."""
+    """One of TARGETS; `value` is an offset, milliseconds since 1970, or a number of offsets to shift by."""
 
     to: str
     value: int = 0
@@ -61,8 +60,8 @@ def new_offsets(
     committed: Mapping[TopicPartition, int],
     target: Target,
 ) -> dict[TopicPartition, int]:
-    """Of all these partitions, within their logs as they are. Where no record is as late as a time, the end, as Kafka's
-    tool has it. Raises Unanswered for a partition that does not answer, NotReset."""
+    """The new offset of each partition, within its log. If no record is as late as a time, the end, as in Kafka's
+    tool. Raises Unanswered for a partition that does not answer, NotReset."""
     keys = list(partitions)
     if target.to == SHIFT and (fresh := [key for key in keys if key not in committed]):
         raise NotReset(f"the group has no offset of {fresh[0][0]}-{fresh[0][1]} to begin with")
@@ -81,7 +80,9 @@ def new_offsets(
 def reset(admin: GroupAdmin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commit them for a group without members. Raises NotReset, Unanswered."""
     if members := _member_count(admin, group_id):
-        raise NotReset(f"{group_id} has members ({members}), which would go on where they are; stop them first")
+        raise NotReset(
+            f"{group_id} has members ({members}), which would continue at their own positions; stop them first"
+        )
     if refusals := admin.commit(group_id, offsets):
         raise NotReset("; ".join(refusals))
 
@@ -139,8 +140,8 @@ class Group(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """The lag of a partition in offsets, as Kafka's tool has it: negative where the group stands beyond the end, and
-    counted from the committed offset, though the log may begin behind it. None without one of the two."""
+    """The lag of a partition in offsets, as Kafka's tool has it: negative if the committed offset is beyond the end,
+    and counted from the committed offset even if the log starts behind it. None if one of the two is unknown."""
     return None if offset is None or end is None else end - offset
 
 
@@ -167,7 +168,7 @@ class GroupAdmin:
         return sorted(found, key=lambda one: one.group_id)
 
     def describe(self, group_id: str) -> Group:
-        """Raises ConfigError for a group that is not there."""
+        """The description of a group. Raises ConfigError for a group that does not exist."""
         request = DescribeGroupsRequest(groups=[group_id])
         coordinator, one = self._ask(group_id, request, _DESCRIBE_VERSION, lambda answer: answer.groups[0])
         described: DescribedGroup = one
@@ -192,8 +193,8 @@ class GroupAdmin:
         return found
 
     def offsets(self, group_id: str, coordinator: int | None = None) -> dict[TopicPartition, int]:
-        """All that the group has committed, asked of its `coordinator` if that is known, and then once. Raises
-        Unanswered, also if one partition has an error."""
+        """All offsets that the group has committed, from its `coordinator` if that is given, and then without a retry.
+        Raises Unanswered, also if one partition has an error."""
         request = OffsetFetchRequest(group_id=group_id, topics=None)
         if coordinator is None:
             _, answer = self._ask(group_id, request, _FETCH_VERSION)
@@ -280,7 +281,7 @@ class _Refusal(NamedTuple):
 
 
 class _Commit(NamedTuple):
-    """A response to OffsetCommit. A code for which all is asked again is its own, else that of its first partition."""
+    """A response to OffsetCommit. `error_code`: one for which the whole request is retried, else its first one."""
 
     error_code: int
     topics: Any
@@ -292,7 +293,7 @@ def _first_of_commit(answer: Any) -> _Commit:
     return _Commit((*again, *codes, ErrorCode.NONE)[0], answer.topics)
 
 
-_GROUPS_MAX = 5_000  # of which members and offsets are asked for
+_GROUPS_MAX = 5_000  # of which members and offsets are read
 _ASK_S = 10.0
 
 Offsets = dict[TopicPartition, int]
@@ -300,7 +301,7 @@ Row = dict[str, Any]
 
 
 def group_rows(cluster: ClusterClient, pool: KnowsBrokers) -> list[Row]:
-    """A row for each group that the user may see."""
+    """A row for each group that the user may describe."""
     admin = GroupAdmin(cluster, _ASK_S)
     listed = admin.list_groups()
     described = admin.describe_many(listed[:_GROUPS_MAX])
@@ -317,7 +318,7 @@ def group_rows(cluster: ClusterClient, pool: KnowsBrokers) -> list[Row]:
 def _offsets(admin: GroupAdmin, group: ListedGroup) -> Offsets:
     try:
         return admin.offsets(group.group_id, group.coordinator)
-    except Unanswered:  # it may be listed and not read, or it moves
+    except Unanswered:  # it may be listed but not described, or it moves
         return {}
 
 
@@ -349,7 +350,7 @@ def _row(
 
 
 def sum_known(numbers: Iterable[int | None]) -> int | None:
-    """None if one of them is not known."""
+    """The sum; None if one of them is unknown."""
     total = 0
     for number in numbers:
         if number is None:
@@ -359,7 +360,7 @@ def sum_known(numbers: Iterable[int | None]) -> int | None:
 
 
 def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> Row:
-    """Raises ConfigError for a group that is not there, Unanswered."""
+    """A group with its members and offsets. Raises ConfigError for a group that does not exist, Unanswered."""
     admin = GroupAdmin(cluster, _ASK_S)
     group = admin.describe(group_id)
     offsets = admin.offsets(group_id)

@@ -1,7 +1,7 @@
 """Samples of the last hour: numbers of every broker, and the lag of groups.
 
 Each sample is a report of a broker; rates are differences between two. The memory is bounded: an hour of samples, some
-hundred brokers, some hundred groups. Nothing is sampled from an Apache Kafka, which gives no reports, but lags.
+hundred brokers, some hundred groups. An Apache Kafka has no reports, so only lags are sampled from it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class History:
                 self._samples.append(_Sample(now_ms, values))
 
     def add_lags(self, rows: Iterable[Row]) -> None:
-        """Of the groups that there are now; what is known of others is forgotten when there is no room."""
+        """The lags of the groups that exist now; series of others are dropped when there is no room."""
         now_ms = self._wall_ms()
         with self._lock:
             for row in rows:
@@ -89,7 +89,7 @@ class History:
         del self._lags[oldest]
 
     def newest(self, broker_id: int | None = None) -> Values:
-        """The newest values of a broker, or of all; each None where nothing is known."""
+        """The newest values of a broker, or of all; each None if unknown."""
         with self._lock:
             sample = self._samples[-1] if self._samples else None
         found = {} if sample is None else sample.values.get(broker_id, {})
@@ -128,7 +128,7 @@ class History:
 
 
 def _values(last: tuple[int, Mapping[str, Any]] | None, now_ms: int, report: Mapping[str, Any]) -> Values:
-    """Without an earlier report, and after a restart, there are no rates."""
+    """The values of one report. Without an earlier one, and after a restart, there are no rates."""
     values: Values = {name: report.get(name) for name in (*_GAUGES, *_LATENCIES)}
     for name, counter in _RATES.items():
         values[name] = None
@@ -141,7 +141,7 @@ def _values(last: tuple[int, Mapping[str, Any]] | None, now_ms: int, report: Map
 
 
 def _together(each: list[Values]) -> Values:
-    """Sums, but for latencies, of which the worst counts."""
+    """The values of all brokers together: sums, and for latencies the maximum."""
     total: Values = {}
     for name in SERIES:
         known = [value for values in each if (value := values.get(name)) is not None]

@@ -1,8 +1,8 @@
-"""Tickets of Kerberos by which this process logs in: by a keytab, or those of a kinit.
+"""Tickets of Kerberos by which this process logs in: from a keytab, or from the cache of kinit.
 
 With a keytab MIT's library gets tickets when there are none, and new ones before they end; they are kept in memory. The
 tickets of a cache are renewed by `kinit -R` when most of their time is over, as long as they are renewable. The key
-distribution centre may keep a step waiting, so steps are for threads that may wait.
+distribution centre may block a step, so steps run in threads that may wait.
 Source: org.apache.kafka.common.security.kerberos.KerberosLogin, com.sun.security.auth.module.Krb5LoginModule.
 """
 
@@ -31,7 +31,7 @@ class NoTicket(OSError):
 
 
 class KerberosSettings(NamedTuple):
-    """Settings beside those of the login module."""
+    """Settings that are not in the login module."""
 
     service: str
     kinit: str = "/usr/bin/kinit"
@@ -54,7 +54,7 @@ class KerberosTickets:
         self._monotonic_ms = monotonic_ms
         self._waiting = threading.BoundedSemaphore(_WAITING_MAX)
         self._renewing = threading.Lock()
-        self._lifetime_s = 0.0  # the longest that was seen since the last renewal
+        self._lifetime_s = 0.0  # the longest since the last renewal
         self._renewed_ms = float("-inf")
         self.principal = options.get("principal", "")
         self._cache: str | None = None
@@ -80,7 +80,7 @@ class KerberosTickets:
         return self.principal or "the ticket cache"
 
     def exchange(self, host: str) -> GssapiClient:
-        """An authentication at the broker that is dialled by this name. Raises NoTicket."""
+        """An authentication at the broker with this host name. Raises NoTicket."""
         if not self._waiting.acquire(blocking=False):
             raise NoTicket(f"{_WAITING_MAX} logins are waiting for the key distribution centre")
         try:

@@ -37,7 +37,7 @@ def list_partitions(
     found = {key for key, _ in _partitions(response)}
     require_topics(topics, {topic for topic, _ in found} | (elsewhere or set()), client.address)
     keys = sorted(key for key in found if (not topics or key[0] in topics) and (only is None or key in only))
-    return keys, [f"{directory} has failed, and what is in it is left out here" for directory in failed]
+    return keys, [f"{directory} has failed, and its partitions are left out here" for directory in failed]
 
 
 def describe(

@@ -1,8 +1,8 @@
-"""Offsets of partitions by their leaders: the start, the end, the first record of a time.
+"""Offsets of partitions from their leaders: the start, the end, the first record of a time.
 
-An answer is whole or refused: a partition whose leader moves, loads or is away is asked for again until the deadline,
-and then the fault is an error that names the partition. Nothing stands for an offset that is not known.
-`known_starts` and `known_ends` are for tables, which show the rest.
+A result is complete or an error: a partition whose leader moves, loads or is unreachable is retried until the deadline,
+and then the error names the partition. No value stands for an unknown offset. `known_starts` and `known_ends` are for
+tables, which show the known offsets.
 Source: org.apache.kafka.clients.admin.internals.ListOffsetsHandler, PartitionLeaderStrategy.
 """
 
@@ -20,7 +20,7 @@ from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3  # what stands for a timestamp in the request; -3 since KIP-734
+_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3  # special timestamps of the request; -3 since KIP-734
 _VERSION, _MAX_TIMESTAMP_VERSION = 4, 7
 _NONE = -1
 _RETRY_S = 0.1
@@ -37,15 +37,15 @@ class _Found(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Offsets, and the reason for each partition that is not among them."""
+    """The known offsets, and for each other partition the reason."""
 
     offsets: dict[TopicPartition, int]
     faults: dict[TopicPartition, str]
 
 
 class LogOffsets:
-    """Of the partitions of a cluster. Questions are repeated for `timeout_s` at most. Raises Unanswered, which names a
-    partition."""
+    """Reads offsets of a cluster's partitions. Requests are retried for `timeout_s` at most. Raises Unanswered, which
+    names a partition."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class LogOffsets:
         return self.starts(partitions) if time_ms < 0 else self._offsets(partitions, time_ms)
 
     def newest_timestamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The largest timestamp of each, in ms; without those that are empty. Asked once: a broker older than Apache
-        Kafka 3.0 does not know, and closes the connection."""
+        """The largest timestamp of each, in ms; without empty partitions. Not retried: a broker older than Apache Kafka
+        3.0 does not support it, and closes the connection."""
         found, faults = self._ask(partitions, _MAX_TIMESTAMP, version=_MAX_TIMESTAMP_VERSION)
         _raise_first(faults)
         return {key: one.timestamp for key, one in found.items() if one.timestamp >= 0}
 
     def known_starts(self, partitions: Iterable[TopicPartition]) -> Known:
-        """The starts of the partitions that answer now, perhaps at a second try."""
+        """The starts of the partitions that answer at the first or second try."""
         return self._known(partitions, _EARLIEST)
 
     def known_ends(self, partitions: Iterable[TopicPartition], *, committed: bool = False) -> Known:
@@ -100,7 +100,7 @@ class LogOffsets:
     def _offsets(
         self, partitions: Iterable[TopicPartition], timestamp: int, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Of all partitions; without those whose answer is that there is none."""
+        """The offsets of all partitions; without those that have none for the timestamp."""
         deadline_s = self._monotonic_s() + self._timeout_s
         found, faults = self._ask(partitions, timestamp, committed=committed)
         refreshed_for: set[TopicPartition] = set()
@@ -122,7 +122,7 @@ class LogOffsets:
     def _ask(
         self, partitions: Iterable[TopicPartition], timestamp: int, *, committed: bool = False, version: int = _VERSION
     ) -> tuple[dict[TopicPartition, _Found], dict[TopicPartition, _Fault]]:
-        """One request to each leader. Each partition is among the findings or among the faults."""
+        """Sends one request to each leader. Each partition is in the offsets or in the faults."""
         by_leader: dict[int, list[TopicPartition]] = {}
         found: dict[TopicPartition, _Found] = {}
         faults: dict[TopicPartition, _Fault] = {}
@@ -152,10 +152,10 @@ class LogOffsets:
         request = ListOffsetsRequest(isolation_level=isolation_level, topics=list(topics.values()))
         try:
             answer = self._cluster.client(leader).ask(request, version)
-        except (Unanswered, ConfigError) as fault:  # the second: a leader that is no longer there
+        except (Unanswered, ConfigError) as fault:  # the second: a leader that has left the cluster
             return dict.fromkeys(keys, _Fault(str(fault), True))
         answers: dict[TopicPartition, _Found | _Fault] = dict.fromkeys(
-            keys, _Fault(f"broker {leader} does not tell them", False)
+            keys, _Fault(f"broker {leader} does not return them", False)
         )
         for answered in answer.topics:
             for each in answered.partitions:

@@ -1,11 +1,11 @@
-"""The login that settings ask for: of a command by the properties of a client, of a broker by those of a listener.
+"""The login that settings describe: of a command by the properties of a client, of a broker by those of a listener.
 
-The names are Kafka's, whose handlers for OAUTHBEARER stand for what they do: OAuthBearerLoginCallbackHandler gets
-tokens from an authority, OAuthBearerUnsecuredLoginCallbackHandler (which Kafka takes if none is named) makes some
-without a signature. Classes of others are refused.
+The names are Kafka's, and so are those of the handlers for OAUTHBEARER: OAuthBearerLoginCallbackHandler gets tokens
+from an authority, OAuthBearerUnsecuredLoginCallbackHandler (Kafka's default) makes unsigned ones. Other classes are
+refused.
 
-A command's properties stand in the file of --command-config, as for Kafka's own tools; properties without a meaning
-here are ignored, since several tools share such files.
+A command's properties are in the file of --command-config, as for Kafka's own tools; properties without a meaning here
+are ignored, since several tools share such files.
 Source: org.apache.kafka.common.security.authenticator.LoginManager, org.apache.kafka.common.config.{SaslConfigs,
 SslConfigs}, org.apache.kafka.clients.CommonClientConfigs.
 """
@@ -39,7 +39,7 @@ class ClientSecurity:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], login: Login | None = None) -> ClientSecurity:
-        """The security that a client's properties ask for, with `login` in place of theirs. Raises ConfigError."""
+        """The security of a client's properties, with `login` in place of theirs. Raises ConfigError."""
         protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
         if protocol not in PROTOCOLS:
             raise ConfigError(f"security.protocol={protocol[:40]} is not one of {', '.join(PROTOCOLS)}")
@@ -51,7 +51,7 @@ class ClientSecurity:
 
     @classmethod
     def of_file(cls, path: str | None) -> ClientSecurity:
-        """The security that this file asks for; none without a file. Raises ConfigError."""
+        """The security of the properties in this file; none without a file. Raises ConfigError."""
         return cls.of(read_properties(path)) if path is not None else cls()
 
     def secure(self, sock: socket.socket, host: str) -> socket.socket:
@@ -96,7 +96,7 @@ _RETRIES = "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms"
 _ENCODES = "sasl.oauthbearer.header.urlencode"
 _NAME_CLAIM = "sasl.oauthbearer.sub.claim.name"
 SETTINGS = (_HANDLER, _URL, _SERVICE, *_KINIT, *_REFRESH, *_TIMEOUTS, *_RETRIES, _ENCODES, _NAME_CLAIM)
-"""The settings beside the login module that logins depend on."""
+"""The settings outside the login module that logins depend on."""
 
 PASSWORD_MECHANISMS = client_exchange.MECHANISMS
 
@@ -105,8 +105,8 @@ GetSetting = Callable[[str], Any]
 
 
 def login_of(mechanism: str, module: LoginModule, setting: GetSetting) -> Login:
-    """The login of a login module and of the settings beside it. Raises ValueError for the module, which begins in the
-    middle of a sentence, and ConfigError for another setting; both repeat no secret."""
+    """The login of a login module and the other settings. Raises ValueError for the module, whose text continues a
+    sentence, and ConfigError for another setting; neither repeats a secret."""
     if mechanism == oauthbearer.MECHANISM:
         return _by_token(module.options, setting)
     if mechanism == gssapi.MECHANISM:
@@ -122,7 +122,7 @@ def by_password(mechanism: str, user: str, password: str) -> Login:
 
 
 def _by_ticket(options: Mapping[str, str], setting: GetSetting) -> Login:
-    from kafkalite.client.kerberos_login import KerberosSettings, KerberosTickets  # brings a package that few have
+    from kafkalite.client.kerberos_login import KerberosSettings, KerberosTickets  # needs a package that few have
 
     named, of_module = setting(_SERVICE) or "", options.get("serviceName", "")
     if named and of_module and named != of_module:
@@ -147,7 +147,7 @@ def _by_token(options: Mapping[str, str], setting: GetSetting) -> Login:
     elif kind in ("", _UNSECURED):
         if not kind and not any(option.startswith("unsecuredLogin") for option in options):
             raise ConfigError(
-                f"{_HANDLER} is not set, which says where tokens of OAUTHBEARER come from: {_PACKAGE}{_FROM_AUTHORITY} "
+                f"{_HANDLER} is not set, which names the source of tokens of OAUTHBEARER: {_PACKAGE}{_FROM_AUTHORITY} "
                 f"with {_URL}, and clientId and clientSecret in the login module"
             )
         unsecured = oauthbearer.UnsecuredTokens(options)
@@ -180,11 +180,11 @@ def _wall_ms() -> int:
 def _endpoint(options: Mapping[str, str], setting: GetSetting) -> TokenEndpoint:
     url = (setting(_URL) or "").strip()
     if not url:
-        raise ConfigError(f"{_URL} is not set: where tokens of OAUTHBEARER are given, https://... or file:///...")
+        raise ConfigError(f"{_URL} is not set: the source of tokens of OAUTHBEARER, https://... or file:///...")
     is_file = url.startswith("file:")
     client_id, secret = options.get("clientId", ""), options.get("clientSecret", "")
     if not is_file and not (client_id and secret):
-        raise ValueError('has no clientId="..." and clientSecret="...", by which tokens are asked for')
+        raise ValueError('has no clientId="..." and clientSecret="...", for requests of tokens')
     try:
         connect_ms, read_ms = (setting(each) or DEFAULT_TIMEOUT_MS for each in _TIMEOUTS)
         return TokenEndpoint(
@@ -209,7 +209,7 @@ def tls_of_module(options: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def value_of(texts: Mapping[str, str], name: str, where: str = "") -> Any:
-    """The value of a setting that is written here, or its default. Raises ConfigError, which says `where` it is."""
+    """The value of a setting in `texts`, or its default. Raises ConfigError, which says `where` it is."""
     setting = SecuritySettings.by_name[name]
     text = texts.get(name)
     if text is None:

@@ -1,7 +1,7 @@
-"""Records of one partition as a scan finds them: with their batch, and with how their transaction has ended.
+"""Records of one partition for a scan: with their batch, and the outcome of their transaction.
 
-Both halves of a log are read: up to the last stable offset as a consumer of committed records does, since only that
-response lists aborted transactions; above it as any other consumer, with the markers found by a bounded scan ahead.
+Up to the last stable offset the log is read as by a consumer of committed records, since only that response lists
+aborted transactions; above it as by any other consumer, and a bounded scan ahead finds the markers.
 Source: org.apache.kafka.clients.consumer.internals.{Fetcher, AbstractFetch, CompletedFetch}.
 """
 
@@ -47,7 +47,7 @@ class Fetched(NamedTuple):
 
 
 class OutOfRange(Exception):
-    """The offset is no longer in the log, or not yet."""
+    """The offset is not in the log any more, or not yet."""
 
 
 def fetch(
@@ -92,7 +92,7 @@ def fetch(
 
 
 class ScannedRecord(NamedTuple):
-    """`state` is how the record's transaction has ended, None outside of transactions or where it is unknown. `marker`
+    """One record. `state` is the outcome of its transaction, None outside of transactions or if unknown. `marker`
     is "commit" or "abort" for the record that ends one. `fault`: the batch could not be read, and the record stands for
     all of it."""
 
@@ -138,7 +138,9 @@ class Markers:
         self._is_whole = offset >= end
 
     def state_of(self, header: BatchHeader) -> str | None:
-        """OPEN if nothing ends it up to the end of the log; None if the scan did not come that far."""
+        """The outcome of a batch's transaction. OPEN if no marker follows up to the end of the log; None if the scan
+        did not read that far.
+        """
         ends = (self._ends or {}).get(header.producer_id, [])
         at = bisect_right(ends, header.base_offset, key=itemgetter(0))
         if at < len(ends):
@@ -148,7 +150,7 @@ class Markers:
 
 class PartitionScan:
     """Reads one partition, a piece at a time. `position` is the offset that is read next, `size_bytes` how much was
-    read. `committed_only` leaves out open and aborted transactions, as consumers of committed records do.
+    read. `committed_only` leaves out open and aborted transactions, as with read_committed.
     `is_overtaken`: the records at the offset of the last read were deleted before it."""
 
     def __init__(self, cluster: ClusterClient, topic: str, partition: int, *, committed_only: bool) -> None:
@@ -162,9 +164,9 @@ class PartitionScan:
         self._markers = Markers()
 
     def read(self, offset: int, end: int, *, max_wait_ms: int = 0) -> list[ScannedRecord]:
-        """The records of one response from `offset` on, those of markers too, below `end`; `position` moves on. An
-        empty list may only mean that a piece held none. Where the log has no such offset, `position` becomes its start
-        if records were deleted meanwhile, else `end`. Raises Unanswered, ConfigError."""
+        """The records of one response from `offset` on, markers included, below `end`; `position` advances. An empty
+        list may mean that this piece had none. If the log has no such offset, `position` becomes its start if
+        records were deleted meanwhile, else `end`. Raises Unanswered, ConfigError."""
         self.position = offset
         fetched, is_behind_stable = self._fetch(offset, max_wait_ms)
         if fetched is None:
@@ -190,11 +192,13 @@ class PartitionScan:
                 found += [one for one in records if offset <= one.offset and min(one.offset, last) < end]
             aborted.passed(header, batch)
         if not fetched.batches and max_wait_ms == 0:
-            self.position = end  # nothing is left below it, such as after compaction at the end
+            self.position = end  # no record remains below it, such as after compaction at the end
         return found
 
     def _fetch(self, offset: int, max_wait_ms: int) -> tuple[Fetched | None, bool]:
-        """With whether it lies behind the last stable offset; None where the log has no such offset."""
+        """The response, and whether the offset is at or above the last stable offset; None if the log has no such
+        offset.
+        """
         is_behind_stable = False
         try:
             fetched = fetch(
@@ -239,7 +243,7 @@ class PartitionScan:
 
 
 class _Aborted:
-    """The producers whose transaction at the place of the scan is aborted, as a consumer follows them."""
+    """The producers whose transaction is aborted at the scan's position, tracked as a consumer does."""
 
     def __init__(self, aborted: list[tuple[int, int]]) -> None:
         self._waiting = deque(aborted)

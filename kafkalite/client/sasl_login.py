@@ -1,8 +1,7 @@
-"""A login by SASL as requests and responses: SaslHandshake 1, then SaslAuthenticate 1 until both sides are content.
+"""A login by SASL as requests and responses: SaslHandshake 1, then SaslAuthenticate 1 until both sides are done.
 
-The versions are known to every broker since Kafka 2.2. A session may end (KIP-368): a connection that is kept
-for long logs in again before, at `due_ms`. A login that may wait for others, such as an authority, has its turns in a
-thread.
+Every broker since Kafka 2.2 has these versions. A session may end (KIP-368): a connection that lasts longer logs in
+again before that, at `due_ms`. A login that may block, such as on an authority, runs its steps in a thread.
 Source: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator.
 """
 
@@ -31,28 +30,31 @@ _SHOWN_CHARS = 300
 Conversation = Generator[tuple[Message, int], Any, int]
 
 
+NOT_ENABLED = "does not enable the SASL mechanism"  # in the text of such a refusal
+
+
 class LoginRefused(OSError):
-    """One of the things that keep a connection from being made; the text is for the operator."""
+    """The broker refuses the login; the text is for the operator."""
 
 
 class NoCredential(OSError):
-    """There is nothing to log in with now, and nothing was asked for; the text is for the operator."""
+    """There is no credential now, and no request was sent; the text is for the operator."""
 
 
 def conversation(login: Login, host: str) -> Conversation:
-    """Yields requests with their versions, is sent the responses, and returns for how many ms the session lasts (0: for
-    ever). `host` is the name that was dialled. Raises LoginRefused, NoCredential."""
+    """Yields requests with their versions, is sent the responses, and returns the session's lifetime in ms (0: no
+    limit). `host` is the name that was connected to. Raises LoginRefused, NoCredential."""
     try:
         exchange = login.exchange(host)
         token: bytes | None = exchange.first()
     except OSError as fault:
-        raise NoCredential(f"there is nothing to log in with by {login.mechanism}: {fault}") from None
+        raise NoCredential(f"there is no credential for {login.mechanism}: {fault}") from None
     except ValueError as fault:
         raise NoCredential(f"the login of {login.name} by {login.mechanism} does not begin: {fault}") from None
     answer = yield SaslHandshakeRequest(mechanism=login.mechanism), _HANDSHAKE_VERSION
     if answer.error_code:
         enabled = printable(", ".join(answer.mechanisms[:8])[:_SHOWN_CHARS]) or "none"
-        raise LoginRefused(f"it does not take the SASL mechanism {login.mechanism}; enabled there: {enabled}")
+        raise LoginRefused(f"it {NOT_ENABLED} {login.mechanism}; enabled there: {enabled}")
     while token is not None:
         answer = yield SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION
         if answer.error_code:
@@ -66,8 +68,8 @@ def conversation(login: Login, host: str) -> Conversation:
 
 
 def due_ms(lifetime_ms: int, began_ms: float, ended_ms: float) -> float:
-    """When to log in again for a session whose login took from `began_ms` to `ended_ms`; not within a second, which no
-    broker takes."""
+    """The time to log in again for a session whose login took from `began_ms` to `ended_ms`; at least a second later,
+    since brokers refuse it before."""
     if lifetime_ms <= 0:
         return NEVER_MS
     return max(began_ms + lifetime_ms * _USED_OF_SESSION, ended_ms + _PAUSE_MS)
@@ -82,13 +84,13 @@ async def log_in(login: Login, host: str, ask: Callable[[Message, int], Awaitabl
         try:
             response = await ask(request, version)
         except Malformed as fault:
-            raise LoginRefused(f"it does not answer as SASL has it: {fault}") from None
+            raise LoginRefused(f"its response is not valid in SASL: {fault}") from None
         turn = await _next(login, talk, response)
     return turn
 
 
 def log_in_blocking(login: Login, host: str, ask: Callable[[Message, int], Any]) -> int:
-    """The same for a connection that waits."""
+    """`log_in` for a blocking connection."""
     talk = conversation(login, host)
     turn = _advance(talk, None)
     while not isinstance(turn, int):
@@ -112,7 +114,7 @@ async def _next(login: Login, talk: Conversation, response: Any) -> tuple[Messag
 
     def complete(turn: tuple[Message, int] | int | None, fault: BaseException | None) -> None:
         if answer.done():
-            return  # the caller has given up
+            return  # the caller was cancelled
         if fault is not None:
             answer.set_exception(fault)
         else:

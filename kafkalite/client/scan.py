@@ -1,10 +1,10 @@
-"""A scan of partitions for people: forwards from offsets, backwards from ends, or at the end as records come.
+"""A scan of partitions for people: forwards from offsets, backwards from ends, or at the ends as records arrive.
 
-It goes in rounds: a piece of each partition is read and filtered. The caller takes the records of a round in the order
+It works in rounds: a piece of each partition is read and filtered. The caller gets the records of a round in the order
 of time, or partition by partition, each partition's records in the order of their offsets. Backwards the pieces are
-extended until the newest records of all partitions are among them: compaction and markers leave gaps. Where retention
-overtakes the scan it resumes at the earliest offset that is left, and reports the gap; where a leader has gone it asks
-for another one for a while.
+extended until they contain the newest records of all partitions: compaction and markers leave gaps. If retention
+overtakes the scan it resumes at the log's start and reports the gap; if a leader is gone it retries with the new one
+for a while.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Select = Callable[[list[ScannedRecord]], list[ScannedRecord]]
 
 @dataclass(slots=True)
 class Span:
-    """Of one partition: the log as it was when the scan began, and the part that is still to be read."""
+    """One partition's part of a scan: the log as it was when the scan began, and the offsets still to be read."""
 
     start: int
     end: int
@@ -48,8 +48,8 @@ class Span:
 
 
 class Start(NamedTuple):
-    """The place where a scan begins, one of PLACES. `offset` is that of OFFSET, `offsets` those of some partitions, for
-    END, too."""
+    """The start of a scan, one of PLACES. `offset` is that of OFFSET, `offsets` those of some partitions, also for
+    END."""
 
     place: str
     offset: int = 0
@@ -81,9 +81,10 @@ class Round(NamedTuple):
 
 
 class Scan:
-    """`select` picks records of a piece. `on_gap` gets a partition, the offset to be read, and the earliest one that is
-    left. `scanned` are the records that were read. Raises Unanswered, also for a partition that cannot be searched,
-    and ConfigError."""
+    """`select` filters the records of a piece. `on_gap` is called with a partition, the offset to be read, and the
+    log's start. `scanned` counts the records that were read. Raises Unanswered, also for a partition that cannot be
+    searched, and ConfigError.
+    """
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class Scan:
 
     @property
     def end_reason(self) -> str | None:
-        """The reason why a scan forwards or backwards ends: "end" if all is read, or a limit."""
+        """The reason why a scan forwards or backwards ends: "end" if everything is read, or a limit."""
         if all(span.low >= span.high for span in self.spans.values()):
             return "end"
         if self.scanned >= self._limits.max_records:
@@ -157,7 +158,7 @@ class Scan:
     def backwards(self, enough: int, window: int = _WINDOW_MIN) -> Iterator[Round]:
         """Rounds of the newest records of each partition, newest first: `enough` of each within the limits, so that the
         newest of all partitions are among them. The first window of a round has `window` offsets, each further one is
-        larger; an empty round in between shows progress."""
+        larger; an empty round in between reports progress."""
         while self.end_reason is None:
             found: dict[TopicPartition, list[ScannedRecord]] = {}
             ends = {}
@@ -176,8 +177,8 @@ class Scan:
             yield Round(found, ends)
 
     def tail(self) -> Iterator[Round]:
-        """Rounds of the records of one partition each, from the ends of the spans on, as they come; perhaps none.
-        A partition waits for a moment at most, so that all have their turn. Never ends by itself."""
+        """Rounds of the new records of one partition each, from the ends of the spans on; a round may be empty. Polls
+        each partition for a moment, one after the other. Never ends by itself."""
         wait_ms = max(1, _TAIL_WAIT_MS // max(1, len(self.spans)))
         positions = {key: span.end for key, span in self.spans.items()}
         while True:
@@ -197,7 +198,7 @@ class Scan:
         return found
 
     def _read(self, key: TopicPartition, offset: int, end: int, wait_ms: int = 0) -> list[ScannedRecord]:
-        """The selected records of a piece. Asks for another leader while there is none."""
+        """The selected records of a piece. Refreshes the metadata while there is no leader."""
         scan, failing_since_s = self._scans[key], None
         while True:
             try:

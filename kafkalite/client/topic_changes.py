@@ -1,5 +1,5 @@
-"""Topics as an administrator changes them: requests to the controller of a cluster, refusals as text; and RunCleaner,
-which begins a compaction.
+"""Changes of topics by an administrator: requests to the controller of a cluster, refusals as text; and RunCleaner,
+which starts a compaction.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (createTopics, deleteTopics, createPartitions,
 incrementalAlterConfigs). The versions are those that brokers have from 2.4 to 4.x.
@@ -33,7 +33,7 @@ _VERSION = 0
 
 
 def compact(client: BlockingClient, topic: str, partitions: Sequence[int], rolls: bool) -> dict[int, str | None]:
-    """The broker's sentence about each partition, None for one that is queued. Raises Unanswered for a refusal."""
+    """The broker's message about each partition, None for one that is queued. Raises Unanswered for a refusal."""
     request = RunCleanerRequest(topic=topic, partitions=list(partitions), rolls=rolls, waits=False, timeout_ms=0)
     answer = client.ask(request, _VERSION)
     if answer.error_code:
@@ -50,10 +50,10 @@ _DELETE_VERSION = 3
 _CREATE_PARTITIONS_VERSION = 1
 _ALTER_CONFIGS_VERSION = 0
 _SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs
-_GRACE_S = 5.0  # the broker says that the time is over before this side does
+_GRACE_S = 5.0  # the broker times out before this side does
 
 Refusals = list[str]
-"""A sentence for each topic that stays as it was."""
+"""A sentence for each topic that is unchanged."""
 
 
 def create_topics(
@@ -90,7 +90,7 @@ def delete_topics(
 
 
 def add_partitions(cluster: ClusterClient, name: str, count: int, timeout_s: float) -> Refusals:
-    """`count` is that of all partitions afterwards. Raises Unanswered."""
+    """Adds partitions up to `count`. Raises Unanswered."""
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
     answer = cluster.controller().ask(request, _CREATE_PARTITIONS_VERSION, timeout_s + _GRACE_S)
@@ -105,7 +105,7 @@ def alter_configs(
     *,
     validate_only: bool = False,
 ) -> Refusals:
-    """Sets some settings of a topic, and gives others back to the broker. Raises Unanswered."""
+    """Sets some settings of a topic, and resets others to the broker's. Raises Unanswered."""
     changes = [IncrementalAlterableConfig(name=key, config_operation=_SET, value=configs[key]) for key in configs]
     changes += [IncrementalAlterableConfig(name=key, config_operation=_DELETE, value=None) for key in removed]
     resource = IncrementalAlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
@@ -125,7 +125,7 @@ def _refusals(what: str, results: Iterable[Any], passed: ErrorCode = ErrorCode.N
 
 
 def _reason(refusal: Any) -> str:
-    """The broker's own sentence, where it gives one."""
+    """The broker's message, or the name of the error."""
     if refusal.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return "there is none of this name"
+        return "no topic has this name"
     return getattr(refusal, "error_message", None) or name_of_error(refusal.error_code)

@@ -1,8 +1,8 @@
-"""Transactions of a cluster as an administrator sees them: requests to coordinators and to leaders of partitions.
+"""Transactions of a cluster for an administrator: requests to coordinators and to leaders of partitions.
 
-A transactional id is described by its coordinator; all coordinators together list all ids. The leader of a partition
-knows which producers have a transaction open there. A transaction that a leader holds open, and that no coordinator
-knows of, hangs: nothing will end it but a marker written by hand.
+The coordinator of a transactional id describes it; all coordinators together list all ids. The leader of a partition
+lists the producers with an open transaction there. A transaction that is open at a leader and unknown to the
+coordinators hangs: only a marker that an administrator writes ends it.
 Source: org.apache.kafka.clients.admin.{KafkaAdminClient, internals.DescribeProducersHandler, AbortTransactionHandler},
 org.apache.kafka.tools.TransactionsCommand (3.9); KIP-664.
 """
@@ -127,7 +127,7 @@ class TransactionAdmin:
     # --- partitions
 
     def producers(self, partition: TopicPartition, broker_id: int | None = None) -> list[DescribedProducer]:
-        """The active producers of a partition, as its leader knows them, or as the replica on `broker_id` does."""
+        """The active producers of a partition, from its leader, or from the replica on `broker_id`."""
         broker_id = self._cluster.leader_of(partition) if broker_id is None else broker_id
         return next(iter(self._describe_producers(broker_id, [partition])))[1]
 
@@ -151,7 +151,7 @@ class TransactionAdmin:
                 raise Unanswered(f"the transaction in {topic}-{index} cannot be aborted: {name}")
 
     def open_transactions(self, partitions: Iterable[TopicPartition], broker_id: int | None) -> list[OpenTransaction]:
-        """The open transactions in these partitions, of their leaders or of the replicas on `broker_id`."""
+        """The open transactions in these partitions, from their leaders or from the replicas on `broker_id`."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for each in sorted(partitions):
             by_broker.setdefault(self._cluster.leader_of(each) if broker_id is None else broker_id, []).append(each)
@@ -220,10 +220,10 @@ class TransactionAdmin:
                     if one.error_code:
                         where = f"{topic.name}-{one.partition_index}"
                         why = one.error_message or name_of_error(one.error_code)
-                        raise Unanswered(f"broker {broker_id} does not tell the producers of {where}: {why}")
+                        raise Unanswered(f"broker {broker_id} does not describe the producers of {where}: {why}")
                     yield (topic.name, one.partition_index), one.active_producers
 
 
 def partitions_of(described: DescribedTransaction) -> list[TopicPartition]:
-    """The partitions of the current transaction; while it ends, the ones that still miss their marker."""
+    """The partitions of the current transaction; while it ends, the ones that still lack their marker."""
     return [(topic.topic, index) for topic in described.topics for index in topic.partitions]

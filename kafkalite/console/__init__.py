@@ -1,1 +1,1 @@
-"""The console: pages and a JSON API over HTTP, for a cluster that it asks as a client. Needs `kafkalite[console]`."""
+"""The console: pages and a JSON API over HTTP, for a cluster whose client it is. Needs `kafkalite[console]`."""

@@ -1,12 +1,12 @@
-"""The console as an ASGI application: sessions and the table of routes in front, pages behind.
+"""The console as an ASGI application: the guard, sessions, the table of routes, and the files of the pages.
 
-A handler waits for brokers, so it runs in a thread; only the pages, the sessions and the checks of a request are done
-on the loop.
+A handler waits for brokers, so it runs in a thread; only the pages, the sessions and the checks of a request run on the
+loop.
 
-A guard stands in front of all: it knows the names of this console, bounds what is sent, and adds headers to every
-answer. A page of another site cannot read anything here: browsers send our cookie only to us (SameSite=Strict), a name
-that is not ours is refused (DNS rebinding), and pages may load nothing from elsewhere (the content security policy).
-Pages are files of the package, with entity tags; every other address that is no file gets index.html.
+The guard checks every request first: the name in Host, the size of the body; and adds headers to every response. A page
+of another site cannot read anything here: browsers send the cookie only to this site (SameSite=Strict), an unknown name
+in Host is refused (DNS rebinding), and pages load nothing from elsewhere (the content security policy). Pages are files
+of the package, with entity tags; an address that is neither a file nor of the API gets index.html.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Guard:
-    """`names`: hosts under which this console is known besides addresses and localhost."""
+    """`names`: hosts that this console accepts besides addresses and localhost."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app = app
@@ -172,7 +172,7 @@ class Guard:
         await self._app(scope, _bounded(receive), with_headers)
 
     def _is_our_name(self, host: str) -> bool:
-        """An address is no name, so it cannot be bound anew: only names have to be known."""
+        """Whether the host is accepted. Addresses always are: only a name can be rebound by DNS."""
         name, colon, port = host.rpartition(":")
         if not colon or not port.isdigit():
             name = host
@@ -186,7 +186,7 @@ class Guard:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """The body of a request of unknown length ends the connection when it is too long."""
+    """Limits the body of a request without a length: a longer one ends the connection."""
     received = 0
 
     async def bounded() -> Message:
@@ -216,7 +216,7 @@ _TYPES = {
     ".json": "application/json",
     ".webmanifest": "application/manifest+json",
 }
-_KEPT = "no-cache"  # kept, and asked for by its entity tag: a new release is seen at once
+_KEPT = "no-cache"  # cached, and revalidated by its entity tag, so a new release takes effect at once
 _DEPTH_MAX = 5
 INDEX = "index.html"
 
@@ -251,7 +251,7 @@ class Pages:
         return self._answer(request, self._files.get(request.path_params["path"]))
 
     async def index(self, request: Request) -> Response:
-        """Every address of a page."""
+        """index.html, for every address of a page."""
         return self._answer(request, self._files.get(INDEX))
 
     def _answer(self, request: Request, page: Page | None) -> Response:
@@ -299,7 +299,7 @@ class Console:
         return Guard(Starlette(routes=routes, exception_handlers=handlers), self.names)
 
     def _guarded(self, endpoint: Endpoint) -> Endpoint:
-        """The same, whose faults become answers."""
+        """The endpoint, with its errors turned into responses."""
 
         async def guarded(request: Request) -> Response:
             try:
@@ -322,7 +322,7 @@ class Console:
             body = await _json_body(request) if route.is_change else {}
             pool = session.pool
             if pool is None:
-                raise ApiError(401, "LOGIN_REQUIRED", "log in first: the brokers want SASL")
+                raise ApiError(401, "LOGIN_REQUIRED", "log in first: the brokers require SASL")
             path = _path_values(route, request)
             query = read_query(route.parameters, _query(request))
             fields = read_body(route.parameters, body)
@@ -357,12 +357,12 @@ class Console:
         return StreamingResponse(_encoded(events(opened), done), media_type="text/event-stream", headers=headers)
 
     def _session(self, request: Request) -> Session:
-        """The session of the cookie; a program without one may read what everybody may."""
+        """The session of the cookie; a program without one gets the shared session, for reads."""
         found = self.sessions.find(request.cookies.get(COOKIE))
         return found or Session("", "", self.sessions.shared)
 
     def check_change(self, request: Request, session: Session) -> None:
-        """Raises ApiError unless it is allowed, and no page of another site has sent it."""
+        """Raises ApiError unless changes are allowed, and the request is not from a page of another site."""
         if not self.may_write:
             raise read_only()
         self.login.check_token(request, session)

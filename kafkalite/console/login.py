@@ -1,7 +1,7 @@
-"""/api/session, /api/login, /api/logout: who uses the console, and the token that every change has to bring.
+"""/api/session, /api/login, /api/logout: users of the console, and the token that every change needs.
 
-Where the brokers want SASL, the user's name and password are theirs: they are tried on a connection, and the session's
-connections log in by them. Nothing of a password is kept but in the memory of the session.
+If the brokers require SASL, users log in with the names and passwords that the brokers accept: they are tried on a
+connection, and the session's connections log in with them. A password is kept only in the memory of the session.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from kafkalite.client.blocking_client import REFUSES
 from kafkalite.client.logins import PASSWORD_MECHANISMS, ClientSecurity, by_password
+from kafkalite.client.sasl_login import NOT_ENABLED
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.route import COOKIE, FailedLogins, Session, Sessions
@@ -66,7 +68,7 @@ class Login:
         return [named] if named in PASSWORD_MECHANISMS else list(reversed(PASSWORD_MECHANISMS))
 
     async def session(self, request: Request) -> Response:
-        """Tells the session of the cookie, or begins one."""
+        """Returns the session of the cookie, or begins one."""
         found = self.sessions.find(request.cookies.get(COOKIE))
         session = found or self.sessions.begin()
         return await self._session_answer(session, is_new=found is None)
@@ -75,7 +77,7 @@ class Login:
         """Checks name and password with a broker. Raises ApiError."""
         self._check_origin(request)
         if not self.is_required:
-            raise invalid("the brokers want no login")
+            raise invalid("the brokers require no login")
         fields = read_body(_FIELDS, await _small_body(request))
         now_s = self.monotonic_s()
         address = "" if request.client is None else request.client.host
@@ -101,7 +103,7 @@ class Login:
         return answer
 
     def check_token(self, request: Request, session: Session) -> None:
-        """Raises ApiError for a change that does not come from our own pages."""
+        """Raises ApiError for a change that is not from our own pages."""
         self._check_origin(request)
         if not session.key or not session.is_token(request.headers.get(CSRF_HEADER, "")):
             text = f"a change needs the cookie and the header {CSRF_HEADER}, both from /api/session"
@@ -113,10 +115,10 @@ class Login:
             raise ApiError(403, "CSRF", "a page of another site has sent this")
 
     def _connected(self, user: str, password: str) -> BrokerPool:
-        """Raises ApiError."""
+        """The connections of a user. Raises ApiError."""
         if not user or not password:
             raise ApiError(401, "BAD_LOGIN", "a name and a password are needed")
-        refusal = "no mechanism of the brokers takes a password"
+        refusal = "no mechanism of the brokers accepts a password"
         for mechanism in self.mechanisms:
             try:
                 security = ClientSecurity.of(self.properties, by_password(mechanism, user, password))
@@ -127,9 +129,9 @@ class Login:
                 raise ApiError(401, "BAD_LOGIN", f"this name or password {fault}") from None
             except CLIENT_FAULTS as fault:
                 refusal = str(fault)
-                if "does not take the SASL mechanism" in refusal:
+                if NOT_ENABLED in refusal:
                     continue
-                if "does not let us in" in refusal:
+                if REFUSES in refusal:
                     raise ApiError(401, "BAD_LOGIN", "the brokers do not know this name and password") from None
                 raise of_client(fault) from None
         raise ApiError(401, "BAD_LOGIN", refusal)

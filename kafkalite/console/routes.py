@@ -1,5 +1,5 @@
-"""THE TABLE of the API: every address with its method, parameters and handler. It routes requests, checks them, and is
-described to programs at /api/openapi.json."""
+"""THE TABLE of the API: every address with its method, parameters and handler. It dispatches requests, checks them, and
+is published to programs at /api/openapi.json."""
 
 # ruff: noqa: E501
 # The table is wide, so that one address stays one line.
@@ -55,24 +55,24 @@ _RESET = (
     _field("offset", "integer", at_least=0),
     _field("time_ms", "integer"),
     _field("shift", "integer"),
-    _field("preview", "boolean", True, doc="only say where it would go on"),
+    _field("preview", "boolean", True, doc="only return the new offsets"),
 )
-_INTERNAL = Parameter("internal", "boolean", False, doc="topics of the broker itself, too")
+_INTERNAL = Parameter("internal", "boolean", False, doc="internal topics, too")
 _ONE_TOPIC = Parameter("topic", text_max=249)
 _ONE_BROKER = Parameter("broker", "integer", at_least=0, at_most=(1 << 31) - 1)
 
 # fmt: off
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/api/overview", overview.overview, "The cluster in numbers, its brokers, and what is wrong"),
-    Route("GET", "/api/problems", overview.problems, "What is wrong right now"),
+    Route("GET", "/api/overview", overview.overview, "The cluster in numbers, its brokers, and present problems"),
+    Route("GET", "/api/problems", overview.problems, "The present problems"),
     Route("GET", "/api/history", overview.history, "Rates of the last hour", (_ONE_BROKER, _MINUTES)),
     Route("GET", "/api/topics", topics.list_topics, "Topics", (_INTERNAL, *LIST_PARAMETERS)),
     Route("POST", "/api/topics", topics.create_topic, "Create a topic", _NEW_TOPIC),
     Route("GET", "/api/topics/{topic}", topics.describe_topic, "One topic", (_TOPIC,)),
-    Route("DELETE", "/api/topics/{topic}", topics.delete_topic, "Delete a topic with all that is in it", (_TOPIC,)),
+    Route("DELETE", "/api/topics/{topic}", topics.delete_topic, "Delete a topic with all its records", (_TOPIC,)),
     Route("GET", "/api/topics/{topic}/partitions", topics.list_partitions, "Its partitions", (_TOPIC, *LIST_PARAMETERS)),
-    Route("POST", "/api/topics/{topic}/partitions", topics.add_partitions, "Add partitions", (_TOPIC, _field("count", "integer", required=True, at_least=1, at_most=100_000, doc="of all afterwards"))),
-    Route("GET", "/api/topics/{topic}/config", topics.read_config, "Its settings, with where each value comes from", (_TOPIC,)),
+    Route("POST", "/api/topics/{topic}/partitions", topics.add_partitions, "Add partitions", (_TOPIC, _field("count", "integer", required=True, at_least=1, at_most=100_000, doc="the new number of partitions"))),
+    Route("GET", "/api/topics/{topic}/config", topics.read_config, "Its settings, with the source of each value", (_TOPIC,)),
     Route("PATCH", "/api/topics/{topic}/config", topics.alter_config, "Change settings", (_TOPIC, _field("set", "object"), _field("reset", "array"), _field("validate_only", "boolean", False))),
     Route("POST", "/api/topics/{topic}/empty", topics.empty_topic, "Delete records", (_TOPIC, _PARTITIONS, _field("before_offset", "integer", at_least=0, doc="up to the end if null"))),
     Route("POST", "/api/topics/{topic}/compact", topics.compact_topic, "Compact it now", (_TOPIC, _PARTITIONS, _field("roll", "boolean", True, doc="seal active segments first"))),
@@ -87,13 +87,13 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/group", groups.describe_group, "One group", (_GROUP,)),
     Route("DELETE", "/api/group", groups.delete_group, "Delete a group without members", (_GROUP,)),
     Route("GET", "/api/group/lag", groups.lag_history, "Its lag over time", (_GROUP, _MINUTES)),
-    Route("POST", "/api/group/reset", groups.reset_group, "Set where a group goes on", _RESET),
+    Route("POST", "/api/group/reset", groups.reset_group, "Set the offsets of a group without members", _RESET),
     Route("GET", "/api/compaction", cluster.compaction, "Compacted partitions", (_ONE_TOPIC, *LIST_PARAMETERS)),
     Route("GET", "/api/storage", cluster.storage, "Log directories, and the largest partitions"),
-    Route("GET", "/api/restart", overview.restart, "What a restart of each broker would do"),
-    Route("GET", "/api/cluster", cluster.cluster_map, "Who leads what", (_INTERNAL, *LIST_PARAMETERS)),
+    Route("GET", "/api/restart", overview.restart, "The effects of a restart of each broker"),
+    Route("GET", "/api/cluster", cluster.cluster_map, "Leaders and replicas of all partitions, by broker", (_INTERNAL, *LIST_PARAMETERS)),
     Route("GET", "/api/clients", cluster.clients, "Connections", (_ONE_BROKER, *LIST_PARAMETERS)),
-    Route("GET", "/api/requests", cluster.slow_requests, "Slow requests of late"),
+    Route("GET", "/api/requests", cluster.slow_requests, "Recent slow requests"),
     Route("GET", "/api/transactions", cluster.transactions, "Transactions", LIST_PARAMETERS),
     Route("GET", "/api/quotas", cluster.quotas, "Quotas"),
 )

@@ -1,4 +1,4 @@
-"""The console as a process: its listener, the thread that samples, and its end."""
+"""The console as a process: its listener, the thread that samples, and its stop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ConsoleServer:
         self._server: Any = None
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """On a loop of its own in this thread, until `stop`."""
+        """Serve on a loop of its own in this thread, until `stop`."""
         asyncio.run(self.serve(ready))
 
     async def serve(self, ready: Callable[[], None] | None = None) -> None:
@@ -90,13 +90,13 @@ class ConsoleServer:
         self.console.decoders.close()
 
     def stop(self) -> None:
-        """From any thread."""
+        """Stop the console, from any thread."""
         self._stopping.set()
         if self._server is not None:
             self._server.should_exit = True
 
     def _sample(self) -> None:
-        """Every broker, each five seconds; the groups now and then. A cluster that is away leaves a gap."""
+        """Samples every broker each five seconds, the groups less often. An unreachable cluster leaves a gap."""
         count = 0
         while not self._stopping.wait(0 if count == 0 else INTERVAL_MS / 1000):
             pool = self._sampled

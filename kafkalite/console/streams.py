@@ -1,7 +1,6 @@
-"""Work of a thread as something that the loop awaits: a call with its borrowed client, and what it
-yields piece by piece.
+"""Work of a thread for the loop to await: a call with its borrowed client, and the items that it yields.
 
-A client stays borrowed until everything was taken, or the reader has left.
+A client stays borrowed until all items are read, or the reader has disconnected.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ T = TypeVar("T")
 
 
 class Opened:
-    """The value of a call; `rest` is what its iterator yields later. Closed once."""
+    """The value of a call, and the items that its iterator yields later. Closed once."""
 
     def __init__(self, value: Any, pieces: Iterator[Any] | None, held: ExitStack) -> None:
         self.value = value
@@ -32,7 +31,7 @@ class Opened:
         self._held = held
 
     async def close(self) -> None:
-        with anyio.CancelScope(shield=True):  # its thread may still be at work when the reader has left
+        with anyio.CancelScope(shield=True):  # its thread may still be busy when the reader has disconnected
             await run_in_threadpool(self._close)
 
     def _close(self) -> None:
@@ -55,8 +54,8 @@ class Opened:
 
 
 async def first_of(pool: BrokerPool, call: Callable[[Any], Any], *, fresh: bool = False) -> Opened:
-    """Make a call in a thread. Of an iterator the first value is taken, so that a fault of its beginning is one of the
-    request."""
+    """Make a call in a thread. The first item of an iterator is read now, so that an error at its beginning is an error
+    of the request."""
     return await run_in_threadpool(_open, pool, call, fresh)
 
 
@@ -72,7 +71,7 @@ def _open(pool: BrokerPool, call: Callable[[Any], Any], fresh: bool) -> Opened:
 
 
 def _begun(pieces: Iterator[T]) -> Iterator[T]:
-    """The same pieces, of which the first is there already."""
+    """The same pieces, of which the first has been read."""
     first = next(pieces, None)
 
     def all_of_them() -> Iterator[T]:
@@ -89,8 +88,8 @@ def _begun(pieces: Iterator[T]) -> Iterator[T]:
 
 
 def _take(pieces: Iterator[T]) -> list[T] | None:
-    """Items of a short while, at least one; None at the end. A change of threads for each would take longer
-    than the work."""
+    """The items of a short time, at least one; None at the end. A change of threads for each would take longer than
+    the work."""
     some: list[T] = []
     began_s = time.monotonic()
     for one in pieces:
@@ -101,7 +100,7 @@ def _take(pieces: Iterator[T]) -> list[T] | None:
 
 
 async def events(opened: Opened) -> AsyncIterator[list[Event]]:
-    """The events of a call; a fault on the way is the last one."""
+    """The events of a call; an error in between is the last one."""
     try:
         async for some in opened.portions():
             yield some
@@ -112,6 +111,6 @@ async def events(opened: Opened) -> AsyncIterator[list[Event]]:
 
 
 async def content(opened: Opened) -> AsyncIterator[bytes]:
-    """The pieces of a download. A fault on the way ends the connection: the file is seen to be cut off."""
+    """The pieces of a download. An error in between closes the connection, so that the client notices the cut file."""
     async for some in opened.portions():
         yield b"".join(some)

@@ -1,4 +1,4 @@
 """Bulk loading of Arrow record batches into topics through brokers, encoded in columns; idempotent or transactional.
 
-Spark's sink stands on it. It may import client, protocol, record and common; pyarrow and numpy. No event loop.
+Spark's sink uses it. It may import client, protocol, record and common; pyarrow and numpy. No event loop.
 """

@@ -2,13 +2,13 @@
 
 Rows are collected to chunks, so that each partition of a chunk has enough for whole batches; rows of a partition keep
 their order. The columns are those of Spark's Kafka sink: key, value (binary or string), topic, partition, headers; and
-`timestamp` where the options ask for it.
+`timestamp` if the options include it.
 
-The partition of a row is the requested one, that of the key's hash, or for null keys one after the other: rows without
-a key stay in one partition until about a batch has come together, so that batches are full and partitions even. Keys
-are hashed in lanes, four bytes of all keys a step.
+The partition of a row is the requested one, that of the key's hash, or for null keys the sticky one: rows without a key
+stay in one partition until about a batch is full, then use the next, so that batches are full and partitions even. Keys
+are hashed in lanes: each step takes four bytes of all keys.
 
-The records of a batch lie side by side in one buffer. A record is a run of varints (its length, deltas, the key's
+The records of a batch are contiguous in one buffer. A record is a run of varints (its length, deltas, the key's
 length), the key, the value's length, the value, and the headers. The varints of all records are made in numpy; one
 kernel of Arrow joins the pieces, 75 ns a record and outside the interpreter lock.
 Source: org.apache.spark.sql.kafka010.{KafkaWriter, KafkaRowWriter},
@@ -41,14 +41,15 @@ _CHUNK_ROWS = 250_000
 _ENCODED_BYTES = 4 << 20  # encoded at a time: more than may be in flight
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
-# so many bytes more than alone in its batch may a record need: for the deltas of time and offset, and its length
+# bytes that a record may need beyond its size alone in a batch: for the deltas of time and offset, and its length
 _DELTAS_BYTES_MAX = 9 + 4 + 1
 _EMPTY = pa.scalar(b"", pa.binary())
 
 
 class Rows(NamedTuple):
-    """Records to be. `keys` and `values` are binary arrays, None where all are null. `headers` is a list of structs of
-    key and value, None for none. `timestamps` in milliseconds."""
+    """Rows that become records. `keys` and `values` are binary arrays, None if all are null. `headers` is a list of
+    structs of key and value, None for none. `timestamps` in milliseconds.
+    """
 
     keys: pa.Array | None
     values: pa.Array | None
@@ -219,7 +220,7 @@ def murmur2(keys: pa.Array) -> _Words:
 
 
 class Partitioner:
-    """Chooses partitions for the rows of one topic, chunk after chunk. `first` is where rows without a key begin."""
+    """Chooses partitions for the rows of a topic, chunk after chunk. Rows without a key begin at partition `first`."""
 
     def __init__(self, partition_count: int, batch_bytes: int, first: int) -> None:
         self.partition_count = partition_count
@@ -228,7 +229,7 @@ class Partitioner:
         self._filled_bytes = 0
 
     def choose(self, keys: pa.Array | None, partitions: pa.Array | None, sizes: Array) -> Array:
-        """A partition for each row. `partitions` has those that are asked for, or null; `sizes` the rows' bytes."""
+        """A partition for each row. `partitions` has the requested ones, or null; `sizes` the rows' bytes."""
         count = len(sizes)
         if self.partition_count == 1:
             return np.zeros(count, np.int64)
@@ -286,7 +287,7 @@ class _Divided(NamedTuple):
 
 
 class BulkLoad:
-    """Takes record batches with the same columns; after `finish` all rows are acknowledged. Raises WriteFailed."""
+    """Writes record batches with the same columns; after `finish` all rows are acknowledged. Raises WriteFailed."""
 
     def __init__(
         self,
@@ -307,7 +308,7 @@ class BulkLoad:
         self.row_count = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of rows; whole chunks are sent."""
+        """Buffer a batch of rows; whole chunks are sent."""
         self._collected.append(batch)
         self._collected_bytes += batch.nbytes
         self._collected_rows += batch.num_rows
@@ -315,7 +316,7 @@ class BulkLoad:
             self._send_chunk()
 
     def finish(self) -> None:
-        """Send the rest, and wait until all rows are acknowledged."""
+        """Send the remaining rows, and wait until all are acknowledged."""
         self._send_chunk()
         self._producer.flush()
 
@@ -357,7 +358,7 @@ class BulkLoad:
         return _Divided(topic, rows, starts, chosen[starts].tolist(), ends)
 
     def _send(self, divided: _Divided) -> None:
-        """Encode some batches while the broker is at work on those before them."""
+        """Encode some batches while the broker handles the previous ones."""
         topic, rows, starts, partitions, ends = divided
         first = done = 0
         while first < len(starts):

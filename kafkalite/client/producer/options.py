@@ -15,12 +15,12 @@
     kafka.request.timeout.ms  for one response (default 30000)
     kafka.delivery.timeout.ms for a batch, with all retries (default 120000)
     kafka.retry.backoff.ms    before the first retry (default 100)
-    kafka.max.block.ms        for a topic or a coordinator to be there (default 60000)
+    kafka.max.block.ms        wait for a topic or a coordinator (default 60000)
     kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.*   as for Kafka's clients; PEM or
                               PKCS12 files, which every executor must have
     kafka.transaction.timeout.ms   an open transaction is aborted after it (default 900000, a broker's usual limit)
 
-Settings of a producer that have no meaning here (linger.ms, buffer.memory, ...) are let pass; other names are errors.
+Settings of a producer that have no meaning here (linger.ms, buffer.memory, ...) are ignored; other names are errors.
 Source: org.apache.spark.sql.kafka010.KafkaSourceProvider, org.apache.kafka.clients.producer.ProducerConfig.
 """
 
@@ -141,7 +141,7 @@ def _producer(values: Mapping[str, str], transactional: bool) -> ProducerOptions
 
 def _security(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     found = {name: value for name, value in values.items() if name.startswith(_SECURITY)}
-    ClientSecurity.of(found)  # which refuses what makes no sense, before any task does
+    ClientSecurity.of(found)  # refuses invalid settings here, before any task starts
     return tuple(found.items())
 
 

@@ -1,8 +1,8 @@
-"""A producer for bulk loads: several requests in flight, batches in order per partition, nothing lost or twice.
+"""A producer for bulk loads: several requests in flight, batches in order per partition, none lost or duplicated.
 
-Batches of a partition carry ascending sequences of one producer id, so a broker that gets one again knows it. After a
-retriable error or a lost connection everything in flight is waited for, batches without an acknowledgement go back to
-the front of their partition, leaders are looked up again, and they are sent again in their order.
+Batches of a partition have ascending sequences of one producer id, so a broker recognises a duplicate. After a
+retriable error or a lost connection the producer waits for everything in flight, returns batches without an
+acknowledgement to the front of their partition's queue, refreshes the leaders, and sends them again in their order.
 Without idempotence (acks 0 or 1) a retry may store a batch twice, as with any Kafka producer.
 Source: org.apache.kafka.clients.producer.internals.{Sender, RecordAccumulator, TransactionManager}; KIP-98, KIP-185.
 """
@@ -30,7 +30,7 @@ _ACKNOWLEDGED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
 class RecordRun(NamedTuple):
-    """The records of one batch, uncompressed, and what the batch's header says of them."""
+    """The records of one batch, uncompressed, and the header's fields about them."""
 
     records: memoryview
     record_count: int
@@ -40,7 +40,9 @@ class RecordRun(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """A batch on its way. `number` is its place in its partition. Its records are not copied behind its header."""
+    """A batch that waits or is in flight. `number` counts the batches of its partition. Header and records are not
+    joined.
+    """
 
     partition: TopicPartition
     number: int
@@ -89,11 +91,11 @@ class Producer:
             self._identity = self._transactions.begin(None, options.transaction_timeout_ms)
 
     def open_topic(self, topic: str) -> None:
-        """Learn the partitions and limits of a topic. Raises WriteFailed if it does not come to be."""
+        """Get the partitions and limits of a topic. Raises WriteFailed if it is not created in time."""
         if topic in self.partition_counts:
             return
 
-        def look() -> int:
+        def refresh() -> int:
             code = self._cluster.refresh([topic])[topic]
             if code:
                 return code
@@ -101,10 +103,10 @@ class Producer:
             self.partition_counts[topic] = self._cluster.partition_count(topic)
             return ErrorCode.NONE
 
-        self._retries.persist(f"topic {topic!r} cannot be written", look)
+        self._retries.persist(f"topic {topic!r} cannot be written", refresh)
 
     def batch_bytes(self, topic: str) -> int:
-        """The bytes that a batch of this topic may have before compression; more has only a single large row."""
+        """The bytes that a batch of this topic may have before compression; only a single large row may have more."""
         return min(self._options.batch_bytes, self._options.max_request_bytes, self._max_batch_bytes[topic])
 
     def row_bytes(self, topic: str) -> tuple[int, str]:
@@ -116,7 +118,7 @@ class Producer:
         return min(limits)
 
     def add(self, partition: TopicPartition, run: RecordRun) -> None:
-        """Take a batch; it is sent at some time until `flush`."""
+        """Queue a batch; `flush` sends it at the latest."""
         number = self._numbers.get(partition, 0)
         self._numbers[partition] = number + 1
         batch = _Batch(partition, number, *self._assemble(partition, run))
@@ -129,7 +131,7 @@ class Producer:
         self._waiting.setdefault(partition, deque()).append(batch)
 
     def send(self) -> None:
-        """Send all that waits; at most in_flight_max requests per broker stay without a response."""
+        """Send the queued batches; at most in_flight_max requests per broker are in flight."""
         while any(self._waiting.values()):
             try:
                 self._add_to_transaction()
@@ -140,7 +142,7 @@ class Producer:
                 self._back_off(str(error))
 
     def flush(self) -> None:
-        """Send all, and wait until all is acknowledged."""
+        """Send all batches, and wait until they are acknowledged."""
         while True:
             self.send()
             if not (why := self._drain()):
@@ -221,7 +223,9 @@ class Producer:
     # --- responses
 
     def _receive(self, client: BlockingClient) -> None:
-        """The response to the oldest request. Raises Unanswered if a batch must be sent again; it waits then."""
+        """Handle the response to the oldest request. Raises Unanswered if a batch must be sent again; it is queued
+        then.
+        """
         request = self._in_flight[client][0]
         response = client.receive(ProduceRequest, _PRODUCE_VERSION)
         self._in_flight[client].popleft()
@@ -245,7 +249,7 @@ class Producer:
             raise Unanswered(again[0])
 
     def _may_retry(self, batch: _Batch, code: int) -> bool:
-        """A batch behind one that is sent again comes too early, not out of order."""
+        """Whether a refused batch is retried: OUT_OF_ORDER, too, if it follows one that is sent again."""
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return any(each.number < batch.number for each in self._waiting.get(batch.partition, ()))
         return ErrorCode.of(code).is_retriable
@@ -256,7 +260,7 @@ class Producer:
         waiting.insert(place, batch)
 
     def _drain(self) -> str:
-        """Wait for everything in flight; what must be sent again waits then. The reason for it, or nothing."""
+        """Wait for everything in flight; batches to be sent again are queued. Returns the reason for that, or ""."""
         why = ""
         for client in list(self._in_flight):
             self._give_up(client)
@@ -270,14 +274,14 @@ class Producer:
         return why
 
     def _give_up(self, client: BlockingClient) -> None:
-        """Requests of a connection that is lost: their batches wait again, in their order."""
+        """Queue the batches of a lost connection's requests again, in their order."""
         if client.is_lost:
             for request in self._in_flight.pop(client, ()):
                 for batch in request.batches:
                     self._wait_again(batch)
 
     def _back_off(self, why: str) -> None:
-        """Wait, and look up the leaders again. Raises WriteFailed when nothing has succeeded for too long."""
+        """Wait, and refresh the leaders. Raises WriteFailed when nothing has succeeded for too long."""
         now_s = self._retries.monotonic_s()
         if self._failing_since_s is None:
             self._failing_since_s = now_s

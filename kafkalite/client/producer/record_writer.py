@@ -1,7 +1,7 @@
 """Records one by one into a topic, for `kafkalite produce` and the console: idempotent, acks=all, without Arrow.
 
-Records are put together to a batch for each partition and sent by `flush`, which waits for the answers. A record with
-a key goes where Java's clients put it, one without to a partition that changes with each flush.
+Records are collected in a batch for each partition and sent by `flush`, which waits for the responses. A record with a
+key has the partition that Java's clients choose, one without a partition that changes with each flush.
 Source: org.apache.kafka.clients.producer.KafkaProducer, KIP-98, KIP-480.
 """
 
@@ -43,7 +43,7 @@ class RecordWriter:
         retries.persist(f"topic {topic} cannot be written to", self._refresh)
         self._partitions = cluster.partition_count(topic)
         self._batch_bytes = min(_BATCH_BYTES, cluster.max_batch_bytes(topic) - _BATCH_OVERHEAD_BYTES)
-        self._producer_id, self._epoch = retries.persist("no producer id was given", self._identify)
+        self._producer_id, self._epoch = retries.persist("no producer id is available", self._identify)
 
     def add(self, record: NewRecord, partition: int | None = None) -> None:
         """Buffers a record; flushes first if the batch is full. Raises ValueError for a partition that does not
@@ -107,7 +107,7 @@ class RecordWriter:
                 elif not ErrorCode.of(one.error_code).is_retriable:
                     why = one.error_message or ""
                     name = name_of_error(one.error_code)
-                    raise WriteFailed(f"{self._topic}-{one.index} does not take records: {name} {why}".rstrip())
+                    raise WriteFailed(f"{self._topic}-{one.index} refuses records: {name} {why}".rstrip())
                 else:
                     last = one.error_code
         return last
@@ -119,7 +119,7 @@ class RecordWriter:
         return led
 
     def _refresh(self) -> int:
-        """Asks for the leaders. Returns the error code of the topic."""
+        """Refreshes the leaders. Returns the error code of the topic."""
         return self._cluster.refresh([self._topic]).get(self._topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _identify(self) -> int | tuple[int, int]:

@@ -1,9 +1,9 @@
 """The requests of a transaction that several processes share: one writes, another ends it.
 
-A process that knows a transaction's identity (transactional id, producer id, epoch) can end it: a task writes and hands
-its identity over, the driver commits or aborts. A coordinator that is loading or moving is asked again. Offsets of a
-group may be part of it: a copy reads its progress, writes records, and commits the new progress with them, so that all
-of it counts or nothing.
+A process that has a transaction's identity (transactional id, producer id, epoch) can end it: a task writes and hands
+its identity over, the driver commits or aborts. Requests are retried while a coordinator is loading or moving. Offsets
+of a group may be part of it: a copy reads its progress, writes records, and commits the new progress with them, so that
+all of it takes effect or nothing.
 Source: org.apache.kafka.clients.producer.internals.TransactionManager, KafkaProducer.sendOffsetsToTransaction, KIP-98;
 KIP-447 for require_stable.
 """
@@ -51,7 +51,9 @@ class Identity(NamedTuple):
 
 
 class Transactions:
-    """The transactions of a cluster. Methods raise WriteFailed when a coordinator refuses, or is away for too long."""
+    """The transactions of a cluster. Methods raise WriteFailed if a coordinator refuses, or is unreachable for too
+    long.
+    """
 
     def __init__(self, cluster: ClusterClient, retries: Retries) -> None:
         self._cluster = cluster
@@ -65,7 +67,7 @@ class Transactions:
             code, producer_id, epoch = self._cluster.init_producer_id(transactional_id, timeout_ms)
             return code or Identity(transactional_id, producer_id, epoch)
 
-        what = "no producer id is given" if transactional_id is None else f"{transactional_id} cannot begin"
+        what = "no producer id is available" if transactional_id is None else f"{transactional_id} cannot begin"
         identity: Identity = self._retries.persist(what, ask)
         return identity
 
@@ -89,7 +91,7 @@ class Transactions:
             codes = {one.partition_error_code for one in results} - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
             return min(codes, default=ErrorCode.NONE)
 
-        self._retries.persist(f"transaction {identity.transactional_id} takes no partitions", ask)
+        self._retries.persist(f"transaction {identity.transactional_id} cannot add partitions", ask)
 
     def end(self, identity: Identity, *, commit: bool) -> None:
         """Commit or abort; may be repeated with the same result."""
@@ -135,15 +137,15 @@ class Transactions:
 
 
 class CommittedOffset(NamedTuple):
-    """An offset and the text beside it."""
+    """A committed offset and its metadata text."""
 
     offset: int
     metadata: str
 
 
 class GroupOffsets:
-    """The offsets of one group without members. The text beside an offset says whose progress it is. Methods raise
-    WriteFailed when a coordinator refuses, or is away for too long."""
+    """The offsets of one group without members. The metadata of an offset names the job whose progress it is. Methods
+    raise WriteFailed if a coordinator refuses, or is unreachable for too long."""
 
     def __init__(self, group_id: str, cluster: ClusterClient, retries: Retries) -> None:
         self.group_id = group_id
@@ -151,7 +153,7 @@ class GroupOffsets:
         self._retries = retries
 
     def committed(self, partition: TopicPartition) -> CommittedOffset | None:
-        """The last committed one, None if there is none. Waits until no transaction with an offset for the partition
+        """The last committed offset, None if there is none. Waits while a transaction with an offset for the partition
         is open."""
         topic, index = partition
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[index])]
@@ -173,7 +175,7 @@ class GroupOffsets:
         return result[0]
 
     def commit(self, identity: Identity, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Make these offsets part of the transaction; they count when it is committed."""
+        """Make these offsets part of the transaction; they take effect when it is committed."""
         transactional_id = identity.transactional_id or ""
         add = AddOffsetsToTxnRequest(
             transactional_id=transactional_id,
@@ -207,7 +209,7 @@ class GroupOffsets:
             codes = [one.error_code for topic in response.topics for one in topic.partitions]
             return max(codes, key=abs, default=int(ErrorCode.NONE))
 
-        self._retries.persist(f"transaction {transactional_id} takes no offsets", ask_transaction)
+        self._retries.persist(f"transaction {transactional_id} cannot add offsets", ask_transaction)
         self._retries.persist(f"{self._name} cannot be committed", ask_group)
 
     @property

@@ -1,1 +1,1 @@
-"""A cluster as the console sees it: connections to its brokers, topics with their sizes and counts, groups."""
+"""The console's view of a cluster: connections to its brokers, topics with their sizes and counts, groups."""

@@ -1,7 +1,6 @@
-"""Connections to a cluster for one user: borrowed by a request, given back after it, renewed when one was lost.
+"""Connections to a cluster for one user: borrowed by a request, returned after it, opened again if lost.
 
-A `ClusterClient` serves one thread at a time. Each that is borrowed knows the topics and leaders of now, or of a moment
-ago.
+A `ClusterClient` serves one thread at a time. The metadata of a borrowed one are at most a moment old.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _GROUPS_AGE_S = 3.0
 
 
 class GroupsCache:
-    """The rows of all groups of a user's cluster, made by the one that asks when they are too old."""
+    """The rows of all groups of a user's cluster, refreshed by the reader that finds them too old."""
 
     def __init__(self, pool: KnowsBrokers, monotonic_s: Callable[[], float]) -> None:
         self._pool = pool
@@ -74,7 +73,7 @@ class BrokerPool(KnowsBrokers):
 
     @contextlib.contextmanager
     def borrow(self, *, fresh: bool = False) -> Iterator[ClusterClient]:
-        """A client for the time of the block. With `fresh` its metadata are asked for now. Raises Unanswered, ApiError
+        """A client for the time of the block. With `fresh` its metadata are refreshed now. Raises Unanswered, ApiError
         if too many are in use."""
         client, asked_s = self._take(fresh)
         try:
@@ -83,12 +82,12 @@ class BrokerPool(KnowsBrokers):
             self._give_back(client, asked_s)
 
     def check(self) -> None:
-        """Raises Unanswered if the cluster cannot be reached, or does not let us in."""
+        """Raises Unanswered if the cluster cannot be reached, or refuses the login."""
         with self.borrow():
             pass
 
     def changed(self) -> None:
-        """Topics or groups have changed: nothing that is kept is true any more."""
+        """Drops all cached rows: topics or groups have changed."""
         self._changed_s = self._monotonic_s()
         self.inventory.forget()
         self.groups.forget()
@@ -102,7 +101,7 @@ class BrokerPool(KnowsBrokers):
     def _take(self, fresh: bool) -> tuple[ClusterClient, float]:
         with self._lock:
             if self._borrowed >= CLIENTS_MAX:
-                raise too_many(f"{CLIENTS_MAX} requests are under way; try again in a moment")
+                raise too_many(f"{CLIENTS_MAX} requests are in progress; try again in a moment")
             self._borrowed += 1
             client, asked_s = self._idle.pop() if self._idle else (None, 0.0)
         try:
@@ -121,7 +120,7 @@ class BrokerPool(KnowsBrokers):
 
     @staticmethod
     def _renewed(client: ClusterClient) -> ClusterClient | None:
-        """None if its connection was lost meanwhile."""
+        """The client with fresh metadata; None if its connection was lost meanwhile."""
         try:
             client.refresh()
         except Unanswered:
@@ -130,7 +129,7 @@ class BrokerPool(KnowsBrokers):
         return client
 
     def _give_back(self, client: ClusterClient, asked_s: float) -> None:
-        """One that was lost is not kept; those to other brokers are renewed by the client itself."""
+        """Returns a client to the pool, unless its first connection is lost; it opens others again by itself."""
         with self._lock:
             self._borrowed -= 1
             if not client.is_lost and not self._closed and len(self._idle) < _IDLE_MAX:

@@ -1,10 +1,10 @@
 """All partitions with their sizes, offsets, exact counts and state of compaction, and all log directories.
 
-It takes a request for every 200 partitions, so it is kept for some seconds for each user, and made anew in a thread
-while a page asks for it. An Apache Kafka has no counts: its offsets come from ListOffsets.
+It takes a request for every 200 partitions, so it is cached for some seconds for each user, and refreshed in a thread
+while pages need it. An Apache Kafka has no counts: its offsets come from ListOffsets.
 
-Every page counts the records that a consumer of committed records gets. Where a log has neither markers nor an open
-transaction these are its live records. Only other logs are asked for them, and only when they have changed.
+Every page counts the records that a consumer of committed records gets. In a log with neither markers nor an open
+transaction these are its live records. For other logs they are requested, and only when the log has changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ASK_S = 10.0
 
 @dataclass(slots=True)
 class PartitionFacts:
-    """Of the leader's log. None is not known. `records` are those that a consumer of committed records gets,
+    """Facts about a leader's log; None is unknown. `records` are those that a consumer of committed records gets,
     `live_records` all data records at or past the start of the log."""
 
     broker: int | None = None
@@ -61,7 +61,7 @@ class PartitionFacts:
     cleaning: LogCleaning | None = None
 
     def is_like(self, other: PartitionFacts) -> bool:
-        """Whether nothing was appended, deleted, compacted or committed between the two."""
+        """Whether the log is unchanged: no append, deletion, compaction or commit between the two."""
         return self._content() == other._content()
 
     def _content(self) -> tuple[int | None, ...]:
@@ -84,7 +84,7 @@ class Directory:
 
 @dataclass(slots=True)
 class Inventory:
-    """`made_s` is when it was asked for. `is_kafkalite`: the brokers count records."""
+    """`made_s` is the time of the request. `is_kafkalite`: the brokers count records."""
 
     made_s: float
     partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Inventory:
 
 
 class InventoryCache:
-    """The last inventory of a user's cluster. One thread makes the next one while others read the last."""
+    """The last inventory of a user's cluster. One thread builds the next one while others read the last."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class InventoryCache:
         self._is_making = False
 
     def get(self, wait_s: float = _FIRST_WAIT_S) -> Inventory | None:
-        """The last one, perhaps some seconds old; None if there is none within `wait_s`."""
+        """The last inventory, perhaps some seconds old; None if there is none within `wait_s`."""
         last = self._last
         age_s = _COUNTING_AGE_S if last is not None and last.is_counting else AGE_S
         if last is None or self._monotonic_s() - last.made_s > age_s:
@@ -127,7 +127,7 @@ class InventoryCache:
         return self._last
 
     def forget(self) -> None:
-        """Something has changed: the next reader starts a new one."""
+        """Drops the inventory after a change: the next reader starts a new one."""
         last = self._last
         if last is not None:
             last.made_s = float("-inf")
@@ -147,14 +147,14 @@ class InventoryCache:
             _add_rates(made, self._last)
             self._last = made
         except Exception as fault:
-            logger.warning("the sizes of topics are not known now: %s", fault)
+            logger.warning("the sizes of topics are unknown now: %s", fault)
         finally:
             self._is_making = False
             self._made.set()
 
 
 def take_inventory(cluster: ClusterClient, now_s: float) -> Inventory:
-    """Raises Unanswered if no broker answers."""
+    """Builds the inventory. Raises Unanswered if no broker answers."""
     made = Inventory(now_s)
     for broker_id, led in sorted(cluster.led_by(()).items()):
         client = cluster.client(broker_id)
@@ -226,7 +226,7 @@ def _add_records(made: Inventory, last: Inventory | None, cluster: ClusterClient
 
 
 def _add_offsets(made: Inventory, cluster: ClusterClient) -> None:
-    """Of the partitions whose leaders did not answer."""
+    """Adds offsets from ListOffsets for the partitions whose leaders returned none."""
     missing = [key for key in cluster.places if (facts := made.partitions.get(key)) is None or facts.end_offset is None]
     if not missing:
         return
@@ -239,7 +239,7 @@ def _add_offsets(made: Inventory, cluster: ClusterClient) -> None:
 
 
 def _add_rates(made: Inventory, last: Inventory | None) -> None:
-    """How fast topics grow, in bytes a second. Deleted segments count as no growth."""
+    """Adds the growth of topics in bytes per second. Deleted segments count as no growth."""
     if last is None or made.made_s <= last.made_s or last.made_s < 0:
         return
     grown: dict[str, int] = {}

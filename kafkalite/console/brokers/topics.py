@@ -39,7 +39,7 @@ def places_by_topic(cluster: ClusterClient) -> dict[str, Places]:
 
 
 def places_of(cluster: ClusterClient, topic: str) -> Places:
-    """Raises ApiError for a topic that is not there, or that the user may not see."""
+    """The partitions of a topic. Raises ApiError for a topic that does not exist, or that the user may not describe."""
     found = _found(cluster, topic)
     if not found:
         cluster.refresh()  # it may have been created a moment ago
@@ -71,7 +71,7 @@ def _span(facts: PartitionFacts) -> int | None:
 
 
 def topic_row(cluster: ClusterClient, topic: str, places: Places, inventory: Inventory | None) -> Row:
-    """One row of the list of topics; its settings are added for those that are shown."""
+    """One row of the list of topics; settings are added for the rows of the page."""
     facts = facts_of(inventory, topic, places)
     return {
         "name": topic,
@@ -91,7 +91,7 @@ def topic_row(cluster: ClusterClient, topic: str, places: Places, inventory: Inv
 
 
 def partition_row(index: int, place: PartitionPlace, facts: PartitionFacts) -> Row:
-    """One row of a topic's partitions; the last stable offset is added for those that are shown."""
+    """One row of a topic's partitions; the last stable offset is added for the rows of the page."""
     cleaning = facts.cleaning
     return {
         "partition": index,
@@ -116,7 +116,7 @@ def partition_row(index: int, place: PartitionPlace, facts: PartitionFacts) -> R
 
 
 def topic_id(cluster: ClusterClient, topic: str) -> str | None:
-    """None of a broker that has no ids."""
+    """The topic's id; None from a broker that has no ids."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     try:
         answer = cluster.first.ask(request, _WITH_IDS_VERSION)
@@ -127,7 +127,7 @@ def topic_id(cluster: ClusterClient, topic: str) -> str | None:
 
 
 def settings_of(cluster: ClusterClient, topics: list[str], names: list[str]) -> dict[str, dict[str, str | None]]:
-    """Some settings of some topics, by name; without the topics whose settings the user may not see."""
+    """Some settings of some topics, by name; without the topics whose settings the user may not describe."""
     found: dict[str, dict[str, str | None]] = {}
     for at in range(0, len(topics), _AT_ONCE):
         resources = [

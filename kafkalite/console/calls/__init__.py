@@ -1,1 +1,1 @@
-"""Requests of the console as values: the sessions they belong to, the routes that they take."""
+"""Requests of the console as values: their sessions and routes."""

@@ -1,14 +1,14 @@
 """Routes and sessions as values.
 
-The table of routes is what routes requests, checks them, and describes itself to programs.
+One table of routes dispatches requests, checks them, and describes the API to programs.
 
 A session is a cookie, a token against forged requests, and the connections of the user that has logged in. Without a
-login of the listener each browser has a session of its own all the same, for the token. The number of sessions is
-bounded: the one that was idle for longest makes room, and one without a user before any of a user.
+login each browser still has a session of its own, for the token. The number of sessions is bounded: the one that was
+idle for longest is evicted, and one without a user before any of a user.
 
-Failed logins of the last minute are counted for each user as seen from one address, and for each address: guessing
-shuts out the guesser, not those who know their passwords elsewhere. The broker has its own limits besides, on
-connections and on the time of a refusal.
+Failed logins of the last minute are counted for each pair of user and address, and for each address: guessing locks out
+the guesser, not users at other addresses. The broker has its own limits besides, on connections and on the delay of a
+refusal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    """One request, checked. `cluster` is borrowed for its time, `pool` is where it comes from."""
+    """One checked request. `cluster` is borrowed for its time, from `pool`."""
 
     path: dict[str, Any]
     query: dict[str, Any]
@@ -67,7 +67,7 @@ Handler = Callable[[Call], Any]
 @dataclass(frozen=True, slots=True)
 class Route:
     """`is_change`: refused unless the console may write. `streams`: the handler's result is an iterator of events, and
-    the cluster is kept until its end. `answer`: a sentence about what comes back."""
+    the cluster is kept until its end. `answer`: a sentence about the response."""
 
     method: str
     path: str
@@ -137,7 +137,7 @@ class Session:
 
 @dataclass(slots=True)
 class Sessions:
-    """All sessions, the one that was used last at the end. `shared` is the pool of all while no login is required."""
+    """All sessions, the most recently used one last. `shared` is the pool of all while no login is required."""
 
     monotonic_s: Callable[[], float]
     shared: BrokerPool | None
@@ -161,7 +161,7 @@ class Sessions:
         return session
 
     def begin(self, pool: BrokerPool | None = None, user: str | None = None) -> Session:
-        """A new one. A key is never used twice: a login gives a new cookie."""
+        """A new session. A key is never used twice: a login gives a new cookie."""
         while len(self._open) >= SESSIONS_MAX:
             strangers = (one for one in self._open.values() if one.user is None)
             self.end(next(strangers, next(iter(self._open.values()))))

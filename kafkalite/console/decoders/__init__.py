@@ -1,1 +1,1 @@
-"""Decoders by libraries of others, in processes of their own."""
+"""Decoders that use third-party libraries, in processes of their own."""

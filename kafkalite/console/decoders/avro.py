@@ -1,5 +1,5 @@
-"""Avro by fastavro, whose readers of logical types are replaced: a date that is none costs its field, not its record.
-Enums are read as a logical type of our own for the same reason.
+"""Avro by fastavro. Its readers of logical types are replaced: an invalid date costs its field, not its record. Enums
+are read as a logical type of our own for the same reason.
 
 Source: Apache Avro 1.12, Logical Types; fastavro's LOGICAL_READERS.
 """
@@ -96,7 +96,7 @@ def _guarded(what: str, read: Read) -> Callable[..., Any]:
 
 
 def _with_own_enums(schema: Any, enums: dict[str, Any]) -> Any:
-    """A parsed schema, whose names are whole, with numbers that have symbols in place of enums."""
+    """A parsed schema with full names, in which enums are replaced by numbers with symbols."""
     if isinstance(schema, str):
         return enums.get(schema, schema)
     if isinstance(schema, list):
@@ -117,7 +117,7 @@ def _with_own_enums(schema: Any, enums: dict[str, Any]) -> Any:
 
 
 def compile_schema(text: str, _: str) -> Callable[[bytes], str]:
-    """A function from data to JSON, which raises Exception. Raises Exception for a schema that is none."""
+    """A function from data to JSON, which raises Exception. Raises Exception for an invalid schema."""
     import fastavro
     import fastavro.read
 
@@ -131,7 +131,7 @@ def compile_schema(text: str, _: str) -> Callable[[bytes], str]:
         stream = io.BytesIO(data)
         value = read(stream, parsed, handle_unicode_errors="backslashreplace")
         if stream.tell() != len(data):
-            raise ValueError(f"{len(data) - stream.tell()} bytes are left over")
+            raise ValueError(f"{len(data) - stream.tell()} bytes remain")
         return value
 
     def decode(data: bytes) -> str:
@@ -146,5 +146,5 @@ def compile_schema(text: str, _: str) -> Callable[[bytes], str]:
         raise ValueError(str(fault) or type(fault).__name__)
 
     with suppress(Exception):
-        value_of(b"")  # a record that holds itself ends this process now, and not with every record
+        value_of(b"")  # a record type that contains itself ends this process now, and not with every record
     return decode

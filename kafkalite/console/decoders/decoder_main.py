@@ -1,7 +1,7 @@
 """The process that decodes. It ends with its standard input, so with the console, however that ended.
 
-What it runs is written in C by others and gets any bytes: it may recurse until the stack is gone, or fill memory. So
-there are limits of memory and, for each exchange, of time, at which the kernel ends it, however deep in C it is.
+It runs third-party code in C on arbitrary bytes, which may exhaust the stack or memory. So there are limits of memory
+and, for each exchange, of time, at which the kernel ends it, even inside C code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _compiled(schema: Schema) -> Callable[[bytes], str]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, which means the console
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the terminal, meant for the console
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # a lower one may be set, and some systems have none
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
@@ -78,7 +78,7 @@ def _fault_frame(fault: Exception) -> bytes:
 
 
 def _joined(frames: list[bytes]) -> Iterator[bytes]:
-    """Small frames in one, large ones as they are: together they may need more memory than there is."""
+    """Joins small frames, and passes large ones as they are: joined they might exceed the memory."""
     small: list[bytes] = []
     for frame in frames:
         small.append(frame)
@@ -89,7 +89,7 @@ def _joined(frames: list[bytes]) -> Iterator[bytes]:
 
 
 def _read(size: int) -> bytes:
-    """So many bytes; fewer only at the end."""
+    """Reads `size` bytes; fewer only at the end."""
     found = bytearray()
     while len(found) < size and (data := os.read(_STDIN, min(size - len(found), 1 << 20))):
         found += data

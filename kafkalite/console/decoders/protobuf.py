@@ -1,6 +1,6 @@
 """Protobuf by its own library. A message that its JSON form refuses is rendered field by field, so that a time out of
-range or an Any of an unknown type costs one field. One that is refused since a text is no UTF-8 is read once more with
-bytes in place of texts, which is the same on the wire.
+range or an Any of an unknown type costs one field. One that is refused because a string is no UTF-8 is read once more
+with bytes in place of strings, which is the same on the wire.
 
 Source: the JSON mapping of proto3 (ProtoJSON), google.protobuf.json_format.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkalite.console.decoders.wire import faulty, to_text, without_indexes
 
-_OWN_FORM = "google.protobuf."  # the types that have a form of their own in JSON
+_OWN_FORM = "google.protobuf."  # types with a special form in JSON
 _WELL_KNOWN = frozenset(
     f"google/protobuf/{name}.proto"
     for name in (
@@ -27,14 +27,14 @@ _FILES_MAX = 10_000
 
 
 def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
-    """A function from data to JSON, which raises Exception. Raises Exception for a set that is none, or lacks the
+    """A function from data to JSON, which raises Exception. Raises Exception for an invalid set, or one without the
     message."""
     message_factory: Any = importlib.import_module("google.protobuf.message_factory")
     data_of_set = base64.b64decode(text, validate=True)
     readers = []
     for with_texts in (True, False):
         pool, texts = _pool_of(data_of_set, with_texts=with_texts)
-        readers.append((message_factory.GetMessageClass(pool.FindMessageTypeByName(message)), _Telling(pool, texts)))
+        readers.append((message_factory.GetMessageClass(pool.FindMessageTypeByName(message)), _Renderer(pool, texts)))
 
     def decode(data: bytes) -> str:
         fault: Exception | None = None
@@ -52,8 +52,8 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
 
 
 def _pool_of(data: bytes, *, with_texts: bool) -> tuple[Any, frozenset[str]]:
-    """The types of a set, in any order of its files. Files of Google's that it lacks are those of the library.
-    Without texts their fields are bytes; with the names of these fields."""
+    """The types of a set, in any order of its files, and the names of the string fields that became bytes (without
+    `with_texts`). Google's files that it lacks come from the library."""
     descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
     descriptor_pool: Any = importlib.import_module("google.protobuf.descriptor_pool")
     files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(data).file}
@@ -70,7 +70,7 @@ def _pool_of(data: bytes, *, with_texts: bool) -> tuple[Any, frozenset[str]]:
 
 
 def _without_texts(message: Any, scope: str) -> Iterator[str]:
-    """Makes the texts of a message bytes; yields the names of these fields. A key of a map has to stay."""
+    """Turns the string fields of a message into bytes; yields their names. Keys of maps cannot be changed."""
     name = f"{scope}.{message.name}".lstrip(".")
     for field in message.field:
         if field.type == field.TYPE_STRING and not (message.options.map_entry and field.name == "key"):
@@ -82,8 +82,8 @@ def _without_texts(message: Any, scope: str) -> Iterator[str]:
 
 
 def _in_order(files: dict[str, Any]) -> Iterator[str]:
-    """The names of the files, each behind those that it imports; with those of the library that are missing. Without a
-    recursion: a hostile set imports in a long chain. Raises ValueError."""
+    """The names of the files, each after its imports; with missing ones of the library. Without recursion: a hostile
+    set has a long chain of imports. Raises ValueError."""
     done: set[str] = set()
     entered: set[str] = set()
     waiting = list(files)[::-1]
@@ -107,14 +107,14 @@ def _in_order(files: dict[str, Any]) -> Iterator[str]:
 
 def _well_known(name: str) -> Any:
     if name not in _WELL_KNOWN:
-        raise ValueError(f"it lacks {name[:100]!r}; protoc --include_imports writes it, too")
+        raise ValueError(f"it lacks {name[:100]!r}; protoc --include_imports adds it")
     descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
     module: Any = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     return descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
 
-class _Telling:
-    """Messages as values of JSON."""
+class _Renderer:
+    """Renders messages as JSON values."""
 
     def __init__(self, pool: Any, texts: frozenset[str]) -> None:
         self._pool = pool

@@ -1,7 +1,7 @@
-"""Records by a schema of the reader, decoded in processes of their own, many in one exchange, and some ahead.
+"""Records by a schema of the reader, decoded in processes of their own, many per exchange, and some ahead.
 
-A record that ends a process costs that record; the process is replaced for those behind it. To find the one among many,
-they are tried again alone. Processes start with the first search that needs one, wait for the next, and end with the
+A record that ends a process is lost; a new process decodes the following ones. If the record is unknown, those of the
+exchange are retried one by one. Processes start with the first search that needs one, are reused, and end with the
 console.
 """
 
@@ -39,7 +39,7 @@ from kafkalite.console.decoders.wire import (
     encode_request,
 )
 
-_PIPE_BYTES = 1 << 20  # an exchange in one piece: the usual 64 KiB take a turn of both processes each
+_PIPE_BYTES = 1 << 20  # an exchange in one piece: with the usual 64 KiB, each piece needs a switch of both processes
 _END_S = 5.0
 _REASONS = {
     signal.SIGSEGV: "it is nested too deeply",
@@ -49,12 +49,12 @@ _REASONS = {
 
 
 class SchemaRefused(Exception):
-    """The reason."""
+    """The schema is invalid; the text is the reason."""
 
 
 class DecoderEnded(Exception):
-    """The process has ended, with the reason. `found`: the records up to the one that has ended it; none if it is not
-    known which one has."""
+    """The process has ended, with the reason. `found`: the records up to the one that has ended it; empty if that one
+    is unknown."""
 
     def __init__(self, reason: str, found: Sequence[Decoded] = ()) -> None:
         super().__init__(reason)
@@ -84,8 +84,8 @@ class DecoderProcess:
         return self._process.pid
 
     def decode(self, schema: Schema, records: Sequence[bytes]) -> list[Decoded]:
-        """Each of the records. Raises SchemaRefused; DecoderEnded, after which there is only `close`. Without records
-        the schema alone is tried, which is at fault then."""
+        """Decodes the records. Raises SchemaRefused; DecoderEnded, after which only `close` may be called. Without
+        records it compiles the schema only, so that a fault is the schema's."""
         frames: list[tuple[int, str]] = []
         try:
             self._send(encode_request(schema, records))
@@ -106,7 +106,7 @@ class DecoderProcess:
             view = view[os.write(self._process.stdin.fileno(), view) :]
 
     def _receive(self) -> list[tuple[int, str]]:
-        """Some frames, one at least. Raises EOFError, Malformed, TimeoutError."""
+        """Receives frames, at least one. Raises EOFError, Malformed, TimeoutError."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         poll = select.poll()
@@ -122,7 +122,7 @@ class DecoderProcess:
                 return found
 
     def _reason(self, fault: Exception) -> str:
-        """Why the process has ended, or has to end."""
+        """The reason why the process has ended, or is to be ended."""
         if isinstance(fault, Malformed | TimeoutError):
             self._process.kill()
             return f"the decoder {'does not answer' if isinstance(fault, TimeoutError) else 'makes no sense'}"
@@ -138,7 +138,7 @@ class DecoderProcess:
             return self._process.wait()
 
     def kill(self) -> None:
-        """From any thread: `decode` raises DecoderEnded."""
+        """Kill the process, from any thread: `decode` raises DecoderEnded."""
         self._process.kill()
 
     def close(self) -> None:
@@ -151,19 +151,20 @@ class DecoderProcess:
 
 
 def _decoded(frames: Sequence[tuple[int, str]]) -> list[Decoded]:
-    """Of the records; the first frame is the schema's."""
+    """The decoded records; the first frame is the schema's."""
     return [Decoded(status == DONE, text) for status, text in frames[1:]]
 
 
 _TOGETHER_MIN, _TOGETHER_MAX = 64, 4096
-"""Records in an exchange: the first few may be all that is asked for, and behind them each exchange waits for a turn of
-the processor."""
+"""Records in an exchange: the first ones few, since they may be all that is needed; then many, since each exchange
+needs a switch of processes.
+"""
 _TOGETHER_BYTES_MAX = 1 << 20
 _KEPT_BYTES_MAX = 32 << 20
 
 
 class DecoderPool:
-    """The decoder processes of one console, for all its threads. A thread of its own waits for each."""
+    """The decoder processes of one console, for all its threads. One thread waits for each process."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(PROCESSES_MAX, "decoder")
@@ -178,7 +179,8 @@ class DecoderPool:
             return [process.pid for process in self._all]
 
     def submit(self, schema: Schema, records: Sequence[bytes]) -> Future[list[Decoded]]:
-        """Each of the records; SchemaRefused, DecoderEnded, OSError. Raises OSError if the pool is closed."""
+        """The future of the decoded records; it fails with SchemaRefused, DecoderEnded, OSError. Raises OSError if the
+        pool is closed."""
         try:
             return self._threads.submit(self._decode, schema, records)
         except RuntimeError:
@@ -205,7 +207,7 @@ class DecoderPool:
         process.close()
 
     def close(self) -> None:
-        """End the processes, also those at work."""
+        """End the processes, also busy ones."""
         with self._lock:
             self._is_closed = True
             every = list(self._all)
@@ -217,7 +219,7 @@ class DecoderPool:
 
 
 class SchemaDecoder:
-    """Decodes by one schema, for one thread. `expect` announces records, so that it is decoded together."""
+    """Decodes by one schema, for one thread. `expect` announces records, so that they are decoded together."""
 
     def __init__(self, pool: DecoderPool, schema: Schema, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         """Raises SchemaRefused, OSError."""
@@ -237,8 +239,8 @@ class SchemaDecoder:
             raise SchemaRefused(str(end)) from None
 
     def expect(self, records: Iterable[bytes | None]) -> None:
-        """These will be asked for, in this order, or some of them."""
-        if self._expected:  # not all were asked for
+        """Announces records: these, or some of them, will be decoded in this order."""
+        if self._expected:  # not all were decoded
             self._together_max = _TOGETHER_MIN
         self._expected = deque(data for data in records if data is not None)
         if self._found_bytes > _KEPT_BYTES_MAX:
@@ -268,7 +270,7 @@ class SchemaDecoder:
                 pass
 
     def _following(self, size: int) -> list[bytes]:
-        """Takes the records expected next, for one exchange that has `size` bytes already."""
+        """Removes and returns the records expected next, for an exchange that has `size` bytes already."""
         some: dict[bytes, None] = {}
         while self._expected and len(some) < self._together_max:
             data = self._expected[0]
@@ -284,9 +286,9 @@ class SchemaDecoder:
     def _begin(self, records: list[bytes]) -> Future[list[Decoded]]:
         refusal: str | None = None
         if self._ends >= ENDS_MAX:
-            refusal = f"not decoded: {ENDS_MAX} records before have ended the decoder"
+            refusal = f"not decoded: {ENDS_MAX} earlier records have ended the decoder"
         elif self._wait_s < 0:
-            refusal = "not decoded: the records before have taken too long"
+            refusal = "not decoded: earlier records have taken too long"
         elif len(records[0]) > DATA_BYTES_MAX:
             refusal = f"more than {DATA_BYTES_MAX >> 20} MiB are not decoded"
         if refusal is None:
@@ -299,8 +301,9 @@ class SchemaDecoder:
         return future
 
     def _finish(self, records: list[bytes], future: Future[list[Decoded]]) -> None:
-        """Wait for the answers to an exchange. Behind the end of a process the rest is decoded: one by one, unless it
-        is known which record has ended it."""
+        """Wait for the results of an exchange. If the process ends, a new one decodes the remaining records: one by
+        one, unless the record that has ended it is known.
+        """
         found = self._answers(future, may_be_any=len(records) > 1)
         for data, each in zip(records, found, strict=False):
             self._wait_s += WAIT_S_A_RECORD + WAIT_S_A_BYTE * len(data)
@@ -311,7 +314,7 @@ class SchemaDecoder:
             self._finish(some, self._begin(some))
 
     def _answers(self, future: Future[list[Decoded]], *, may_be_any: bool) -> list[Decoded]:
-        """Of the first records of an exchange; none if any of them may have ended the process."""
+        """The results for the first records of an exchange; none if any of them may have ended the process."""
         began_s = self._monotonic_s()
         try:
             return future.result()

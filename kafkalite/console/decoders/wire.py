@@ -1,12 +1,13 @@
 """Frames between the console and a decoder process, over two pipes.
 
-A request is two sizes (u32 each), a head in JSON, and the data of its records one after the other. It is answered with
-a frame for the schema and one for each record: a status (u8), a size (u32) and text in UTF-8. They are sent together:
+A request is two sizes (u32 each), a head in JSON, and the data of its records one after the other. The response is a
+frame for the schema and one for each record: a status (u8), a size (u32) and text in UTF-8. They are sent together:
 one by one, each would wake the console, and a search would take twice as long.
-The console trusts neither the data nor, for them, the process: what it sends is compared with limits and never run.
+The console does not trust the process, whose input is hostile: its frames are checked against limits and never run.
 
-Decoded values are valid JSON. What JSON lacks has a form of its own: bytes are {"hex": ...}, NaN and infinities text as
-in Protobuf's JSON, and a field whose value is unknown {"fault": reason, "raw": value}, so that it costs no other field.
+Decoded values are valid JSON. Values that JSON lacks have a form of their own: bytes are {"hex": ...}, NaN and
+infinities text as in Protobuf's JSON, and an undecodable field {"fault": reason, "raw": value}, so that it costs no
+other field.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kafkalite.common.text import read_json
 
 AVRO, PROTOBUF = "avro", "protobuf"
 DONE, FAULT, LAST_FAULT = range(3)
-"""Of a frame: the record as JSON; the reason why it is none; that, and the process ends, since it had no memory."""
+"""Status of a frame: the record as JSON; an error; an error after which the process ends, out of memory."""
 DATA_BYTES_MAX = 32 << 20
 TEXT_BYTES_MAX = 32 << 20
 
@@ -30,14 +31,14 @@ REQUEST = struct.Struct(">II")
 _FRAME = struct.Struct(">BI")
 MEMORY_BYTES_MAX = 512 << 20
 EXCHANGE_CPU_S, CPU_S_A_BYTE = 1.0, 0.25e-6
-"""For the records of one exchange, or the compilation of a schema. A megabyte of honest ones takes 0.1 to 0.3 s."""
+"""Limit for the records of one exchange, or for a schema's compilation. A normal megabyte takes 0.1 to 0.3 s."""
 ANSWER_S_MAX = 60.0
-"""For one frame; a process that was stopped, or starves, may not hold a search for ever."""
+"""Limit for one frame; a process that was stopped, or starves, must not block a search without end."""
 PROCESSES_MAX = 4
 ENDS_MAX = 5
-"""Ends of a process that one search may cause, each of which costs 0.2 s; behind them its records are not decoded."""
+"""Ends of a process that one search may cause, each of which costs 0.2 s; after that it decodes no more records."""
 WAIT_S, WAIT_S_A_RECORD, WAIT_S_A_BYTE = 30.0, 0.01, 1e-6
-"""How long one search may wait for decoders; records that take a second each would hold it, and others, for hours."""
+"""How long one search may wait for decoders: records that take a second each would block it, and others, for hours."""
 _REGISTRY_MAGIC = 0
 _REGISTRY_BYTES = 5
 _INDEXES_MAX = 100
@@ -52,7 +53,7 @@ class Schema(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The text of a record as JSON, or else the reason why there is none."""
+    """The text of a record as JSON, or the reason why there is none."""
 
     is_done: bool
     text: str
@@ -73,7 +74,7 @@ def decode_request(head: bytes, body: bytes) -> tuple[Schema, list[bytes]]:
 
 
 def encode_frame(status: int, text: str) -> bytes:
-    """Halves of characters, which JSON can spell, cannot be sent on."""
+    """The bytes of a frame. Lone surrogates, which JSON can contain and UTF-8 cannot, are replaced."""
     data = text.encode(errors="replace")
     if len(data) > TEXT_BYTES_MAX:
         status, data = FAULT, f"it would be more than {TEXT_BYTES_MAX >> 20} MiB of text".encode()
@@ -81,7 +82,7 @@ def encode_frame(status: int, text: str) -> bytes:
 
 
 class Frames:
-    """Takes frames from a stream that arrives in pieces."""
+    """Parses frames from a stream that arrives in pieces."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -105,7 +106,7 @@ class Frames:
 
 
 def faulty(reason: str, raw: Any) -> dict[str, Any]:
-    """Stands for the value of a field that cannot be read."""
+    """The JSON value of a field that cannot be decoded."""
     return {"fault": reason, "raw": raw}
 
 
@@ -134,13 +135,13 @@ def exchange_cpu_s(size_bytes: int) -> float:
 
 
 def without_prefix(data: bytes) -> bytes:
-    """Without the bytes of Confluent's Schema Registry in front: 0, then the id of a schema."""
+    """The data without the prefix of Confluent's Schema Registry: 0, then the id of a schema."""
     is_of_registry = len(data) >= _REGISTRY_BYTES and data[0] == _REGISTRY_MAGIC
     return data[_REGISTRY_BYTES:] if is_of_registry else data
 
 
 def without_indexes(data: bytes) -> bytes:
-    """Without the five bytes and the zig-zag varints behind them: how many indexes, then each."""
+    """The data without the five bytes and the zig-zag varints behind them: the number of indexes, then each."""
     rest = without_prefix(data)
     if len(rest) == len(data) or not rest:
         return data

@@ -1,4 +1,4 @@
-"""The brokers themselves: compaction, storage, who leads what, connections, requests, transactions, quotas."""
+"""The brokers themselves: compaction, storage, leaders, connections, requests, transactions, quotas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _inventory(call: Call) -> Inventory | None:
 
 
 def compaction(call: Call) -> Row:
-    """Every partition that is compacted, as the cleaner of its leader sees it."""
+    """Every compacted partition, with the status of its leader's cleaner."""
     inventory = _inventory(call)
     rows = [
         _cleaning_row(key[0], key[1], facts)
@@ -174,7 +174,7 @@ def cluster_map(call: Call) -> Row:
     page = paged(rows, call.query, sortable=("name",), searched=("name",))
     answers = reports(cluster, call.pool, "cluster")
     of_controller = answers.get(cluster.controller_id) or next(iter(answers.values()), None) or {}
-    brokers = [{**row, **_as_it_sees_itself(answers.get(row["id"]) or {})} for row in broker_rows(call)]
+    brokers = [{**row, **_own_view(answers.get(row["id"]) or {})} for row in broker_rows(call)]
     return {
         "cluster_id": cluster.cluster_id,
         "kind": "kafkalite" if call.pool.gives_reports(cluster) else "kafka",
@@ -187,8 +187,8 @@ def cluster_map(call: Call) -> Row:
     }
 
 
-def _as_it_sees_itself(answers: Row) -> Row:
-    """The words of a broker about itself and about ZooKeeper; None each of one that says nothing."""
+def _own_view(answers: Row) -> Row:
+    """A broker's report about itself and about ZooKeeper; each None if it has none."""
     zookeeper = answers.get("zookeeper") or {}
     return {
         "epoch": answers.get("broker_epoch"),
@@ -238,7 +238,7 @@ def _of_brokers(call: Call, kind: str) -> dict[int, Any]:
 
 
 def transactions(call: Call) -> Row:
-    """Details are asked for the transactions of the page only."""
+    """The transactions; only those of the page are described."""
     admin = TransactionAdmin(call.cluster, call.timeout_s)
     rows: list[Row] = [
         {

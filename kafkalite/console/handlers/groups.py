@@ -34,7 +34,7 @@ def describe_group(call: Call) -> Row:
 
 
 def rebalance_of(call: Call, coordinator: int, group_id: str) -> Row | None:
-    """For whom the group waits, while it does."""
+    """The members for which a rebalance waits; None if there is none."""
     answer = reports(call.cluster, call.pool, "rebalances", group_id=group_id).get(coordinator)
     return None if answer is None else next(iter(answer["groups"]), None)
 
@@ -50,7 +50,7 @@ def delete_group(call: Call) -> Row:
 
 
 def reset_group(call: Call) -> Row:
-    """With a preview nothing is changed: the answer has the new offset of each partition."""
+    """Resets offsets. With a preview nothing is changed: the response has the new offset of each partition."""
     body = call.body
     group_id, admin = body["group_id"], GroupAdmin(call.cluster, call.timeout_s)
     committed = admin.offsets(group_id)
@@ -70,7 +70,7 @@ def reset_group(call: Call) -> Row:
 
 
 def _chosen(call: Call, committed: dict[TopicPartition, int]) -> list[TopicPartition]:
-    """The partitions that are named, those of the topics that are named, or all that the group has offsets of."""
+    """The named partitions, those of the named topics, or all that the group has offsets of."""
     topics, partitions = call.body["topics"], call.body["partitions"]
     if topics is None and partitions is None:
         if not committed:
@@ -100,7 +100,7 @@ def _target(body: dict[str, Any]) -> Target:
 
 
 def _add_records(call: Call, items: list[Row]) -> None:
-    """How many records are skipped (or, negative, read again) by each change."""
+    """Adds the number of records that each change skips (or, negative, repeats)."""
     keyed = [((item["topic"], item["partition"]), item) for item in items]
     places = [
         (key, offset)

@@ -1,6 +1,6 @@
-"""/api/topics/NAME/messages and /export: searches, whole records, files, and a record to be written.
+"""/api/topics/NAME/messages and /export: searches, whole records, files, and writing a record.
 
-A file is JSON lines, written while they are read, or Parquet, which is put together first.
+A file is JSON lines, streamed while they are read, or Parquet, which is built first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kafkalite.record.json_lines import json_of
 
 LIMIT_MAX = 1000
 EXPORTED_MAX = 1_000_000
-NEWEST_MAX = 10_000  # the newest ones come first, so they are all held before the first is written
+NEWEST_MAX = 10_000  # the newest ones come first, so all of them are in memory before the first is written
 PARQUET_BYTES_MAX = 512 << 20
 _LINES_PER_PIECE = 200
 _ROWS_PER_GROUP = 20_000
@@ -58,11 +58,11 @@ _FILTER_PARAMETERS = tuple(
 BOUND_PARAMETERS = (
     Parameter("offset", "integer", 0, at_least=0),
     Parameter("time_ms", "integer", 0),
-    Parameter("offsets", doc="PARTITION:OFFSET with commas between: places of some partitions", text_max=32 << 10),
+    Parameter("offsets", doc="PARTITION:OFFSET with commas between: offsets of some partitions", text_max=32 << 10),
     Parameter("partitions", "array", items="integer", at_least=0),
     Parameter("isolation", default=_UNCOMMITTED, one_of=(_UNCOMMITTED, "read_committed")),
     Parameter("control", "boolean", False, doc="show the markers of transactions"),
-    Parameter("max_records", "integer", 100_000, at_least=1, at_most=10_000_000, doc="how many may be looked at"),
+    Parameter("max_records", "integer", 100_000, at_least=1, at_most=10_000_000, doc="how many may be read"),
     Parameter("max_bytes", "integer", 256 << 20, at_least=1, at_most=64 << 30),
     Parameter("max_ms", "integer", 60_000, at_least=1, at_most=600_000),
     *_FILTER_PARAMETERS,
@@ -82,7 +82,7 @@ EXPORT_PARAMETERS = (
 
 
 def view_of(query: Mapping[str, Any], decoders: DecoderPool) -> View:
-    """Raises ApiError for a schema that is none."""
+    """The formats that a query selects. Raises ApiError for an invalid schema."""
     key, value = (
         format_of(query[f"{side}_format"], query[f"{side}_schema"], query[f"{side}_message"], side, decoders)
         for side in ("key", "value")
@@ -141,7 +141,7 @@ def export_messages(call: Call) -> Download:
 
 
 def read_message(call: Call) -> Row | Download:
-    """One record, not cut; with `part` the bytes of its key or value."""
+    """One whole record; with `part` the bytes of its key or value."""
     topic, index, offset = call.path["topic"], call.path["partition"], call.path["offset"]
     require_partition(places_of(call.cluster, topic), topic, index)
     one = _record_at(PartitionScan(call.cluster, topic, index, committed_only=False), offset)
@@ -169,7 +169,7 @@ def produce_message(call: Call) -> Row:
     key = _bytes_of(body["key"], body["key_encoding"], "key")
     value = _bytes_of(body["value"], body["value_encoding"], "value")
     index = body["partition"]
-    if index is None:  # by Kafka's hash of the key, as any Java client; without a key any
+    if index is None:  # by Kafka's hash of the key, as Java's clients choose; without a key any partition
         index = random.randrange(len(places)) if key is None else partition_for_key(key, len(places))
     require_partition(places, topic, index)
     now_ms = int(time.time() * 1000) if body["timestamp_ms"] is None else body["timestamp_ms"]
@@ -208,8 +208,8 @@ def _headers_of(given: list[Any]) -> list[tuple[str, bytes | None]]:
 
 
 def json_lines(records: Iterator[ScannedRecord]) -> Iterator[bytes]:
-    """A JSON object a line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. An
-    "error", which the latter refuses, stands for a batch that cannot be read."""
+    """A JSON object per line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. A batch
+    that cannot be read is an "error", which the latter refuses."""
     lines: list[bytes] = []
     for one in records:
         lines.append(_line(one))
@@ -231,8 +231,8 @@ def _unreadable(one: ScannedRecord) -> str:
 
 
 def parquet(records: Iterator[ScannedRecord]) -> bytes:
-    """Keys and values as binary columns. Raises ApiError if it is too much for the memory, a batch
-    cannot be read, or pyarrow is missing."""
+    """A Parquet file, with keys and values as binary columns. Raises ApiError if it is too large, a batch cannot be
+    read, or pyarrow is missing."""
     if not available()["parquet"]:
         raise ApiError(409, "REFUSED", "Parquet needs the package pyarrow: pip install kafkalite[arrow]")
     pyarrow: Any = importlib.import_module("pyarrow")

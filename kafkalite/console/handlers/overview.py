@@ -1,7 +1,7 @@
 """/api/overview, /api/problems, /api/history, /api/restart: the cluster at a glance.
 
-The problems are one list of what is wrong right now: a severity, a sentence, and the page that shows more. A restart is
-described by broker: the state of partitions while it lasts, and how much is read again after a crash.
+The problems are one list of present faults: a severity, a sentence, and the page with the details. A restart is
+described by broker: the state of partitions while it lasts, and how much recovery reads after a crash.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ORDER = {CRITICAL: 0, WARNING: 1, INFO: 2}
 
 
 def problems_of(cluster: ClusterClient, pool: BrokerPool, history: History) -> list[Row]:
-    """The worst first."""
+    """The present problems, the worst first."""
     found = [*_of_brokers(cluster), *_of_partitions(cluster), *_of_inventory(pool), *_of_reports(cluster, pool)]
     for group_id, (before, now) in list(history.growing_lags().items())[:_NAMED_MAX]:
         text = f"the lag of group {group_id} grows: {before:,}, now {now:,}"
@@ -53,13 +53,13 @@ def _of_brokers(cluster: ClusterClient) -> Iterator[Row]:
         yield _problem(CRITICAL, "no_controller", "the cluster has no controller: nothing can change", "/cluster")
     known = {replica for place in cluster.places.values() for replica in place.replicas}
     for missing in sorted(known - set(cluster.brokers))[:_NAMED_MAX]:
-        yield _problem(CRITICAL, "broker_away", f"broker {missing} is away", "/cluster")
+        yield _problem(CRITICAL, "broker_away", f"broker {missing} is not in the cluster", "/cluster")
     led = [place.leader for place in cluster.places.values() if place.leader != NO_LEADER]
     if len(cluster.brokers) > 1 and len(led) >= _SKEW_PARTITIONS_MIN:
         fair = len(led) / len(cluster.brokers)
         for broker_id in sorted(cluster.brokers):
             if (count := led.count(broker_id)) > _SKEW * fair:
-                text = f"broker {broker_id} leads {count} of {len(led)} partitions, {fair:.0f} would be its share"
+                text = f"broker {broker_id} leads {count} of {len(led)} partitions, its share is {fair:.0f}"
                 yield _problem(INFO, "skewed", text, "/cluster")
 
 
@@ -68,7 +68,7 @@ def _of_partitions(cluster: ClusterClient) -> Iterator[Row]:
     for topic, places in places_by_topic(cluster).items():
         link = f"/topics/{quote(topic)}"
         if offline := [index for index, place in places.items() if place.leader == NO_LEADER]:
-            yield _problem(CRITICAL, "offline", f"nobody leads {topic}-{_listed(offline)}", link)
+            yield _problem(CRITICAL, "offline", f"no broker leads {topic}-{_listed(offline)}", link)
         under = [index for index, place in places.items() if len(place.isr) < len(place.replicas)]
         if not under:
             continue
@@ -80,7 +80,7 @@ def _of_partitions(cluster: ClusterClient) -> Iterator[Row]:
 
 
 def _under_min_isr(cluster: ClusterClient, lagging: list[str]) -> Iterator[Row]:
-    """Of topics with replicas that are not in sync."""
+    """Problems of topics with replicas that are not in sync."""
     if not lagging:
         return
     settings = settings_of(cluster, lagging[:500], [_MIN_ISR])
@@ -202,11 +202,13 @@ def history(call: Call) -> Row:
 
 
 _RESTART_NAMED_MAX = 10
-_ASKED_TOPICS_MAX = 2_000  # beyond that, only the first ones are looked at for min.insync.replicas
+_ASKED_TOPICS_MAX = 2_000  # beyond that, only the first ones are checked for min.insync.replicas
 
 
 def restart(call: Call) -> Row:
-    """By broker. What follows from where replicas are is known of any cluster, the rest of kafkalite's brokers only."""
+    """The effects of a restart, by broker. Placement gives most of them for any cluster, kafkalite's reports the
+    others.
+    """
     places = call.cluster.places
     shared = sorted({topic for (topic, _), place in places.items() if len(place.replicas) > 1})[:_ASKED_TOPICS_MAX]
     found = settings_of(call.cluster, shared, [_MIN_ISR]) if shared else {}
@@ -230,7 +232,7 @@ def restart(call: Call) -> Row:
 def consequences(
     broker_id: int, places: Iterable[tuple[TopicPartition, PartitionPlace]], minimum: dict[str, int]
 ) -> Row:
-    """While this broker is away: which partitions another leads, nobody leads, or take no acks=all."""
+    """The partitions that get another leader, have none, or refuse acks=all while this broker is down."""
     handed_over, unavailable, refusing = 0, [], []
     for (topic, index), place in places:
         if broker_id not in place.replicas:

@@ -43,7 +43,7 @@ _PARTITIONS_SORTABLE = ("partition", "leader", "start_offset", "end_offset", "re
 
 
 def list_topics(call: Call) -> Row:
-    """Settings are asked for the topics of the page only."""
+    """The list of topics; settings are read for the topics of the page only."""
     inventory = call.pool.inventory.get()
     rows = [
         topic_row(call.cluster, topic, places, inventory)
@@ -85,7 +85,7 @@ def describe_topic(call: Call) -> Row:
 
 
 def _exact(call: Call, topic: str, partitions: list[int]) -> Row:
-    """The numbers of this moment, in an order in which records that come meanwhile make none of them negative."""
+    """The present numbers, read in an order in which new records make none of them negative."""
     keys = [(topic, index) for index in partitions]
     committed = _counts(call, topic, partitions)
     both = _counts(call, topic, partitions, committed_only=False)
@@ -102,14 +102,14 @@ def _exact(call: Call, topic: str, partitions: list[int]) -> Row:
 
 
 def _counts(call: Call, topic: str, partitions: list[int], *, committed_only: bool = True) -> dict[int, int]:
-    """How many records a consumer gets from each of these partitions; of committed records, or of all."""
+    """The number of records that a consumer gets from each of these partitions; of committed records, or of all."""
     asked = [((topic, index), 0) for index in partitions]
     found = record_counts(call.cluster, call.pool, asked, committed_only=committed_only)
     return {key[1]: count for (key, _), count in found.items()}
 
 
 def _newest_ms(call: Call, topic: str, partitions: list[int]) -> int | None:
-    """The largest timestamp; None of an empty topic, and where it is not known."""
+    """The largest timestamp; None for an empty topic, or if unknown."""
     try:
         known = LogOffsets(call.cluster, call.timeout_s).newest_timestamps((topic, index) for index in partitions)
     except Unanswered:
@@ -200,7 +200,7 @@ def alter_config(call: Call) -> Row:
 
 
 def empty_topic(call: Call) -> Row:
-    """Up to `before_offset`, or up to the end. Each leader deletes of what it leads."""
+    """Deletes records up to `before_offset`, or all. The request goes to each leader."""
     topic, before = call.path["topic"], call.body["before_offset"]
     places = places_of(call.cluster, topic)
     wanted = sorted(set(places if call.body["partitions"] is None else call.body["partitions"]))
@@ -224,7 +224,7 @@ def empty_topic(call: Call) -> Row:
 
 
 def compact_topic(call: Call) -> Row:
-    """Each leader compacts what it leads, from now on; the answer does not wait for the end."""
+    """Starts a compaction at each leader; the response does not wait for its end."""
     topic = call.path["topic"]
     places = places_of(call.cluster, topic)
     wanted = sorted(set(places if call.body["partitions"] is None else call.body["partitions"]))

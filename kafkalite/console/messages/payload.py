@@ -33,12 +33,12 @@ class Decode(Protocol):
         ...
 
     def expect(self, records: Iterable[bytes | None], /) -> None:
-        """These are what it will be asked for, or some of them, in this order."""
+        """Announces the records that are decoded next: these, or some of them, in this order."""
         ...
 
 
 class Format(NamedTuple):
-    """How keys or values are shown. `decode` is None unless there is a schema."""
+    """The format of keys or values. `decode` is None unless there is a schema."""
 
     name: str = AUTO
     decode: Decode | None = None
@@ -77,9 +77,9 @@ def shown(data: bytes | None, wanted: Format, limit: int | None = SHOWN_BYTES) -
 
 
 def parse_json(data: bytes) -> Any:
-    """Raises ValueError, also for what is too large or too deep to be looked into."""
+    """The value of a JSON text. Raises ValueError, also if it is too large or too deeply nested."""
     if len(data) > JSON_BYTES_MAX:
-        raise ValueError(f"more than {JSON_BYTES_MAX} bytes are not looked into")
+        raise ValueError(f"more than {JSON_BYTES_MAX} bytes are not parsed")
     return read_json(data.decode(), strict=True)
 
 
@@ -88,7 +88,7 @@ def _looks_like_json(text: str) -> bool:
 
 
 def _text_of(data: bytes, *, is_whole: bool) -> str | None:
-    """None for bytes that are no text. At the cut a character may be halved."""
+    """The text; None for bytes that are no text. A character may be cut in the middle at the end."""
     try:
         text = data.decode()
     except UnicodeDecodeError as fault:
@@ -114,14 +114,14 @@ HEADERS_SHOWN_MAX = 100
 
 
 class View(NamedTuple):
-    """How records are shown: the formats of keys and values, and where they are cut (None: nowhere)."""
+    """The rendering of records: the formats of keys and values, and their longest size (None: no limit)."""
 
     key: Format = Format()
     value: Format = Format()
     limit: int | None = SHOWN_BYTES
 
     def expect(self, records: Sequence[ScannedRecord]) -> None:
-        """These are to be shown or filtered next, or some of them, so that they are decoded together."""
+        """Announces the records that are rendered or filtered next, so that they are decoded together."""
         if self.key.decode is not None:
             self.key.decode.expect(one.key for one in records if one.marker is None)
         if self.value.decode is not None:
@@ -178,7 +178,7 @@ def _is_installed(module: str) -> bool:
 
 
 def format_of(name: str, schema: str | None, message: str | None, side: str, decoders: DecoderPool) -> Format:
-    """How a key or value (`side`) is to be shown. Raises ApiError for a schema that is none, or is missing."""
+    """The format of a key or value (`side`). Raises ApiError for an invalid or missing schema."""
     if name not in (AVRO, PROTOBUF):
         return Format(name or AUTO)
     if not schema:

@@ -1,7 +1,7 @@
 """A search over the partitions of a topic: a scan with filters, as events with its progress.
 
 Every search is bounded: records, bytes, time. Filters are on keys, values and headers; a regular expression has a time
-limit for each value, so that none runs away.
+limit for each value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Filter = Callable[[ScannedRecord], bool]
 
 
 def test_of(match: str, text: str, shown: Format, side: str) -> Test:
-    """Whether bytes match. Raises ApiError for a pattern or path that is none."""
+    """The test of a filter. Raises ApiError for an invalid pattern or path."""
     wanted = text.encode()
     if match == EQUALS:
         return lambda data: data == wanted
@@ -50,7 +50,7 @@ def test_of(match: str, text: str, shown: Format, side: str) -> Test:
 
 
 def _decoded_text(shown: Format, data: bytes) -> str:
-    """The text that a person sees, for filters on it."""
+    """The rendered text, for filters on it."""
     if shown.decode is None:
         return data[:_TEXT_BYTES_MAX].decode(errors="replace")
     try:
@@ -60,7 +60,7 @@ def _decoded_text(shown: Format, data: bytes) -> str:
 
 
 def _regex(pattern: str, shown: Format, side: str) -> Test:
-    regex: Any = importlib.import_module("regex")  # unlike `re` it can be stopped
+    regex: Any = importlib.import_module("regex")  # unlike `re` it has a timeout
     try:
         compiled = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError) as fault:
@@ -84,7 +84,7 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
     try:
         wanted = parse_json(wanted_text.strip().encode())
     except ValueError:
-        wanted = wanted_text.strip()  # a word without quotes is itself
+        wanted = wanted_text.strip()  # a word without quotes stands for itself
 
     needle = _part_of(wanted)
 
@@ -112,11 +112,11 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
 
 
 def _part_of(wanted: Any) -> str:
-    """A part of every text of a decoder in which this value stands; "" if none is known."""
+    """A substring of every decoded text that contains this value; "" if none is known."""
     if isinstance(wanted, bool) or wanted is None:
         return json.dumps(wanted)
     if isinstance(wanted, int) and abs(wanted) < _EXACT_MAX:
-        return str(wanted)  # of 7.0, too
+        return str(wanted)  # also in the text of 7.0
     return wanted if isinstance(wanted, str) and json.dumps(wanted, ensure_ascii=False) == f'"{wanted}"' else ""
 
 
@@ -128,7 +128,9 @@ def _steps(path: str, side: str) -> list[str | int]:
     while position < len(path):
         found = _STEP.match(path, position)
         if found is None:
-            raise invalid(f"{side}: {path[position : position + 40]!r} is no step of a path such as $.orders[0].id")
+            raise invalid(
+                f"{side}: {path[position : position + 40]!r} is not a valid step of a path such as $.orders[0].id"
+            )
         name, index, quoted = found.groups()
         steps.append(int(index) if index is not None else name if name is not None else quoted)
         position = found.end()
@@ -136,7 +138,7 @@ def _steps(path: str, side: str) -> list[str | int]:
 
 
 def filters_of(query: dict[str, Any], key: Format, value: Format) -> list[Filter]:
-    """The filters that a query asks for; a record is found if all hold. Raises ApiError."""
+    """The filters of a query; a record matches if all hold. Raises ApiError."""
     found: list[Filter] = []
     if query["key"] is not None:
         of_key = test_of(query["key_match"], query["key"], key, "key")
@@ -150,7 +152,7 @@ def filters_of(query: dict[str, Any], key: Format, value: Format) -> list[Filter
 
 
 def _header_filter(text: str, match: str) -> Filter:
-    """NAME=TEXT for the value of a header of this name, TEXT alone for a name or a value."""
+    """The filter on headers: NAME=TEXT for the value of a header of this name, TEXT alone for a name or a value."""
     name, equals, wanted = text.partition("=")
     test = test_of(match, wanted if equals and match != JSON_PATH else text, Format(), "header")
 
@@ -184,7 +186,7 @@ class Wanted(NamedTuple):
 
 
 class Search:
-    """One search. `events` does the work, in the thread that asks for the next one."""
+    """One search. `events` does the work, in the thread that iterates over it."""
 
     def __init__(
         self,
@@ -194,7 +196,7 @@ class Search:
         *,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises Unanswered for a partition that cannot be searched; the others can be chosen."""
+        """Raises Unanswered for a partition that cannot be searched; a query may name the others."""
         self._wanted = wanted
         self._view = view
         self._monotonic_s = monotonic_s
@@ -215,8 +217,8 @@ class Search:
         self._next = {index: span.high if self._is_backwards else span.low for (_, index), span in spans}
 
     def events(self) -> Iterator[Event]:
-        """Records, progress now and then, and `done` at the end. A tail ends only when it is closed. Raises Unanswered,
-        ConfigError, ApiError."""
+        """Yields records, progress now and then, and `done` at the end. A tail ends only when it is closed. Raises
+        Unanswered, ConfigError, ApiError."""
         if self._wanted.start.place == TAIL:
             yield from self._tail()
             return
@@ -241,7 +243,7 @@ class Search:
         yield Event("done", {"reason": reason, **self._numbers(), "next": following})
 
     def records(self) -> Iterator[ScannedRecord]:
-        """Records that `events` finds, for an export."""
+        """The records that match, for an export."""
         for one in self._rounds():
             for record in self._in_order(one):
                 yield record
@@ -308,7 +310,7 @@ class Search:
         )
 
     def _numbers(self) -> dict[str, int]:
-        """`deleted` are the offsets that retention took before they were read."""
+        """The counters of the search. `deleted` are offsets that retention deleted before they were read."""
         return {
             "scanned": self._scan.scanned,
             "matched": self._matched,

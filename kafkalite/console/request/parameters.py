@@ -1,7 +1,7 @@
-"""Parameters of queries and fields of bodies: declared once, checked by it, described by it in the OpenAPI document.
+"""Parameters of queries and fields of bodies: one declaration checks them and describes them in the OpenAPI document.
 
-Beside them the errors that refuse a request (a status, a name for programs, a sentence for people), and lists:
-filtered, sorted and cut into pages here, so that a browser never holds more than a page.
+Also the errors that refuse a request (a status, a name for programs, a sentence for people), and lists, which are
+filtered, sorted and paged here, so that a browser never has more than a page.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.text import printable
 
 CLIENT_FAULTS = (Unanswered, WriteFailed, ConfigError)
-"""Faults that `of_client` turns into an answer."""
+"""Exceptions that `of_client` turns into a response."""
 WRITE_SETTING = "console.write=true (--write)"
 
 
 class ApiError(Exception):
-    """Becomes {"error": name, "message": message}."""
+    """A refused request; its response is {"error": name, "message": message}."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ def not_found(message: str) -> ApiError:
 
 
 def refused(message: str) -> ApiError:
-    """The broker's own sentence."""
+    """A refusal by a broker, with its message."""
     return ApiError(409, "REFUSED", message)
 
 
@@ -55,7 +55,7 @@ def read_only() -> ApiError:
 
 
 def of_client(fault: Unanswered | WriteFailed | ConfigError) -> ApiError:
-    """The fault of a client of brokers: something that is not there, a permission, or a broker out of reach."""
+    """The error of a client of brokers: something does not exist, a missing permission, or an unreachable broker."""
     text = str(fault)
     if isinstance(fault, ConfigError):
         return not_found(text)
@@ -77,8 +77,9 @@ _SHOWN = 40
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """`kind`: string, integer, boolean, object, array. A required one has no default. `items` is the kind of what an
-    array holds. In a query an array is its items with commas between them, and an empty text is none unless it
-    `may_be_empty`. `where`: query, path or body."""
+    array contains. In a query an array is its items with commas between them, and an empty text means no value unless
+    it `may_be_empty`. `where`: query, path or body.
+    """
 
     name: str
     kind: str = "string"
@@ -130,7 +131,7 @@ class Parameter:
     def _item(self, value: Any) -> Any:
         kinds: Mapping[str, type] = {"string": str, "integer": int, "object": dict}
         if type(value) not in (kinds[self.items],):
-            raise self._wrong(value, f"must hold values of the type {self.items}")
+            raise self._wrong(value, f"must contain values of the type {self.items}")
         if self.items == "integer":
             self._check_bounds(value)
         if self.items == "string":
@@ -178,7 +179,7 @@ def _number(text: str) -> int:
 
 
 def _check_text(name: str, value: str) -> None:
-    """JSON can spell halves of characters, which no broker can be sent."""
+    """Raises for lone surrogates, which JSON can contain and UTF-8 cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -186,7 +187,7 @@ def _check_text(name: str, value: str) -> None:
 
 
 def read_query(declared: Sequence[Parameter], given: Mapping[str, str]) -> dict[str, Any]:
-    """The values of all declared parameters; others are refused, since a mistyped filter would find everything."""
+    """The values of all declared parameters; others are refused, since a mistyped filter would match everything."""
     names = {one.name for one in declared if one.where == "query"}
     if unknown := sorted(set(given) - names):
         raise invalid(f"there is no parameter {unknown[0][:_SHOWN]!r} here; there are: {', '.join(sorted(names))}")
@@ -224,7 +225,7 @@ Row = dict[str, Any]
 
 LIST_PARAMETERS = (
     Parameter("q", text_max=500, doc="only rows whose names contain this, ignoring case"),
-    Parameter("sort", text_max=50, doc="a field; with - before it the largest come first"),
+    Parameter("sort", text_max=50, doc="a field; with - before it in descending order"),
     Parameter("page", "integer", 1, at_least=1, at_most=1_000_000),
     Parameter("page_size", "integer", 50, at_least=1, at_most=PAGE_SIZE_MAX),
 )

@@ -1,4 +1,4 @@
-/** Where everything begins: who is here, the frame, and the page that the address names. */
+/** The entry point: the session, the frame, and the page that the address names. */
 
 import { session as askSession } from "./parts/api.js";
 import { h, replace } from "./parts/element.js";

@@ -237,7 +237,7 @@ def test_our_commands(
     assert "ours" in told(own, "topic", "list")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
     refused = told(own, "topic", "list", code=1)
-    assert "there is nothing to log in with by GSSAPI: the ticket cache: " in refused
+    assert "there is no credential for GSSAPI: the ticket cache: " in refused
     strange = client_file(tmp_path / "strange.properties", by_keytab(centre, "stranger"))
     assert "Authorization failed" in told(strange, "topic", "create", "no", code=1)
     other = Path(keytab).read_text().replace("service.name=kafka", "service.name=nobody")

@@ -50,7 +50,7 @@ def test_a_setting_is_changed_and_taken_back(open_page: OpenPage, world: World) 
     assert _config(world, "scratch", "retention.ms") == "3600000"
     expect(page.get_by_role("row", name=re.compile("^retention.ms"))).to_contain_text("1 h")
     page.get_by_role("button", name="Change retention.ms").click()
-    page.get_by_label("Take back").check()
+    page.get_by_label("Reset").check()
     page.get_by_role("button", name="Save").click()
     until(lambda: _config(world, "scratch", "retention.ms") == "604800000", "the default")
 
@@ -119,7 +119,7 @@ def test_offsets_are_reset_after_a_preview(open_page: OpenPage, world: World) ->
     dialog.get_by_text(re.compile("records? read again")).wait_for()
     before = _committed(world, "to-reset")
     assert any(before.values())
-    dialog.get_by_label("Begin again at").select_option("latest")
+    dialog.get_by_label("Reset to").select_option("latest")
     dialog.get_by_text(re.compile("[1-9][0-9]* records skipped, 0")).wait_for()
     assert _committed(world, "to-reset") == before  # a preview changes nothing
     dialog.get_by_role("button", name="Reset").click()
@@ -178,7 +178,7 @@ def test_producers_and_open_transactions_are_shown(open_page: OpenPage, world: W
 
 def test_what_a_restart_would_do_is_told(open_page: OpenPage) -> None:
     page = open_page("/storage")
-    table = page.get_by_role("table", name="What a restart would do")
+    table = page.get_by_role("table", name="Effects of a restart")
     expect(table).to_contain_text("out of reach: no other in-sync replica")
     expect(table).to_contain_text("are read")
 

@@ -52,7 +52,7 @@ def test_a_regular_expression_that_is_none_is_told(open_page: OpenPage) -> None:
 def test_a_search_goes_on_where_it_was(open_page: OpenPage) -> None:
     page = open_page("/topics/orders/messages?from=beginning&limit=20")
     page.get_by_text("20 messages of").wait_for()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator("tr.message")).to_have_count(40)
     keys = page.evaluate("[...document.querySelectorAll('.opener')].map(button => button.ariaLabel)")
     assert len(set(keys)) == 40

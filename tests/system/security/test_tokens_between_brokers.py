@@ -147,7 +147,7 @@ def test_replicas_follow_and_our_commands_log_in(
         place.server.clients = {"broker": "b-s3cret"}
         assert main(["health", *one, "--command-config", place.properties("mallory")]) == 1
         refused = capsys.readouterr().err
-        assert "there is nothing to log in with by OAUTHBEARER: http" in refused and "401: invalid_client" in refused
+        assert "there is no credential for OAUTHBEARER: http" in refused and "401: invalid_client" in refused
         everything = told.out + told.err + refused + caplog.text
         assert not any(secret in everything for secret in CLIENTS.values())
 

@@ -192,7 +192,7 @@ def test_a_cleaner_that_is_off_and_a_failed_directory_are_told(say: Callable[...
         code, lines, complaints = say("status", "--bootstrap-server", address)
     assert code == 1 and f"{1 << 62} ms" in lines[1]
     assert complaints == [
-        "kafkalite: /data/2 has failed, and what is in it is left out here",
+        "kafkalite: /data/2 has failed, and its partitions are left out here",
         "kafkalite: nothing is compacted: log.cleaner.enable is false; set it to true and restart the broker",
     ]
 

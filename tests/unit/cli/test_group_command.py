@@ -197,7 +197,7 @@ def test_a_group_with_members_stays(broker: Broker, say: Say) -> None:
         read(consumer, 1)
         code, _, complaints = say(broker, "reset", "billing", "--to-earliest", "--execute")
         assert code == 1 and complaints == [
-            "kafkalite: billing has members (1), which would go on where they are; stop them first"
+            "kafkalite: billing has members (1), which would continue at their own positions; stop them first"
         ]
         assert say(broker, "delete", "billing")[2] == [
             "kafkalite: group billing is not deleted: it has members; stop them first"

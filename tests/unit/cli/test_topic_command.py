@@ -61,7 +61,7 @@ def test_one_refusal_does_not_hold_up_the_others(say: Say) -> None:
         assert say(broker, "create", "orders", "--if-not-exists") == (0, [], [])
         code, _, complaints = say(broker, "delete", "orders", "nothing")
         assert code == 1 and set(broker.topics) == {"prices"}
-        assert complaints == ["kafkalite: topic nothing is not deleted: there is none of this name"]
+        assert complaints == ["kafkalite: topic nothing is not deleted: no topic has this name"]
         assert say(broker, "delete", "nothing", "--if-exists") == (0, [], [])
 
 

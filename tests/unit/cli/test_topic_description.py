@@ -294,7 +294,7 @@ def test_a_failed_directory_and_a_refusal_are_told(say: Any) -> None:
     failed.results.append(DescribeLogDirsResult(error_code=56, log_dir="/data/2"))
     with listening(answers(failed)) as address:
         code, _, complaints = say("--bootstrap", address)
-    assert code == 1 and complaints == ["kafkalite: /data/2 has failed, and what is in it is left out here"]
+    assert code == 1 and complaints == ["kafkalite: /data/2 has failed, and its partitions are left out here"]
     for number, name in ((31, "CLUSTER_AUTHORIZATION_FAILED"), (999, "error 999")):
         with listening(answers(DescribeLogDirsResponse(error_code=number))) as address:
             _, _, complaints = say("--bootstrap", address)
@@ -338,6 +338,6 @@ def test_an_answer_to_another_question_is_refused() -> None:
         connection.recv(1 << 16)
         connection.sendall(b"".join(response_frame(counted(1), 4, 77)))  # type: ignore[arg-type]
 
-    wrong = pytest.raises(Unanswered, match="answers what was not asked")
+    wrong = pytest.raises(Unanswered, match="answers another request")
     with listening(serve) as address, BlockingClient(address, 5) as client, wrong:
         topic_command.from_broker(client, [], 5, segments=False)

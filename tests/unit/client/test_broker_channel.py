@@ -365,7 +365,7 @@ def test_a_login_without_a_token_says_why_and_asks_for_nothing() -> None:
         async with listening(server.serve) as endpoint:
             find = {2: endpoint}.get
             ours = BrokerChannels(find, ManualClock(), "broker-1", TIMEOUT_MS, lambda _: ChannelSecurity(None, login))
-            with pytest.raises(BrokerUnreachable, match="nothing to log in with by OAUTHBEARER: the authority is away"):
+            with pytest.raises(BrokerUnreachable, match="no credential for OAUTHBEARER: the authority is away"):
                 await ours.ask(2, MetadataRequest(), VERSION)
             assert not server.asked
             ours.close()

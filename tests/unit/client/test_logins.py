@@ -82,9 +82,7 @@ def test_tls_of_the_authority_is_set_in_the_login_module(tmp_path) -> None:  # t
             )
 
         first_token(by(f'ssl.truststore.type=PEM ssl.truststore.location="{trusted}"'))
-        with pytest.raises(
-            NoCredential, match=r"nothing to log in with by OAUTHBEARER: https://localhost.*certificate"
-        ):
+        with pytest.raises(NoCredential, match=r"no credential for OAUTHBEARER: https://localhost.*certificate"):
             first_token(by(""))
         with pytest.raises(ConfigError, match=r"ssl.truststore.type='BKS' of the login module"):
             by("ssl.truststore.type=BKS")

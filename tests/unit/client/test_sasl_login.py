@@ -51,7 +51,7 @@ def test_a_session_is_renewed_before_its_end_and_not_within_a_second() -> None:
     [
         (
             [SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI", "SCRAM\n256"])],
-            r"it does not take the SASL mechanism PLAIN; enabled there: GSSAPI, SCRAM\\n256",
+            r"it does not enable the SASL mechanism PLAIN; enabled there: GSSAPI, SCRAM\\n256",
         ),
         ([SaslHandshakeResponse(error_code=33)], "enabled there: none"),
         (

@@ -13,7 +13,7 @@ import { tabs } from "../parts/tabs.js";
 const REFRESH_MS = 5000;
 const SHOWN_APIS = 4;
 
-/** Its own address for each; the first is the page itself. */
+/** The tabs and their addresses; the first is the page itself. */
 const SECTIONS = [
   ["Connections", "/clients", connections],
   ["Slow requests", "/clients?show=slow", slow],
@@ -37,7 +37,7 @@ async function connections(view) {
     sort: "-requests",
     columns: CONNECTIONS,
     load: (query, signal) => get("/api/clients", query, signal),
-    empty: () => empty("No connections are known", "Only a kafkalite broker tells who is connected to it."),
+    empty: () => empty("No connections are known", "Only a kafkalite broker reports its connections."),
   });
   view.root.append(table.element);
   await every(REFRESH_MS, () => table.refresh(), view.signal);
@@ -68,7 +68,7 @@ const CONNECTIONS = [
   { title: "User", wide: true, cell: (row) => h("bdi", null, (row.user ?? "–").replace(/^User:/, "")) },
   { title: "Broker", sort: "broker", number: true, wide: true, cell: (row) => row.broker },
   { title: "Requests", sort: "requests", number: true, descending: true, cell: (row) => count(row.requests) },
-  { title: "What it asks", wide: true, cell: (row) => apis(row.apis) },
+  { title: "Requests", wide: true, cell: (row) => apis(row.apis) },
   {
     title: "Connected",
     sort: "connected_ms",
@@ -107,7 +107,7 @@ async function slow(view) {
     REFRESH_MS,
     async () => {
       const { items, known } = await get("/api/requests", {}, view.signal);
-      const none = known ? "No request was slow of late." : "Only a kafkalite broker tells about its slow requests.";
+      const none = known ? "No slow requests lately." : "Only a kafkalite broker reports its slow requests.";
       replace(content, plainTable("Slow requests", columns, items, none));
     },
     view.signal,
@@ -135,7 +135,7 @@ async function transactions(view) {
   await every(REFRESH_MS, () => table.refresh(), view.signal);
 }
 
-/** A transaction that has ended still has the time of its beginning. */
+/** A transaction that has ended still has its start time. */
 function openFor(row) {
   const isOpen = /^(Ongoing|Prepare)/.test(row.state) && row.started_ms > 0;
   return isOpen ? duration(Math.max(0, Date.now() - row.started_ms)) : h("span", { class: "muted" }, "–");
@@ -166,5 +166,5 @@ async function quotas(view) {
         ),
     },
   ];
-  view.root.append(plainTable("Quotas", columns, items, "No quotas: nobody is made to wait."));
+  view.root.append(plainTable("Quotas", columns, items, "No quotas: no client is throttled."));
 }

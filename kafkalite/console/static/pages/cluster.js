@@ -1,4 +1,4 @@
-/** The cluster: its brokers, what ZooKeeper says, and a map of who leads and follows each partition. */
+/** The cluster: its brokers, their view of ZooKeeper, and a map of the leader and followers of each partition. */
 
 import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
@@ -16,7 +16,7 @@ export default async function cluster(view) {
   const parts = { figures: h("div"), brokers: h("div"), doubts: h("div"), legend: h("div") };
   const table = new Table({
     view,
-    label: "Who leads what",
+    label: "Leaders of partitions",
     search: "Search topics",
     columns: [
       { title: "Topic", class: "name map-name", cell: (topic) => h("a", { href: topicPath(topic.name) }, topic.name) },
@@ -38,7 +38,7 @@ export default async function cluster(view) {
     parts.figures,
     parts.doubts,
     parts.brokers,
-    h("h2", { class: "section-title" }, "Who leads what"),
+    h("h2", { class: "section-title" }, "Leaders of partitions"),
     parts.legend,
     table.element,
   );
@@ -99,7 +99,7 @@ const OF_ZOOKEEPER = [
     title: "At ZooKeeper",
     cell: (broker) =>
       broker.zookeeper_state === null
-        ? h("span", { class: "muted" }, "does not say")
+        ? h("span", { class: "muted" }, "unknown")
         : broker.zookeeper_state === "registered"
           ? badge("ok", "registered")
           : [badge("warning", "not registered"), h("p", { class: "hint" }, broker.zookeeper_state)],
@@ -107,7 +107,7 @@ const OF_ZOOKEEPER = [
   {
     title: "Epoch",
     number: true,
-    help: "The transaction in which it registered: grows with each life and each new session",
+    help: "The ZooKeeper transaction of its registration: grows with each start and each new session",
     cell: (broker) => hexadecimal(broker.epoch),
   },
   {
@@ -130,11 +130,11 @@ const OF_ZOOKEEPER = [
 function logs(broker) {
   if (broker.is_stopping) return badge("warning", "stopping");
   if (broker.is_intact === null) return "–";
-  const why = "It could not vouch, when it registered, for having all that it once had: a first start, or one after a crash";
-  return broker.is_intact ? "whole" : h("span", { class: "muted", title: why }, "not vouched for");
+  const why = "When it registered, it could not guarantee that its logs were complete: a first start, or one after a crash";
+  return broker.is_intact ? "whole" : h("span", { class: "muted", title: why }, "not guaranteed");
 }
 
-/** Where brokers disagree on what ZooKeeper says. */
+/** Warnings where brokers have different views of the cluster. */
 function doubts({ brokers, controller_id: controller }) {
   const ids = brokers.map((broker) => broker.id);
   const lines = brokers.flatMap((broker) => {
@@ -143,15 +143,15 @@ function doubts({ brokers, controller_id: controller }) {
     return [
       broker.zookeeper_state !== null &&
         broker.sees_controller !== controller &&
-        `Broker ${broker.id} takes ${broker.sees_controller ?? "nobody"} for the controller, not ${controller ?? "nobody"}.`,
-      others.length > 0 && `Broker ${broker.id} knows brokers that are not here: ${others.join(", ")}.`,
-      unseen.length > 0 && `Broker ${broker.id} does not know of ${unseen.join(", ")}.`,
+        `Broker ${broker.id} has ${broker.sees_controller ?? "none"} as the controller, not ${controller ?? "none"}.`,
+      others.length > 0 && `Broker ${broker.id} has brokers that are not in the cluster: ${others.join(", ")}.`,
+      unseen.length > 0 && `Broker ${broker.id} lacks ${unseen.join(", ")}.`,
     ].filter(Boolean);
   });
   return lines.length ? remark(lines.map((line) => h("div", null, line)), "warning") : null;
 }
 
-/** The colour of a broker: eight in turn by its id, so that it stays when others come and go. */
+/** The colour of a broker: one of eight by its id, so that it does not depend on other brokers. */
 const colourOf = (id) => Math.abs(id) % 8;
 
 function map(topic) {

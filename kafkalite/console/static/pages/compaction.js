@@ -1,4 +1,4 @@
-/** Compaction by partition: how dirty, what the last pass kept, and why it is not cleaned now. */
+/** Compaction by partition: the dirty ratio, what the last pass retained, and why it is not cleaned now. */
 
 import { change, get } from "../parts/api.js";
 import { formDialog } from "../parts/dialog.js";
@@ -74,7 +74,7 @@ function kind(row) {
   return /clean(ing)?$|running|busy|due|queue/.test(state) && !/not/.test(state) ? "accent" : "quiet";
 }
 
-/** How much of the log is dirty, and from where on it is cleaned by itself. */
+/** The dirty ratio, and the ratio from which the cleaner compacts the log by itself. */
 function dirt(row) {
   if (row.dirty_ratio === null) return "–";
   const fill = h("span", { class: "dirt-fill", style: { width: `${Math.min(100, row.dirty_ratio * 100)}%` } });

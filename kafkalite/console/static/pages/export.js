@@ -1,4 +1,4 @@
-/** Records as a file: what the search above the table asks for, but more of it. */
+/** Records as a file: those of the search above the table, up to a higher limit. */
 
 import { address, ApiError } from "../parts/api.js";
 import { field, formDialog, select } from "../parts/dialog.js";
@@ -27,7 +27,7 @@ export function exportRecords(path, parameters, session) {
     remark(
       isNewest
         ? "The newest records that match come first. For more of them, search from the beginning, an offset or a time."
-        : "Records that match, from where the search begins.",
+        : "Records that match, from the start of the search.",
     ),
     h(
       "div",
@@ -53,7 +53,7 @@ export function exportRecords(path, parameters, session) {
   return formDialog({ title: "Export records", action: "Export", body, submit });
 }
 
-/** A download that is refused would be a file with an error in it. */
+/** Checks a download before it starts: a refusal would be saved as a file. */
 async function refuseEarly(one) {
   const answer = await fetch(one, { credentials: "same-origin" });
   if (answer.ok) return;

@@ -1,4 +1,4 @@
-/** One group: its lag over time and by partition, its members, and for whom it waits while it stands still. */
+/** One group: its lag over time and by partition, its members, and the members that a rebalance waits for. */
 
 import { change, get } from "../parts/api.js";
 import { formDialog } from "../parts/dialog.js";
@@ -61,7 +61,7 @@ function draw(parts, group) {
   replace(
     parts.figures,
     figures([
-      ["Lag in records", count(group.lag_records), "what the group would really get"],
+      ["Lag in records", count(group.lag_records), "records that the group would get"],
       ["Lag in offsets", count(group.lag), "the end less the offset, as Kafka's tools show it"],
       ["Members", count(group.members.length), group.protocol || null],
       ["Coordinator", group.coordinator ?? "–", [group.group_type, group.protocol_type].filter(Boolean).join(", ") || null],
@@ -70,7 +70,7 @@ function draw(parts, group) {
   replace(
     parts.members,
     h("h2", { class: "section-title" }, "Members"),
-    plainTable("Members", MEMBERS, group.members, "No members: nobody reads at the moment."),
+    plainTable("Members", MEMBERS, group.members, "No members: the group has no consumer now."),
   );
   const shown = group.partitions.slice(0, SHOWN_PARTITIONS);
   const more =
@@ -91,7 +91,7 @@ function draw(parts, group) {
 const byLag = (partitions) =>
   [...partitions].sort((one, other) => (other.lag_records ?? other.lag ?? -1) - (one.lag_records ?? one.lag ?? -1));
 
-/** The sentence comes from the broker; the members follow, with the time when each was last heard of. */
+/** The broker's sentence, then the members, with the time of each one's last request. */
 function waiting(rebalance) {
   const members = rebalance.waits_for
     .slice(0, 20)
@@ -101,7 +101,7 @@ function waiting(rebalance) {
         null,
         h("code", null, member.member_id),
         member.client_id
-          ? ` (${member.client_id} at ${member.host})${isKnown(member.last_seen_ms) ? `, last heard of ${ago(member.last_seen_ms)}` : ""}`
+          ? ` (${member.client_id} at ${member.host})${isKnown(member.last_seen_ms) ? `, last seen ${ago(member.last_seen_ms)}` : ""}`
           : " (has an id, and has not joined with it yet)",
       ),
     );
@@ -169,7 +169,7 @@ const PARTITIONS = [
 function committed(row) {
   if (row.committed_offset === null) return h("span", { class: "muted" }, "nothing");
   const here = `${topicPath(row.topic, "messages")}?from=offset&partitions=${row.partition}&offset=${row.committed_offset}`;
-  const outside = (word, bound) => [" ", badge("warning", word, `${bound}; auto.offset.reset says where it goes on`)];
+  const outside = (word, bound) => [" ", badge("warning", word, `${bound}; auto.offset.reset decides where it resumes`)];
   const gone = row.committed_offset < row.start_offset && outside("deleted", `The log begins at ${row.start_offset}`);
   const isBeyond = isKnown(row.end_offset) && row.committed_offset > row.end_offset;
   const beyond = isBeyond && outside("beyond the end", `The log ends at ${row.end_offset}`);
@@ -189,7 +189,7 @@ async function deleteGroup(group, view) {
     title: `Delete ${groupName(group.group_id)}`,
     body: [
       remark(
-        `The committed offsets of ${plural(group.partitions.length, "partition")} are deleted. A consumer of this name then begins where auto.offset.reset tells it.`,
+        `The committed offsets of ${plural(group.partitions.length, "partition")} are deleted. A consumer of this name then begins as auto.offset.reset says.`,
         "warning",
       ),
       facts([["Members", count(group.members.length)]]),

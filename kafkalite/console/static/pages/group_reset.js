@@ -1,4 +1,4 @@
-/** Other offsets for a group: first a preview with how many records are skipped or read again, then the change. */
+/** Resets the offsets of a group: first a preview with the number of records that are skipped or repeated. */
 
 import { change } from "../parts/api.js";
 import { field, formDialog, select, timeField } from "../parts/dialog.js";
@@ -13,7 +13,7 @@ const TARGETS = [
   ["latest", "the end"],
   ["time", "the first record from a time on"],
   ["offset", "an offset"],
-  ["shift", "further or back by"],
+  ["shift", "shifted by"],
 ];
 const SHOWN = 100;
 
@@ -28,7 +28,7 @@ export async function resetOffsets(group) {
     shift: field(
       "Records",
       h("input", { name: "shift", type: "number", value: -100 }),
-      "Negative: back, to read again",
+      "Negative: back, to repeat records",
     ),
   };
   const preview = h("div", { class: "preview", "aria-live": "polite" });
@@ -36,7 +36,7 @@ export async function resetOffsets(group) {
     "div",
     { class: "dialog-form" },
     field("Topic", topic),
-    field("Begin again at", to),
+    field("Reset to", to),
     Object.values(inputs),
     preview,
   );
@@ -90,7 +90,7 @@ function previewed(items) {
   const isKnown = items.every((item) => item.records !== null);
   const words = isKnown
     ? `${plural(total[0], "record")} skipped, ${plural(total[1], "record")} read again.`
-    : "How many records that skips or repeats is not known here.";
+    : "The number of records that this skips or repeats is unknown.";
   const columns = [
     { title: "Topic", class: "name", cell: (item) => item.topic },
     { title: "Partition", number: true, cell: (item) => item.partition },

@@ -1,4 +1,4 @@
-/** All consumer groups, with what each has yet to read: in records, beside the offsets that others count. */
+/** All consumer groups with their lag: in records, and in offsets as other tools count it. */
 
 import { get } from "../parts/api.js";
 import { h } from "../parts/element.js";
@@ -40,7 +40,7 @@ const COLUMNS = [
     sort: "lag_records",
     number: true,
     descending: true,
-    help: "Records that the group would really get: without what was compacted, aborted, or is a marker",
+    help: "Records that the group would get: without compacted and aborted records and markers",
     cell: (group) => h("b", null, count(group.lag_records)),
   },
   {

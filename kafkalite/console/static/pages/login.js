@@ -1,4 +1,4 @@
-/** The login: a user of the broker, whose access control lists then decide about everything here. */
+/** The login: a user of the broker, whose access control lists apply to everything here. */
 
 import { change } from "../parts/api.js";
 import { field } from "../parts/dialog.js";
@@ -15,7 +15,7 @@ export default function login(view) {
   const hint = h(
     "p",
     { class: "hint" },
-    "A SASL user of the broker. What you may see and do here is what its ACLs allow.",
+    "A SASL user of the broker. Its ACLs decide what you may see and do here.",
   );
   const form = h(
     "form",
@@ -45,7 +45,7 @@ export default function login(view) {
   queueMicrotask(() => user.focus());
 }
 
-/** Only a path of this console: an address that somebody sends must not lead elsewhere. @param {string | null} to */
+/** Only a path of this console: a link from elsewhere must not lead to another site. @param {string | null} to */
 function target(to) {
   if (!to) return "/";
   const url = new URL(to, location.origin);

@@ -1,4 +1,4 @@
-/** The form above messages: where to begin, what to look for, and how much work that may be. It stands in the address. */
+/** The form above messages: the start, the filters and the limits of a search. They are in the address. */
 
 import { field, select, timeField } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
@@ -11,7 +11,7 @@ const STARTS = [
   ["beginning", "From the beginning"],
   ["offset", "From an offset"],
   ["time", "From a time"],
-  ["tail", "Live: what comes from now on"],
+  ["tail", "Live: new messages"],
 ];
 const MATCHES = [
   ["contains", "contains"],
@@ -90,7 +90,7 @@ export class MessageQuery {
         "div",
         { class: "query-row" },
         field("Isolation", this.isolation),
-        field("Look through at most", this.maxRecords),
+        field("Search at most", this.maxRecords),
         this.schemas.map(({ choice }) => choice),
         h("label", { class: "check" }, this.control, "Transaction markers"),
       ),
@@ -167,7 +167,7 @@ export class MessageQuery {
     return this.from.value === "tail";
   }
 
-  /** What the API is asked; a filter's kind only with its text. */
+  /** The parameters for the API; a filter's kind only with its text. */
   parameters() {
     const asked = {
       from: this.from.value,
@@ -187,7 +187,7 @@ export class MessageQuery {
     return asked;
   }
 
-  /** Into the address, without what is as usual. */
+  /** Puts the form into the address, without default values. */
   keep() {
     const usual = {
       from: "end",

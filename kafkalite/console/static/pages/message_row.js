@@ -1,4 +1,4 @@
-/** One message: a line in the table, and all there is to know about it when it is opened. */
+/** One message: a row of the table, and its details when it is opened. */
 
 import { get } from "../parts/api.js";
 import { hex, json, line, plain } from "../parts/content.js";

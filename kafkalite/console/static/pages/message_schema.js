@@ -1,11 +1,11 @@
-/** How keys or values are read, and the schema for it: Avro as JSON, Protobuf as the file that protoc writes. */
+/** The format of keys or values, and its schema: Avro as JSON, Protobuf as the file that protoc writes. */
 
 import { field, select } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
 import { bytes } from "../parts/format.js";
 
 const FORMATS = ["auto", "text", "json", "hex", "avro", "protobuf"].map((name) => [name, name]);
-const FILE_BYTES_MAX = 24_000; // it travels in the address of a request
+const FILE_BYTES_MAX = 24_000; // it is in the address of a request
 
 export class MessageSchema {
   /** @param {"key" | "value"} side @param {string} format @param {string} message */
@@ -51,7 +51,7 @@ export class MessageSchema {
     return replace(this.said, `${file.name}, ${bytes(file.size)}`);
   }
 
-  /** What the API is asked. Throws an Error for a schema that is missing. */
+  /** The parameters for the API. Throws an Error for a missing schema. */
   parameters() {
     const { side } = this;
     const asked = { [`${side}_format`]: this.format.value };

@@ -1,8 +1,8 @@
 /**
- * Messages of a topic: a search that tells how far it is and can be stopped, or a live tail.
+ * Messages of a topic: a search with its progress that can be stopped, or a live tail.
  *
- * At most KEPT_ROWS rows are held, whatever a search finds and however long a tail runs; values come cut from the
- * server and are loaded whole only when somebody asks for one.
+ * The page keeps at most KEPT_ROWS rows, however much a search finds and however long a tail runs; the server cuts
+ * values, and a whole value is loaded only when the user opens it.
  */
 
 import { events, isAbort } from "../parts/api.js";
@@ -19,14 +19,14 @@ import { messageRow } from "./message_row.js";
 const KEPT_ROWS = 1000;
 
 const REASONS = {
-  end: "all were looked through",
+  end: "all were searched",
   limit: "there may be more",
-  max_records: "stopped after as many records as allowed: raise it under More, or go on",
-  max_bytes: "stopped after as many bytes as allowed: go on from here",
-  max_ms: "stopped after as much time as allowed: go on from here",
+  max_records: "stopped after as many records as allowed: raise it under More, or continue",
+  max_bytes: "stopped after as many bytes as allowed: continue from here",
+  max_ms: "stopped after as much time as allowed: continue from here",
 };
 
-/** The clause about records that retention took before they were read. */
+/** The clause about records that retention deleted before they were read. */
 const deleted = (data) => (data.deleted ? `; ${plural(data.deleted, "offset")} deleted meanwhile` : "");
 
 export class MessageView {
@@ -101,7 +101,7 @@ export class MessageView {
     this.asked?.abort();
   }
 
-  /** Begin anew, or go on behind what a search has seen. @param {Record<string, number>} [next] */
+  /** Start a search, or continue one after its last record. @param {Record<string, number>} [next] */
   async search(next = undefined) {
     this.stop();
     const asked = new AbortController();
@@ -113,7 +113,7 @@ export class MessageView {
     try {
       if (!next) this.query.keep();
       const parameters = next
-        ? { ...this.query.parameters(), ...goOn(this.query.parameters(), next) }
+        ? { ...this.query.parameters(), ...continued(this.query.parameters(), next) }
         : this.query.parameters();
       await this.read(parameters, asked.signal);
     } catch (error) {
@@ -128,16 +128,16 @@ export class MessageView {
     let scanned = 0;
     for await (const { event, data } of events(`${this.path}/messages`, parameters, signal)) {
       if (event === "record") this.add(data);
-      else if (event === "progress") scanned = this.told(data);
+      else if (event === "progress") scanned = this.report(data);
       else if (event === "done") this.finish(data);
       else if (event === "error") throw Object.assign(new Error(data.message), { code: data.error });
     }
     if (this.query.isTail) this.progress.end(`The tail has ended after ${plural(scanned, "record")}.`);
   }
 
-  told(data) {
+  report(data) {
     const found = `${count(data.matched)} found`;
-    const seen = `${plural(data.scanned, "record")} and ${bytes(data.scanned_bytes)} looked through${deleted(data)}`;
+    const seen = `${plural(data.scanned, "record")} and ${bytes(data.scanned_bytes)} searched${deleted(data)}`;
     const ratio = this.query.isTail || !data.total ? null : data.scanned / data.total;
     this.progress.show(ratio, this.query.isTail ? `Live: ${seen}, ${found}` : `${seen}, ${found}`);
     return data.scanned;
@@ -148,11 +148,11 @@ export class MessageView {
     const seen = `${plural(data.matched, "message")} of ${plural(data.scanned, "record")} in ${duration(data.elapsed_ms)}`;
     this.progress.end(`${seen}${deleted(data)}; ${REASONS[data.reason] ?? data.reason}.`);
     if (this.body.rows.length === 0) replace(this.message, this.nothing(data));
-    const goesOn = data.next && Object.keys(data.next).length > 0 && data.reason !== "end";
-    if (goesOn) {
+    const isResumable = data.next && Object.keys(data.next).length > 0 && data.reason !== "end";
+    if (isResumable) {
       replace(
         this.more,
-        h("button", { type: "button", on: { click: () => this.search(data.next) } }, icon("down"), "Go on"),
+        h("button", { type: "button", on: { click: () => this.search(data.next) } }, icon("down"), "Continue"),
       );
     }
   }
@@ -160,7 +160,7 @@ export class MessageView {
   nothing({ scanned }) {
     if (scanned === 0)
       return empty("No messages here", "The topic is empty, or empty from this point on. Try “From the beginning”.");
-    return empty("Nothing matches", `None of ${plural(scanned, "record")} has what the filters ask for.`);
+    return empty("Nothing matches", `None of ${plural(scanned, "record")} matches the filters.`);
   }
 
   /** Rows wait for the next frame: a search may find thousands in one. */
@@ -206,8 +206,8 @@ export class MessageView {
   }
 }
 
-/** Where a search goes on: back from there when it runs from the end, forward otherwise. */
-function goOn(parameters, next) {
+/** The parameters that continue a search: backwards if it runs from the end, else forwards. */
+function continued(parameters, next) {
   const offsets = Object.entries(next)
     .map(([partition, offset]) => `${partition}:${offset}`)
     .join(",");

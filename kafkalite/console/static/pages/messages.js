@@ -53,7 +53,7 @@ export default async function messages(view) {
       content,
       empty(
         "Which topic?",
-        "Its newest messages come first; then look from an offset or a time on, or for a text in keys, values and headers.",
+        "Its newest messages come first; then search from an offset or a time, or for a text in keys, values and headers.",
       ),
     );
     input.focus();

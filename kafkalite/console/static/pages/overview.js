@@ -1,4 +1,4 @@
-/** The overview: what is wrong right now, the last hour as plots, and the brokers. */
+/** The overview: present problems, the last hour as plots, and the brokers. */
 
 import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
@@ -82,11 +82,11 @@ export default async function overview(view) {
     replace(parts.figures, numbers(now));
     replace(parts.brokers, brokers(now.brokers));
     for (const each of plots) draw(each, history);
-    // sizes are asked of every partition, which a first look does not wait for
+    // sizes need requests for every partition, which the first view does not wait for
     if (isFirst && now.kind === "kafkalite" && !isKnown(now.size_bytes)) setTimeout(again, SIZES_AFTER_MS);
     isFirst = false;
   };
-  const again = () => view.signal.aborted || refresh().catch(() => undefined); // the next regular one tells
+  const again = () => view.signal.aborted || refresh().catch(() => undefined); // the next refresh reports it
   await every(REFRESH_MS, refresh, view.signal);
 }
 

@@ -50,8 +50,8 @@ function drawn({ directories, largest }, restarts) {
       ["Free", bytes(free), "on their disks"],
     ]),
     h("div", { class: "cards" }, directories.map(card)),
-    h("h2", { class: "section-title" }, "What a restart would do"),
-    plainTable("What a restart would do", RESTARTS, restarts, "No brokers."),
+    h("h2", { class: "section-title" }, "Effects of a restart"),
+    plainTable("Effects of a restart", RESTARTS, restarts, "No brokers."),
     h("h2", { class: "section-title" }, "Largest partitions"),
     largestTable(largest, directories),
   ];
@@ -60,7 +60,7 @@ function drawn({ directories, largest }, restarts) {
 const RESTARTS = [
   { title: "Broker", cell: (row) => h("b", null, row.broker) },
   {
-    title: "While it is away",
+    title: "While it is down",
     cell: (row) => {
       const lines = [
         row.handed_over && `${plural(row.handed_over, "partition")} led by others`,
@@ -74,7 +74,7 @@ const RESTARTS = [
           h(
             "span",
             { class: "warning-text", title: names(row.unavailable_names, row.unavailable) },
-            `${plural(row.unavailable, "partition")} out of reach: no other in-sync replica`,
+            `${plural(row.unavailable, "partition")} unavailable: no other in-sync replica`,
           ),
       ].filter(Boolean);
       return lines.length ? lines.map((line) => h("div", null, line)) : "nothing changes";
@@ -95,7 +95,7 @@ const RESTARTS = [
 const names = (shown, total) => shown.join("\n") + (total > shown.length ? `\nand ${total - shown.length} more` : "");
 
 function afterCrash(row) {
-  if (row.directories === null) return h("span", { class: "muted" }, "not known here");
+  if (row.directories === null) return h("span", { class: "muted" }, "unknown");
   const sum = (name) => row.directories.reduce((total, one) => total + one[name], 0);
   if (!sum("logs")) return "no log is read";
   const threads = ` by ${plural(row.threads, "thread")} for each directory`;
@@ -185,6 +185,6 @@ function largestTable(items, directories) {
     { title: "Directory", wide: true, cell: (item) => h("code", { class: "muted" }, item.directory) },
   ];
   const isOneEach = new Set(directories.map((directory) => directory.broker)).size === directories.length;
-  if (isOneEach) columns.pop(); // the cards above have said it
+  if (isOneEach) columns.pop(); // the cards above show it
   return plainTable("Largest partitions", columns, items, "No partitions yet.");
 }

@@ -108,7 +108,7 @@ function summary(topic) {
 }
 
 function without(topic, removed) {
-  if (removed === null) return "how many is not known here";
+  if (removed === null) return "their number is unknown";
   if (removed) return `${plural(removed, "offset")} without one`;
   return topic.records ? "one at each offset" : null;
 }

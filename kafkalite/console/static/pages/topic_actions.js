@@ -1,4 +1,4 @@
-/** What can be done to a topic: each action says beforehand what is lost, and a deletion asks for the name. */
+/** Actions on a topic: each warns of the data that it deletes, and a deletion requires the topic's name. */
 
 import { change, get } from "../parts/api.js";
 import { field, formDialog } from "../parts/dialog.js";
@@ -33,7 +33,7 @@ async function addPartitions(topic, view) {
   });
   const help = `It has ${plural(topic.partitions, "partition")} now`;
   const warning =
-    "Records with the same key may go to another partition from then on, and partitions cannot be taken away again.";
+    "New records may get another partition than older ones with the same key, and partitions cannot be removed.";
   const done = await formDialog({
     title: `Add partitions to ${topic.name}`,
     body: [remark(warning, "warning"), field("Partitions in all", input, help)],
@@ -96,7 +96,7 @@ async function deleteTopic(topic, view) {
   view.go("/topics");
 }
 
-/** The counts as they are at this moment, not as the page has them. */
+/** The present counts, not those of the page. */
 const latest = (topic) => get(api(topic));
 
 function loss(topic, rest) {
@@ -107,7 +107,7 @@ function loss(topic, rest) {
 
 function nameAgain(topic) {
   const input = h("input", { name: "name", autocomplete: "off", required: true, spellcheck: "false" });
-  return field("Write the topic's name to go on", input, topic.name);
+  return field("Write the topic's name to continue", input, topic.name);
 }
 
 function named(data, topic) {

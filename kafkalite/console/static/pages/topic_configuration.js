@@ -1,4 +1,4 @@
-/** Configuration of a topic: every value, where it comes from, and a dialog to change it or to take it back. */
+/** Configuration of a topic: every value with its source, and a dialog to change or reset it. */
 
 import { change, get } from "../parts/api.js";
 import { field, formDialog, select } from "../parts/dialog.js";
@@ -48,7 +48,7 @@ export default async function configuration(view, topic) {
     "div",
     { class: "toolbar bare" },
     h("div", { class: "search" }, icon("search"), search, h("kbd", { "aria-hidden": "true" }, "/")),
-    h("label", { class: "check" }, own, "Only what differs from the default"),
+    h("label", { class: "check" }, own, "Only values that differ from the default"),
   );
   view.root.append(bar, shown);
   await load();
@@ -125,7 +125,7 @@ async function editSetting(path, item) {
       "label",
       { class: "check" },
       h("input", { type: "checkbox", name: "reset" }),
-      `Take back: ${below ? `${below.value ?? "empty"} (${below.source})` : "the default"} is valid then`,
+      `Reset: ${below ? `${below.value ?? "empty"} (${below.source})` : "the default"} is valid then`,
     );
   const submit = async (data) => {
     const body = data.get("reset")

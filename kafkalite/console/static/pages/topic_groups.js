@@ -20,7 +20,7 @@ export default async function topicGroups(view, topic) {
     {
       title: "Lag in records",
       number: true,
-      help: "Records that the group would really get",
+      help: "Records that the group would get",
       cell: (group) => count(group.lag_records),
     },
     { title: "Lag in offsets", number: true, cell: (group) => h("span", { class: "muted" }, count(group.lag)) },

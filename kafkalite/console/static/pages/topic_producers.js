@@ -1,4 +1,4 @@
-/** Producers of one partition, as its leader remembers them: their sequence, and the transactions that they have open. */
+/** Producers of one partition, from its leader's state: their last sequence, and their open transactions. */
 
 import { get } from "../parts/api.js";
 import { select } from "../parts/dialog.js";
@@ -37,8 +37,8 @@ export default async function producers(view, topic) {
 function drawn(items, topic, partition) {
   if (items.length === 0)
     return empty(
-      "No producers are remembered",
-      "Idempotent and transactional producers are, until transactional.id.expiration.ms after their last record.",
+      "No producers",
+      "Idempotent and transactional producers are listed until producer.id.expiration.ms after their last record.",
     );
   const newest = [...items].sort(
     (one, other) =>

@@ -42,7 +42,7 @@ export default async function segments(view, topic) {
 function drawn(answer, topic) {
   const { items } = answer;
   if (items === null)
-    return empty("Segments are not known", "Only a kafkalite broker tells about the files of its logs.");
+    return empty("Segments are unknown", "Only a kafkalite broker reports the files of its logs.");
   const size = items.reduce((sum, segment) => sum + segment.size_bytes, 0);
   const head = h(
     "div",

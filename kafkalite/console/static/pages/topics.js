@@ -1,4 +1,4 @@
-/** All topics: searched, sorted and paged by the server, with exact counts of the records that are really there. */
+/** All topics: searched, sorted and paged by the server, with exact counts of their records. */
 
 import { change, get } from "../parts/api.js";
 import { field, formDialog, select } from "../parts/dialog.js";
@@ -29,14 +29,14 @@ const COLUMNS = [
     sort: "records",
     number: true,
     descending: true,
-    help: "Records that a consumer would get: without what compaction removed, what transactions aborted, and markers",
+    help: "Records that a consumer would get: without compacted and aborted records and markers",
     cell: records,
   },
   {
     title: "Offsets",
     number: true,
     wide: true,
-    help: "The span between first and last offset: what others show as the count",
+    help: "The span between first and last offset, which other tools show as the count",
     cell: (topic) => h("span", { class: "muted" }, count(topic.offset_span)),
   },
   { title: "Size", sort: "size_bytes", number: true, descending: true, cell: (topic) => bytes(topic.size_bytes) },
@@ -46,7 +46,7 @@ const COLUMNS = [
     number: true,
     descending: true,
     wide: true,
-    help: "What was written in the last seconds",
+    help: "Bytes written in the last seconds",
     cell: rate,
   },
   { title: "Cleanup", wide: true, cell: (topic) => cleanup(topic) },
@@ -95,7 +95,7 @@ export function records(topic) {
   return count(topic.records);
 }
 
-/** Nothing comes into most topics: a dash is read faster than a zero with its unit. */
+/** Most topics have no writes: a dash is read faster than a zero with its unit. */
 function rate(topic) {
   return topic.bytes_per_s > 0 ? bytesPerSecond(topic.bytes_per_s) : h("span", { class: "muted" }, "–");
 }
@@ -131,7 +131,7 @@ async function createTopic(table) {
       field(
         "Cleanup",
         select("cleanup.policy", [
-          ["", "as the broker"],
+          ["", "the broker's default"],
           ["delete", "delete"],
           ["compact", "compact"],
           ["compact,delete", "compact, delete"],
@@ -141,7 +141,7 @@ async function createTopic(table) {
     field(
       "Configuration",
       h("textarea", { name: "configs", rows: 4, placeholder: "retention.ms=604800000", spellcheck: "false" }),
-      "One name=value per line; empty: as the broker has it",
+      "One name=value per line; empty: the broker's defaults",
     ),
   ];
   const made = await formDialog({

@@ -15,7 +15,7 @@ export class ApiError extends Error {
 
 let csrfToken = "";
 
-/** Who is logged in, what may be changed, and what stands behind the console. */
+/** The session: the user, whether changes are allowed, and the cluster. */
 export async function session() {
   const answer = await get("/api/session");
   csrfToken = answer.csrf_token ?? "";
@@ -41,7 +41,7 @@ export function address(path, parameters = {}) {
 }
 
 /**
- * Server-sent events, read by fetch: an EventSource hides why it was refused, and connects again by itself.
+ * Server-sent events, read by fetch: an EventSource hides the reason of a refusal, and reconnects by itself.
  *
  * @param {string} path @param {Record<string, any>} parameters @param {AbortSignal} signal closing it stops the work
  * @returns {AsyncGenerator<{ event: string, data: any }>}
@@ -94,5 +94,5 @@ async function ask(method, path, body, signal) {
   throw new ApiError(answer.status, said.error ?? "", said.message ?? `The console answered ${answer.status}.`);
 }
 
-/** Whether this error only says that its page was left. @param {any} error */
+/** Whether this error only means that the user left the page. @param {any} error */
 export const isAbort = (error) => error?.name === "AbortError";

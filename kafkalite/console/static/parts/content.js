@@ -1,5 +1,5 @@
 /**
- * Keys, values and headers of records on the page, whatever they hold.
+ * Keys, values and headers of records on the page, with any content.
  *
  * Control characters and those that turn the direction of writing are shown as signs. JSON is indented token by token:
  * numbers keep every digit, and no depth or length can exhaust the stack.
@@ -23,7 +23,7 @@ function sign(character) {
   return `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
-/** One line of it, for a table. @param {string} text @param {number} limit */
+/** The text on one line, for a table. @param {string} text @param {number} limit */
 export function line(text, limit = 240) {
   const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
   return visible(cut.replace(/\s+/g, " "));

@@ -1,4 +1,4 @@
-/** Dialogs on the browser's own <dialog>: it keeps the focus inside and gives it back, and Escape closes. */
+/** Dialogs on the browser's own <dialog>: it keeps the focus inside and restores it, and Escape closes. */
 
 import { h, replace } from "./element.js";
 import { meaning } from "./format.js";
@@ -14,7 +14,7 @@ let numbers = 0;
  *   title: string, body: any, action: string, danger?: boolean,
  *   submit: (data: FormData) => Promise<any>, wide?: boolean,
  * }} options
- * @returns {Promise<any>} what `submit` gave, or undefined when the dialog was cancelled
+ * @returns {Promise<any>} the result of `submit`, or undefined when the dialog was cancelled
  */
 export function formDialog({ title, body, action, danger = false, submit, wide = false }) {
   return new Promise((resolve) => {
@@ -41,7 +41,7 @@ export function formDialog({ title, body, action, danger = false, submit, wide =
   });
 }
 
-/** Something to read, with a button to close it. @param {string} title @param {any} body */
+/** A dialog with a button to close it. @param {string} title @param {any} body */
 export function showDialog(title, body, wide = true) {
   const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
   const dialog = open(title, [body, h("footer", null, close)], wide);

@@ -1,4 +1,4 @@
-/** Numbers, sizes, times and names as people read them. All in one place, so that every page says them alike. */
+/** Numbers, sizes, times and names as text, in one place, so that all pages format them alike. */
 
 const GROUPED = new Intl.NumberFormat("en-US");
 const SHORT = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
@@ -6,13 +6,13 @@ const NOTHING = "–";
 
 const isMissing = (value) => value === null || value === undefined || Number.isNaN(value);
 
-/** Null is what the console does not know: of an Apache Kafka, or without permission. */
+/** Null is unknown to the console: an Apache Kafka does not report it, or the user may not read it. */
 export const isKnown = (value) => !isMissing(value);
 
 /** @param {number | null | undefined} value */
 export const count = (value) => (isMissing(value) ? NOTHING : GROUPED.format(value));
 
-/** 1.2K, 3.4M: where the exact figure stands in a tooltip. @param {number | null | undefined} value */
+/** 1.2K, 3.4M: if the exact figure is in a tooltip. @param {number | null | undefined} value */
 export const shortCount = (value) => {
   if (isMissing(value)) return NOTHING;
   return Math.abs(value) < 10 && !Number.isInteger(value) ? value.toFixed(1) : SHORT.format(value);
@@ -71,7 +71,7 @@ const two = (value) => String(value).padStart(2, "0");
 const NO_TIMESTAMP = -1;
 const [DATE_MS_MIN, DATE_MS_MAX] = [-62_135_596_800_000, 253_402_300_799_999]; // the years 1 to 9999 in UTC
 
-/** Whether a timestamp is a date that somebody may have meant; one in microseconds is none. */
+/** Whether a timestamp is a plausible date; one in microseconds is not. */
 const isDate = (ms) => ms >= DATE_MS_MIN && ms <= DATE_MS_MAX;
 
 /** The number itself; JSON's numbers are exact up to 2^53. */
@@ -114,7 +114,7 @@ export function momentsOf(text) {
 }
 
 /** Of a datetime-local field. A time that comes twice is the first of them, so that nothing is left out.
- * @param {string} text @returns {number} ms; throws an Error for what is no time, or never comes */
+ * @param {string} text @returns {number} ms; throws an Error if it is no time, or never comes */
 export function momentOf(text) {
   const [first] = momentsOf(text);
   if (first !== undefined) return first;
@@ -145,7 +145,7 @@ export function ago(ms, now = Date.now()) {
   if (ms <= 0) return "never";
   if (!isDate(ms)) return inMilliseconds(ms);
   const passed = now - ms;
-  if (passed < -DAY_MS) return `in ${duration(-passed)}`; // a clock that is ahead by less is no matter
+  if (passed < -DAY_MS) return `in ${duration(-passed)}`; // a clock that is ahead by less does not matter
   return passed < 1000 ? "just now" : `${duration(passed)} ago`;
 }
 

@@ -1,4 +1,4 @@
-/** A line at the edge of the page while it cannot be brought up to date: what is shown was true, and may not be now. */
+/** A line at the edge of the page while it cannot be refreshed: its values are old. */
 
 import { h, replace } from "./element.js";
 import { clock } from "./format.js";
@@ -7,16 +7,16 @@ import { icon } from "./icons.js";
 let place = null;
 let wasTrueAt = Date.now();
 
-/** What is shown came from the brokers just now. */
+/** The page has fresh values. */
 export function fresh() {
   wasTrueAt = Date.now();
   place?.remove();
   place = null;
 }
 
-/** @param {Error} error why it did not come */
+/** The page could not be refreshed. @param {Error} error the reason */
 export function stale(error) {
   place ??= document.body.appendChild(h("div", { class: "stale", role: "status" }));
-  const text = h("span", null, h("b", null, `As of ${clock(wasTrueAt)}. `), `${error.message} Asking again.`);
+  const text = h("span", null, h("b", null, `As of ${clock(wasTrueAt)}. `), `${error.message} Retrying.`);
   replace(place, icon("warning"), text);
 }

@@ -40,7 +40,7 @@ const PATHS = {
   keyboard: "M1.5 4h13v8h-13zM4 6.5h.2M6.6 6.5h.2M9.2 6.5h.2M11.8 6.5h.2M4.5 9.5h7",
 };
 
-/** An icon that says nothing to screen readers: the text beside it does. @param {keyof typeof PATHS} name */
+/** An icon that is hidden from screen readers, which read the text beside it. @param {keyof typeof PATHS} name */
 export function icon(name) {
   const path = s("path", { d: PATHS[name], fill: "none", stroke: "currentColor", "stroke-width": 1.4 });
   path.setAttribute("stroke-linecap", "round");

@@ -1,4 +1,4 @@
-/** Keys for the whole application: `/` to search, `g t` to go somewhere, `?` for all of them. */
+/** Keys for the whole application: `/` to search, `g t` to go to a page, `?` for the list. */
 
 import { showDialog } from "./dialog.js";
 import { h } from "./element.js";

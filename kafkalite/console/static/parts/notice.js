@@ -1,4 +1,4 @@
-/** Errors, warnings, empty places and waiting: each tells what is the case and what to do. */
+/** Errors, warnings, empty states and waiting: each names the state and what to do. */
 
 import { h } from "./element.js";
 import { icon } from "./icons.js";
@@ -26,7 +26,7 @@ export function empty(title, help, action) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), help && h("p", null, help), action);
 }
 
-/** Lines in the place of what is to come; shown after a moment only, so that quick pages do not flicker. */
+/** Placeholder lines while a page loads; visible only after a moment, so that quick pages do not flicker. */
 export function waiting(lines = 4) {
   const bars = Array.from({ length: lines }, () => h("div", { class: "skeleton" }));
   return h("div", { class: "waiting", role: "status", "aria-label": "Loading" }, bars);

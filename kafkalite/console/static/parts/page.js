@@ -1,4 +1,4 @@
-/** What most pages have: a head with actions, figures, and actions that a read-only console explains. */
+/** Parts of most pages: a head with actions, figures, and buttons that a read-only console disables with a reason. */
 
 import { h } from "./element.js";
 import { icon } from "./icons.js";
@@ -15,7 +15,7 @@ export function head(view, title, { before, after, actions } = {}) {
 }
 
 /**
- * A button that changes something; disabled, with the reason, while the console may not.
+ * A button for a change; disabled, with the reason, while the console is read-only.
  *
  * @param {any} session @param {string} name icon @param {string} text @param {() => any} click @param {string} [kind]
  */

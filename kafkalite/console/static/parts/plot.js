@@ -33,7 +33,7 @@ export class Plot {
     new ResizeObserver(([entry]) => this.resize(entry.contentRect.width)).observe(this.drawing);
   }
 
-  /** As wide as there is room: letters and lines keep their size. @param {number} width */
+  /** Fits the plot to the width: letters and lines keep their size. @param {number} width */
   resize(width) {
     if (width < 50 || Math.abs(width - this.width) < 2) return;
     this.width = width;
@@ -142,7 +142,7 @@ function nearest(points, at) {
   return best;
 }
 
-/** The next of 1, 2, 5, 10, 20 ... units that is not below; a unit is a power of the step. */
+/** The next of 1, 2, 5, 10, 20 ... units at or above the value; a unit is a power of the step. */
 function roundUp(value, step) {
   if (!(value > 0)) return 1;
   const unit = value < 1 ? 1 : step ** Math.floor(Math.log(value) / Math.log(step));

@@ -1,4 +1,4 @@
-/** Long work: how far it is, what it has done, and a button that stops it. */
+/** Long work: its progress, its results, and a button that stops it. */
 
 import { h, replace } from "./element.js";
 import { icon } from "./icons.js";
@@ -18,13 +18,13 @@ export function progress(stop) {
       bar.removeAttribute("value");
       replace(text, "Searching");
     },
-    /** @param {number | null} ratio null while it is not known @param {string} said */
+    /** @param {number | null} ratio null while it is unknown @param {string} said */
     show(ratio, said) {
       if (ratio === null || Number.isNaN(ratio)) bar.removeAttribute("value");
       else bar.value = Math.min(1, Math.max(0, ratio));
       replace(text, said);
     },
-    /** @param {string} said what came out of it */
+    /** @param {string} said the result */
     end(said) {
       button.hidden = true;
       bar.hidden = true;

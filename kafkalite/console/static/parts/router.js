@@ -1,7 +1,7 @@
 /**
  * Pages at permanent addresses, by the History API.
  *
- * A page is a module with one function. It gets a View: where to draw, what the address says, and a signal that is
+ * A page is a module with one function. It gets a View: the element to draw in, the address, and a signal that is
  * aborted when the page is left, which ends its requests and timers.
  */
 
@@ -38,7 +38,7 @@ export class Router {
     return this.show();
   }
 
-  /** Draw what the address says. `isAgain`: it could not be drawn, and what was said of it stays meanwhile. */
+  /** Draw the page of the address. `isAgain`: a retry, during which the error stays visible. */
   async show(isAgain = false) {
     this.leaving.abort();
     this.leaving = new AbortController();
@@ -105,7 +105,7 @@ export class Router {
   }
 }
 
-/** What a page shows is in its address, so that it can be kept and sent; this adds no step to the history. */
+/** The state of a page is in its address, so that it can be saved and shared; this adds no step to the history. */
 function updateQuery(changes) {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -116,14 +116,14 @@ function updateQuery(changes) {
   history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
 }
 
-/** What is not there has a heading and a way on; what may come again is asked for again. */
+/** The page of an error: a missing thing has a heading and a link, other errors are retried. */
 function failed(error, view, again) {
   const isMissing = error.status === 404;
   view.title(isMissing ? "Not found" : "Not reachable");
   const parent = location.pathname.startsWith("/topics/") ? "/topics" : location.pathname === "/group" ? "/groups" : "/";
   const names = { "/topics": "Topics", "/groups": "Groups", "/": "Overview" };
   return [
-    h("h1", null, isMissing ? "Not there" : "This page cannot be shown now"),
+    h("h1", null, isMissing ? "Not found" : "This page cannot be shown now"),
     notice(error, isMissing ? undefined : again),
     isMissing && h("div", null, h("a", { href: parent, class: "button" }, names[parent])),
   ];
@@ -135,13 +135,13 @@ function notFound(view) {
   replace(view.root, h("h1", null, "No such page"), h("p", null, "Nothing is at this address."), home);
 }
 
-/** Do it now, and again and again. @param {number} ms @param {() => Promise<any>} work @param {AbortSignal} signal */
+/** Do it now, and repeat it. @param {number} ms @param {() => Promise<any>} work @param {AbortSignal} signal */
 export async function every(ms, work, signal) {
   await work();
   repeat(ms, work, signal);
 }
 
-/** Do it again and again, while the page is open and its tab is in front. */
+/** Repeat it while the page is open and its tab is visible. */
 export function repeat(ms, work, signal) {
   const again = async () => {
     if (signal.aborted) return;
@@ -150,7 +150,7 @@ export function repeat(ms, work, signal) {
         await work();
         if (!signal.aborted) fresh();
       } catch (error) {
-        if (!signal.aborted && !isAbort(error)) stale(error); // the next one may go well
+        if (!signal.aborted && !isAbort(error)) stale(error); // the next one may succeed
       }
     }
     if (!signal.aborted) setTimeout(again, ms);

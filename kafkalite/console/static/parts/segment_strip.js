@@ -19,7 +19,7 @@ export function segmentStrip(segments, label) {
     const rect = s(
       "rect",
       { x: x.toFixed(2), y: 0, width: width.toFixed(2), height: 34, rx: 1.5, class: `segment ${kind}` },
-      s("title", null, told(segment)),
+      s("title", null, description(segment)),
     );
     x += width + GAP;
     return rect;
@@ -61,7 +61,7 @@ function joined(segments) {
   return groups;
 }
 
-function told(segment) {
+function description(segment) {
   const lines = [
     `Offsets ${count(segment.base_offset)} to ${count(segment.next_offset - 1)}`,
     bytes(segment.size_bytes),

@@ -1,4 +1,4 @@
-/** The frame around the pages: where one can go, who is here, dark or light, and whether anything may be changed. */
+/** The frame around the pages: navigation, the user, dark or light, and whether changes are allowed. */
 
 import { change } from "./api.js";
 import { h, replace } from "./element.js";
@@ -49,7 +49,7 @@ export class Shell {
     return h("header", { class: "side" }, brand, menu, h("nav", { "aria-label": "Pages" }, this.links), foot(session));
   }
 
-  /** After a page was shown: mark its link, close the menu, and let screen readers begin at its top. */
+  /** After a page is drawn: mark its link, close the menu, and let screen readers begin at its top. */
   mark() {
     for (const link of this.links) {
       const address = link.getAttribute("href");

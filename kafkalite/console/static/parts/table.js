@@ -1,7 +1,7 @@
 /**
  * A table whose server searches, sorts and cuts into pages: the browser holds one page of rows, however many there are.
  *
- * What it shows stands in the address (q, sort, page). Arrow keys, j and k go through the rows, Enter opens one, left
+ * Its state is in the address (q, sort, page). Arrow keys, j and k move through the rows, Enter opens one, left
  * and right turn the page.
  */
 
@@ -79,8 +79,8 @@ export class Table {
     return this.refresh().catch(stale);
   }
 
-  /** Ask again for the same part; the row in focus keeps the focus. Rows that are there stay when it fails, and whoever
-   * has asked is told; without any, the reason stands in their place. */
+  /** Load the same part again; the row in focus keeps the focus. If it fails, old rows stay and the caller gets the
+   * error; without rows, the table shows the error. */
   async refresh() {
     this.asked?.abort();
     const asked = new AbortController();
@@ -237,7 +237,7 @@ export class Table {
   }
 }
 
-/** A table of rows that are all here already; for the few of one topic, group or broker. */
+/** A table without paging, for the few rows of one topic, group or broker. */
 export function plainTable(label, columns, rows, nothing = "Nothing here.") {
   if (rows.length === 0) return h("p", { class: "empty" }, nothing);
   const shape = (column) => `${column.number ? "number" : ""} ${column.wide ? "wide-only" : ""} ${column.class ?? ""}`;
@@ -259,5 +259,5 @@ export function plainTable(label, columns, rows, nothing = "Nothing here.") {
   );
 }
 
-/** The title of a column, or for the ear alone where the eye needs none. */
+/** The title of a column; a hidden one is only for screen readers. */
 const heading = (column) => (column.hidden ? h("span", { class: "visually-hidden" }, column.title) : column.title);

@@ -1,4 +1,4 @@
-/** Tabs with addresses of their own: links, so that each can be opened beside, kept and sent to somebody. */
+/** Tabs with addresses of their own: links, so that each can be opened in a new tab, saved and shared. */
 
 import { h } from "./element.js";
 

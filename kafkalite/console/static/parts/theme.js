@@ -28,7 +28,7 @@ export function choose(next) {
   apply();
 }
 
-/** The one attribute that the styles look at. */
+/** Sets the one attribute that the styles use. */
 function apply() {
   document.documentElement.dataset.theme = choice === "system" ? (DARK.matches ? "dark" : "light") : choice;
 }

@@ -1,4 +1,4 @@
-/** Short notes in the corner, read out by screen readers: an action that went well, or why one did not. */
+/** Short notes in the corner, read out by screen readers: the success or the error of an action. */
 
 import { h } from "./element.js";
 import { icon } from "./icons.js";

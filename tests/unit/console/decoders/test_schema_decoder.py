@@ -72,7 +72,7 @@ def test_a_search_gives_up_when_records_take_too_long(pool: DecoderPool) -> None
     found = []
     for record in (b"\2", b"\4", b"\6"):  # each takes 20 s
         found += told(decode, record)
-    assert found == ["1", "2", "! not decoded: the records before have taken too long"]
+    assert found == ["1", "2", "! not decoded: earlier records have taken too long"]
 
 
 def test_a_schema_that_ends_the_process_is_refused(pool: DecoderPool) -> None:

@@ -63,7 +63,7 @@ def test_a_retriable_refusal_is_tried_again() -> None:
 
 
 def test_faults_of_a_writer_are_answers() -> None:
-    refused = of_client(WriteFailed("t-0 does not take records: MESSAGE_TOO_LARGE"))
+    refused = of_client(WriteFailed("t-0 refuses records: MESSAGE_TOO_LARGE"))
     assert (refused.status, refused.name) == (409, "REFUSED")
-    denied = of_client(WriteFailed("t-0 does not take records: TOPIC_AUTHORIZATION_FAILED"))
+    denied = of_client(WriteFailed("t-0 refuses records: TOPIC_AUTHORIZATION_FAILED"))
     assert (denied.status, denied.name) == (403, "NOT_PERMITTED")
