@@ -11,16 +11,17 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import fits_string
-from kafkalite.coordinator.group.group import Group, JoinResult, SyncResult
+from kafkalite.coordinator.consumer_groups import ConsumerGroups
+from kafkalite.coordinator.group.group import CLASSIC, Group, JoinResult, SyncResult
 from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.coordinator.offset_manager import OffsetManager
 from kafkalite.coordinator.runtime.effects import (
-    GROUP_APPEND_ERROR,
     AppendRecords,
     Effect,
     EffectPerformer,
@@ -29,13 +30,19 @@ from kafkalite.coordinator.runtime.effects import (
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
     from kafkalite.coordinator.group.group import GroupDescription, JoinRequest, SyncRequest
 
 logger = logging.getLogger(__name__)
 
 
+LeaveResult = tuple[ErrorCode, Sequence[ErrorCode]]
+"""The error of the group, and those of its members."""
+
+
 class GroupCoordinator:
-    """All groups of the partitions that this broker leads; `offsets` has their committed offsets.
+    """All groups of the partitions that this broker leads; `offsets` has their committed offsets, `consumer_groups`
+    serves those of the consumer protocol.
 
     All methods run on the owner's event loop.
     """
@@ -45,11 +52,15 @@ class GroupCoordinator:
         config: BrokerConfig,
         clock: Clock,
         append: AppendRecords,
+        environment: GroupEnvironment,
         *,
         new_uuid: Callable[[], object] = uuid.uuid4,
     ) -> None:
-        self._performer: EffectPerformer[Group] = EffectPerformer(clock, append, self._on_append, self._on_timer)
-        self.store = GroupStore(config, append, self._performer)
+        self._performer: EffectPerformer[Group] = EffectPerformer(
+            clock, append, self._on_append, self._on_timer, self._perform_other
+        )
+        self.store = GroupStore(config, append, self._performer, environment)
+        self.consumer_groups = ConsumerGroups(config, self.store, self._performer, environment)
         self.offsets = OffsetManager(config, clock, self.store)
         self._config = config
         self._monotonic_ms = clock.monotonic_ms
@@ -65,13 +76,16 @@ class GroupCoordinator:
         member_id = request.member_id
         group, error = self.store.find(group_id)
         error = error or self._validate_join(request)
-        if not error and group is None and member_id:
+        is_gone = group is None or (group.kind != CLASSIC and not group.has_members)
+        if not error and is_gone and member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
             waiter.answer(JoinResult(error, member_id))
             return
         if group is None:
             group = self._groups[group_id] = self.store.new_group(group_id)
+        elif is_gone:
+            group = self._make_classic(group)
         if not member_id:
             request = request._replace(new_uuid=str(self._new_uuid()))
         self.store.perform(group, group.join(request, waiter, self._performer.now()))
@@ -99,18 +113,27 @@ class GroupCoordinator:
             self.store.perform(group, effects)
         return error
 
-    def leave(
-        self, group_id: str, identities: Sequence[tuple[str, str | None]]
-    ) -> tuple[ErrorCode, Sequence[ErrorCode]]:
-        """LeaveGroup: the error of the group, and if there is none, of each (member id, instance id)."""
-        group, error = self.store.find(group_id)
+    def _make_classic(self, group: Group) -> Group:
+        """An empty group of another kind becomes a classic one at its first JoinGroup, and keeps its offsets."""
+        classic = self.store.new_group(group.group_id)
+        self.store.replace(group, classic)
+        self.store.append(group.partition, group.tombstones(), partial(self._on_made_classic, classic))
+        return classic
+
+    def _on_made_classic(self, classic: Group, error: ErrorCode) -> None:
+        """Without the tombstones the record of the classic group counts, for it is the later one."""
         if error:
-            return error, ()
-        if group is None:
-            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities)
-        errors, effects = group.leave(identities, self._performer.now())
-        self.store.perform(group, effects)
-        return ErrorCode.NONE, errors
+            logger.warning("group %s: its old records could not be removed: %s", classic.group_id, error.name)
+        self.store.confirm(classic)
+
+    def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]], waiter: Waiter[LeaveResult]) -> None:
+        """LeaveGroup: `waiter` gets the error of the group, and if there is none, of each (member id, instance id)."""
+        group, error = self.store.find(group_id)
+        if error or group is None:
+            errors = [] if error else [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities)
+            waiter.answer((error, errors))
+            return
+        self.store.perform(group, group.leave(identities, _LeaveWaiter(waiter), self._performer.now()))
 
     def describe(self, group_id: str) -> tuple[GroupDescription | None, ErrorCode]:
         """DescribeGroups: the group. None with NONE: it does not exist."""
@@ -138,16 +161,24 @@ class GroupCoordinator:
         return errors
 
     def close(self) -> None:
+        self.consumer_groups.close()
         self.store.close()
         self._performer.close()
 
     def _on_append(self, group: Group, then: Any, error: ErrorCode) -> Sequence[Effect]:
         if error:
             logger.error("group %s could not be stored: %s", group.group_id, error.name)
-        return group.on_append(then, GROUP_APPEND_ERROR.get(error, error), self._performer.now())
+        effects = group.on_append(then, error, self._performer.now())
+        self.store.on_append(group, error)
+        return effects
 
     def _on_timer(self, group: Group, timer: Any) -> Sequence[Effect]:
+        if self._groups.get(group.group_id) is not group:  # another has taken its place, and is being stored
+            return ()
         return group.on_timer(timer, self._performer.now())
+
+    def _perform_other(self, group: Group, effect: Any) -> None:
+        self.consumer_groups.perform(group, effect)
 
     def _validate_join(self, request: JoinRequest) -> ErrorCode:
         config = self._config
@@ -156,3 +187,15 @@ class GroupCoordinator:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         names = [request.instance_id or "", request.protocol_type, *(name for name, _ in request.protocols)]
         return ErrorCode.NONE if all(map(fits_string, names)) else ErrorCode.INVALID_REQUEST
+
+
+class _LeaveWaiter:
+    """Receives the codes of the members, for a waiter of the whole answer."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, waiter: Waiter[LeaveResult]) -> None:
+        self._waiter = waiter
+
+    def answer(self, result: Sequence[ErrorCode], /) -> None:
+        self._waiter.answer((ErrorCode.NONE, result))

@@ -1,6 +1,6 @@
 """The groups of the partitions of `__consumer_offsets` that this broker leads, in memory and on disk.
 
-Changes are appended first and become visible when the append is done. The classic groups' modules are imported with the
+Changes are appended first and become visible when the append is done. The groups' modules are imported with the
 first group, when the broker is ready. Loading reads 270,000 batches/s of one commit each, 160,000 records/s in large
 batches; offsets committed in a transaction that is open at the end of the log stay open in the `OffsetStore`.
 Source: kafka.coordinator.group.GroupMetadataManager (3.9).
@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition, fits_string
-from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group import CLASSIC, Group
 from kafkalite.coordinator.group.offset_store import OffsetStore
 from kafkalite.coordinator.group.record_codec import (
     OffsetKey,
@@ -25,12 +26,15 @@ from kafkalite.coordinator.group.record_codec import (
     read_offset_value,
     stored_key,
 )
-from kafkalite.coordinator.runtime.effects import AppendRecords, EffectPerformer, Records
+from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG, AppendRecords, EffectPerformer, Records
 from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Moment
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
+    from kafkalite.coordinator.group.consumer.group_tables import Step
     from kafkalite.protocol.records import GroupMetadataValue
 
 logger = logging.getLogger(__name__)
@@ -46,32 +50,58 @@ class GroupLoader(PartitionLoader):
 
     def __init__(self) -> None:
         super().__init__()
-        self.groups: dict[str, GroupMetadataValue] = {}
+        self.groups: dict[str, tuple[int, GroupMetadataValue]] = {}  # classic ones, with their order in the log
+        self.steps: dict[str, list[tuple[int, Step]]] = {}  # of consumer groups, with their order in the log
         self.offsets: dict[str, OffsetStore] = {}
 
     known_key = staticmethod(stored_key)
 
     def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
         decoded = read_key(key)
-        assert decoded is not None
+        if decoded is None:
+            from kafkalite.coordinator.group.consumer.member_records import group_id_of, step_of
+
+            self.steps.setdefault(group_id_of(key), []).append((order, step_of(key, value)))
+            return
         if isinstance(decoded, OffsetKey):
             committed = read_offset_value(value, order)
             store = self.offsets.setdefault(decoded.group_id, OffsetStore())
             store.load(decoded.topic, decoded.partition, committed, producer_id)
         else:
-            self.groups[decoded.group_id] = read_group_value(value)
+            self.groups[decoded.group_id] = order, read_group_value(value)
+
+    @property
+    def group_ids(self) -> list[str]:
+        with_offsets = [group_id for group_id, offsets in self.offsets.items() if not offsets.is_empty]
+        return list(dict.fromkeys([*self.groups, *self.steps, *with_offsets]))
+
+    def consumer_steps(self, group_id: str) -> list[Step]:
+        """The steps that make the group, in the order of the log; none if it is a classic one. If the log has records
+        of both kinds, because one of them was being removed, the later one counts."""
+        steps = sorted(self.steps.get(group_id, ()), key=itemgetter(0))
+        if steps and group_id in self.groups and self.groups[group_id][0] > steps[-1][0]:
+            return []
+        return [step for _, step in steps]
 
 
 class GroupStore(PartitionedStore[Group, GroupLoader]):
     """Groups by id, with the open transactions that have committed offsets of theirs."""
 
-    def __init__(self, config: BrokerConfig, append: AppendRecords, performer: EffectPerformer[Group]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        append: AppendRecords,
+        performer: EffectPerformer[Group],
+        environment: GroupEnvironment,
+    ) -> None:
         super().__init__(config.offsets_topic_num_partitions)
         self.append = append
         self.perform = performer.perform
         # by partition and producer id: the groups with commits in an open transaction
         self._in_transaction: dict[tuple[int, int], set[Group]] = {}
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}  # by partition: (producer id, is committed)
+        self._replaced: dict[Group, Group] = {}  # by a group that is not stored yet: the one whose place it took
+        self._environment = environment
         self._config = config
         self._now = performer.now
 
@@ -91,9 +121,15 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
     def _add_loaded(self, partition: int, loader: GroupLoader) -> None:
         """Restarts every member's session."""
         now = self._now()
-        with_offsets = [group_id for group_id, offsets in loader.offsets.items() if not offsets.is_empty]
-        for group_id in dict.fromkeys([*loader.groups, *with_offsets]):
-            group = self._make_group(group_id, partition, now, loader.groups.get(group_id))
+        for group_id in loader.group_ids:
+            group: Group
+            if steps := loader.consumer_steps(group_id):
+                group = self.new_consumer_group(group_id)
+                for step in steps:
+                    group.tables.apply(step)
+            else:
+                _, value = loader.groups.get(group_id, (0, None))
+                group = self._make_group(group_id, partition, now, value)
             group.offsets = loader.offsets.get(group_id, group.offsets)
             self.by_id[group_id] = group
             for producer_id in group.offsets.transactions:
@@ -104,6 +140,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
             self.perform(group, group.on_loaded(now))
 
     def _drop(self, group: Group, error: ErrorCode) -> None:
+        self._replaced.pop(group, None)
         if self.by_id.get(group.group_id) is group:
             del self.by_id[group.group_id]
         self.perform(group, group.close(error))
@@ -130,6 +167,48 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
     def new_group(self, group_id: str) -> Group:
         """A group without members and offsets. The caller adds it to `by_id` with its first member or offset."""
         return self._make_group(group_id, self.partition_for(group_id), self._now())
+
+    def new_consumer_group(self, group_id: str) -> ConsumerGroup:
+        """As `new_group`, of the consumer protocol."""
+        from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+
+        return ConsumerGroup(group_id, self.partition_for(group_id), self._environment)
+
+    def replace(self, old: Group, new: Group) -> None:
+        """Give the place and the offsets of `old` to `new`, whose records are about to be appended: `confirm` or
+        `restore` tells how that went."""
+        self._move(old, new)
+        self._replaced[new] = old
+
+    def on_append(self, group: Group, error: ErrorCode) -> None:
+        """Records of the group were appended, or not: it keeps the place that it has taken, or gives it back."""
+        if not error or error in STAYS_IN_LOG:
+            self.confirm(group)
+        elif group in self._replaced or group.is_unborn:
+            self.restore(group)
+
+    def confirm(self, group: Group) -> None:
+        """The group is stored: what it has replaced is gone. Waiting members are to join again."""
+        old = self._replaced.pop(group, None)
+        if old is not None:
+            is_classic = old.kind == CLASSIC
+            self.perform(old, old.close(ErrorCode.REBALANCE_IN_PROGRESS if is_classic else ErrorCode.NOT_COORDINATOR))
+
+    def restore(self, group: Group) -> None:
+        """The group could not be stored: it is as if it had not been made."""
+        old = self._replaced.pop(group, None)
+        if old is not None:
+            self._move(group, old)
+        elif self.by_id.get(group.group_id) is group and group.offsets.is_empty:
+            del self.by_id[group.group_id]
+
+    def _move(self, old: Group, new: Group) -> None:
+        new.offsets = old.offsets
+        self.by_id[old.group_id] = new
+        for groups in self._in_transaction.values():
+            if old in groups:
+                groups.discard(old)
+                groups.add(new)
 
     def remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
         """Remove these offsets, and the group if it has no members and no offsets left."""

@@ -10,7 +10,7 @@ handleTxnCompletion; 3.9); KIP-98, KIP-211, KIP-447.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalite.common.clock import Clock
@@ -97,12 +97,13 @@ class OffsetManager:
         if group is None:
             error = store.unknown_group_error(group_id, may_be_empty=True)
             if not error and identity.epoch >= 0:
-                error = ErrorCode.ILLEGAL_GENERATION
+                is_new = identity.knows_member_epochs
+                error = ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
             if not error:
                 group = store.new_group(group_id)
         if group is not None:
             now_ms = self._clock.monotonic_ms()
-            error, effects = group.validate_commit(identity, now_ms)
+            error, effects = group.validate_commit(identity, _partitions(offsets), now_ms)
             if effects:
                 store.perform(group, effects)
         if error or group is None:
@@ -147,7 +148,7 @@ class OffsetManager:
         group, error = store.find(group_id)
         if not error:
             group = group or store.new_group(group_id)
-            error = group.validate_transactional_commit(identity)
+            error = group.validate_transactional_commit(identity, _partitions(offsets))
         if error or group is None:
             waiter.answer([error] * len(offsets))
             return
@@ -169,15 +170,24 @@ class OffsetManager:
         self._store.end_transaction(partition, producer_id, is_committed=is_committed)
 
     def fetch(
-        self, group_id: str, partitions: Sequence[tuple[str, Iterable[int]]] | None, *, require_stable: bool = False
+        self,
+        group_id: str,
+        partitions: Sequence[tuple[str, Iterable[int]]] | None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> tuple[ErrorCode, CommittedOffsets]:
         """OffsetFetch: the offsets of `partitions` by topic, or of all (None); NO_OFFSET for a partition without one.
+        A member of a consumer group is refused if it is not of this epoch.
 
         With `require_stable`, UNSTABLE_OFFSET for a partition with a pending commit: the client asks again.
         """
         group, error = self._store.find(group_id, may_be_empty=True)
         if group is None:
             return error, [(topic, [(index, NO_OFFSET) for index in indexes]) for topic, indexes in partitions or ()]
+        if error := group.validate_fetch(member_id, member_epoch):
+            return error, []
         offsets = group.offsets
         if partitions is None:
             partitions = list(offsets.by_topic.items())
@@ -299,6 +309,10 @@ class _PendingCommit:
         self._is_pending = True
         for topic, index, committed in self._accepted:
             self._store.prepare_commit((topic, index), committed.order)
+
+
+def _partitions(offsets: Iterable[OffsetToCommit]) -> Iterator[TopicPartition]:
+    return ((each[0], each[1]) for each in offsets)
 
 
 def _is_too_long(metadata: str, limit: int) -> bool:

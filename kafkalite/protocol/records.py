@@ -9,11 +9,12 @@ TransactionLogValue.json (4.0).
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.codec.codec import known_version_of, read_versioned
+from kafkalite.protocol.codec.codec import known_version_of, read_versioned, versioned
 from kafkalite.protocol.codec.schema import INT32, STRING, Message, array, blob, int8, int16, int32, int64, string
 from kafkalite.protocol.codec.schema import struct as tagged
 from kafkalite.protocol.codec.schema import uuid as id16
@@ -74,6 +75,7 @@ class MemberKey(Message):
 
 class GroupEpochValue(Message, flexible="0+"):
     epoch: int = int32("0+")
+    metadata_hash: int = int64("0+", default=0, tag=0)
 
 
 class PartitionRacks(Message):
@@ -116,6 +118,7 @@ class MemberMetadataValue(Message, flexible="0+"):
 
 class AssignmentEpochValue(Message, flexible="0+"):
     assignment_epoch: int = int32("0+")
+    assignment_timestamp: int = int64("0+", default=0, tag=0)
 
 
 class TopicIdPartitions(Message):
@@ -127,12 +130,31 @@ class TargetAssignmentValue(Message, flexible="0+"):
     topic_partitions: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
 
 
+class AssignedTopicPartitions(Message):
+    """Kafka's TopicPartitions. `assignment_epochs` are as many as `partitions`, or none in a record from before 4.3."""
+
+    topic_id: uuid.UUID = id16("0+")
+    partitions: list[int] = array(INT32, "0+")
+    assignment_epochs: list[int] = array(INT32, "0+", tag=0)
+
+
 class CurrentAssignmentValue(Message, flexible="0+"):
     member_epoch: int = int32("0+")
     previous_member_epoch: int = int32("0+")
     state: int = int8("0+")
-    assigned_partitions: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
-    partitions_pending_revocation: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+    assigned_partitions: list[AssignedTopicPartitions] = array(AssignedTopicPartitions, "0+")
+    partitions_pending_revocation: list[AssignedTopicPartitions] = array(AssignedTopicPartitions, "0+")
+
+
+class RegularExpressionKey(Message):
+    group_id: str = string("0+")
+    regular_expression: str = string("0+")
+
+
+class RegularExpressionValue(Message, flexible="0+"):
+    topics: list[str] = array(STRING, "0+")
+    version: int = int64("0+")
+    timestamp: int = int64("0+")
 
 
 class RecordKind(NamedTuple):
@@ -153,6 +175,7 @@ GROUP_RECORDS = {
     6: RecordKind(GroupIdKey, AssignmentEpochValue, 0),
     7: RecordKind(MemberKey, TargetAssignmentValue, 0),
     8: RecordKind(MemberKey, CurrentAssignmentValue, 0),
+    16: RecordKind(RegularExpressionKey, RegularExpressionValue, 0),
 }
 """By the version of the key."""
 
@@ -198,6 +221,32 @@ def subscribed_topics(subscription: bytes) -> list[str] | None:
         return read_versioned(ConsumerProtocolSubscription, 0, subscription).topics
     except Malformed:
         return None
+
+
+_SUBSCRIPTION_VERSION_MAX = 3
+
+
+def read_subscription(subscription: bytes) -> ConsumerProtocolSubscription:
+    """All of a member's subscription; newer versions begin like the last known one. Raises Malformed."""
+    version = min(known_version_of(subscription, _VERSION_MAX), _SUBSCRIPTION_VERSION_MAX)
+    return read_versioned(ConsumerProtocolSubscription, version, subscription)
+
+
+def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
+    """All of a member's assignment, whose every version begins like version 0. Raises Malformed."""
+    known_version_of(assignment, _VERSION_MAX)
+    return read_versioned(ConsumerProtocolAssignment, 0, assignment)
+
+
+def subscription_version(subscription: bytes) -> int:
+    """The version in which a member understands its assignment. Raises Malformed."""
+    return min(known_version_of(subscription, _VERSION_MAX), _SUBSCRIPTION_VERSION_MAX)
+
+
+def encode_assignment(partitions: Iterable[tuple[str, list[int]]], version: int) -> bytes:
+    """The assignment of a consumer, without data of an assignor."""
+    rows = [TopicPartitions(topic=topic, partitions=indexes) for topic, indexes in partitions]
+    return versioned(ConsumerProtocolAssignment(assigned_partitions=rows, user_data=None), version)
 
 
 TRANSACTION_STATES = (

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.names import NO_LEADER, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
+from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, transaction_state
 from kafkalite.coordinator.marker_writer import MarkerAppender, MarkerWriter, no_other_brokers
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.coordinator.transaction_store import TransactionLoader
+from kafkalite.server.topics_view import TopicsView
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, PeriodicTasks
@@ -58,7 +60,9 @@ class Coordinators:
             topic_admin,
             config().offsets_commit_timeout_ms,
         )
-        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append)
+        self._topics = TopicsView(metadata)
+        environment = GroupEnvironment(self._topics, lambda group_id: ConsumerGroupConfig(), _no_regexes)
+        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, environment)
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(
             metadata.writes.next_producer_id_block,
@@ -99,6 +103,7 @@ class Coordinators:
     async def load(self) -> None:
         """Begin to load the partitions that are led here, and wait for a moment: the others load while clients get
         COORDINATOR_LOAD_IN_PROGRESS."""
+        self._topics.load()
         self._loading = [
             asyncio.ensure_future(self.offsets_topic.load()),
             asyncio.ensure_future(self.transaction_topic.load()),
@@ -121,6 +126,7 @@ class Coordinators:
         await self.offsets_topic.close()
         self.transactions.close()
         self.groups.close()
+        self._topics.close()
 
     def add_periodic_tasks(self, tasks: PeriodicTasks, config: BrokerConfig) -> None:
         tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.offsets.expire)
@@ -158,3 +164,7 @@ class Coordinators:
         index = self.transaction_topic.partition_for(transactional_id)
         leader = self._replica_manager.leader_of(TRANSACTION_STATE_TOPIC, index)
         return NO_LEADER if leader is None else leader
+
+
+def _no_regexes(regex: str) -> Callable[[str], bool]:
+    raise ValueError("regular expressions are not served yet")

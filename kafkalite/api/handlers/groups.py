@@ -8,7 +8,7 @@ Source: kafka.server.KafkaApis (3.9; handleFindCoordinatorRequest), KIP-699.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import GroupDescription
+    from kafkalite.coordinator.group_coordinator import LeaveResult
     from kafkalite.coordinator.internal_topic import InternalTopic
 
 FIRST_VERSION_WITH_KEYS = 4
@@ -264,11 +265,19 @@ def heartbeat(services: Services, request: wire.HeartbeatRequest, context: Reque
 
 def leave_group(
     services: Services, request: wire.LeaveGroupRequest, context: RequestContext
-) -> wire.LeaveGroupResponse:
+) -> wire.LeaveGroupResponse | Awaitable[wire.LeaveGroupResponse]:
     """Up to version 2 one member leaves, and its error is the error of the response."""
     has_members = context.api_version >= FIRST_LEAVE_OF_MANY
     identities = [(each.member_id, each.group_instance_id) for each in request.members]
-    error, errors = services.groups.leave(request.group_id, identities if has_members else [(request.member_id, None)])
+    pending = PendingResponse(partial(_leave_response, identities, has_members))
+    services.groups.leave(request.group_id, identities if has_members else [(request.member_id, None)], pending)
+    return pending.outcome(services.runtime.loop)
+
+
+def _leave_response(
+    identities: Sequence[tuple[str, str | None]], has_members: bool, result: LeaveResult
+) -> wire.LeaveGroupResponse:
+    error, errors = result
     if error or not has_members:
         return wire.LeaveGroupResponse(error_code=error or errors[0])
     return wire.LeaveGroupResponse(

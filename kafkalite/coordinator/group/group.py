@@ -8,15 +8,17 @@ Source: org.apache.kafka.coordinator.group.Group (4.0).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.offset_store import ExpirationCondition, OffsetStore
 from kafkalite.coordinator.runtime.effects import Effect, Records, Waiter
 
 JOIN, SYNC = "join", "sync"
+CLASSIC, CONSUMER = "classic", "consumer"  # kinds of groups
 _NAMED_MAX = 5
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -82,11 +84,15 @@ class SyncResult(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """A member in a request that commits offsets. `epoch` is its generation or member epoch, -1 without a member."""
+    """A member in a request that commits offsets. `epoch` is its generation or member epoch, -1 without a member.
+
+    `knows_member_epochs`: the request is one of those that members of the consumer protocol send (OffsetCommit 9).
+    """
 
     member_id: str
     instance_id: str | None
     epoch: int
+    knows_member_epochs: bool = False
 
 
 class MemberDescription(NamedTuple):
@@ -164,6 +170,11 @@ class Group(ABC):
     def has_members(self) -> bool:
         """Whether it has members, or ids given to members that have not joined yet."""
 
+    @property
+    def is_unborn(self) -> bool:
+        """Whether nothing of it has been stored, so that it is as if it had not been made."""
+        return False
+
     @abstractmethod
     def describe(self) -> GroupDescription: ...
 
@@ -189,20 +200,28 @@ class Group(ABC):
 
     @abstractmethod
     def leave(
-        self, identities: Sequence[tuple[str, str | None]], now: Moment
-    ) -> tuple[list[ErrorCode], Sequence[Effect]]:
-        """LeaveGroup: one code per (member id, instance id). An instance id alone is an administrator's removal."""
+        self, identities: Sequence[tuple[str, str | None]], waiter: Waiter[Sequence[ErrorCode]], now: Moment
+    ) -> Sequence[Effect]:
+        """LeaveGroup: `waiter` gets one code per (member id, instance id). An instance id alone is an administrator's
+        removal."""
 
     # --- offsets
 
     @abstractmethod
-    def validate_commit(self, identity: Identity, now_ms: int) -> tuple[ErrorCode, Sequence[Effect]]:
-        """OffsetCommit: whether the member may commit. A commit is a sign of life. Almost never has effects."""
+    def validate_commit(
+        self, identity: Identity, partitions: Iterable[TopicPartition], now_ms: int
+    ) -> tuple[ErrorCode, Sequence[Effect]]:
+        """OffsetCommit: whether the member may commit offsets of these partitions. Almost never has effects: in a
+        classic group a commit is a sign of life."""
 
     @abstractmethod
-    def validate_transactional_commit(self, identity: Identity) -> ErrorCode:
+    def validate_transactional_commit(self, identity: Identity, partitions: Iterable[TopicPartition]) -> ErrorCode:
         """TxnOffsetCommit: before version 3 a producer does not know the member, and may commit to any group. Neither a
         sign of life nor refused during a rebalance."""
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """OffsetFetch: whether the member is of its current epoch; -1 without a member, and up to version 8."""
+        return ErrorCode.NONE
 
     @abstractmethod
     def validate_offset_delete(self) -> ErrorCode:
@@ -228,7 +247,7 @@ class Group(ABC):
 
     @abstractmethod
     def on_append(self, then: Any, error: ErrorCode, now: Moment) -> Sequence[Effect]:
-        """An append is done; `error` is the error for clients. The group may have changed meanwhile."""
+        """An append is done; `error` is that of the log. The group may have changed meanwhile."""
 
     @abstractmethod
     def on_loaded(self, now: Moment) -> Sequence[Effect]:

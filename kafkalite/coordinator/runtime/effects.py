@@ -94,12 +94,17 @@ TRANSACTION_APPEND_ERROR: Mapping[ErrorCode, ErrorCode] = {
     **GROUP_APPEND_ERROR,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
+CONSUMER_GROUP_APPEND_ERROR = TRANSACTION_APPEND_ERROR
 COMMIT_APPEND_ERROR: Mapping[ErrorCode, ErrorCode] = {
     **_NO_PARTITION,
     **_NOT_LED,
     **dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
+
+
+STAYS_IN_LOG = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""Errors of an append whose records are in the log nevertheless, and may be replicated later."""
 
 
 class Owner(Protocol):

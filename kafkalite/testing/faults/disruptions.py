@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group import JoinRequest, JoinResult
+from kafkalite.coordinator.group.group import JoinRequest
 from kafkalite.log.storage.file_names import segment_stem
 from kafkalite.testing.records.stored_record import check_text
 
@@ -50,7 +50,7 @@ class _Successor:
 
 
 class _NoWaiter:
-    def answer(self, result: JoinResult, /) -> None:
+    def answer(self, result: object, /) -> None:
         """The phantom member has left already."""
 
 
@@ -83,7 +83,7 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
     server.groups.join(group_id, joining, _NoWaiter())
     for member in _group(server, group_id).members:
         if member.member_id not in before:
-            server.groups.leave(group_id, [(member.member_id, None)])
+            server.groups.leave(group_id, [(member.member_id, None)], _NoWaiter())
 
 
 def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
@@ -92,7 +92,7 @@ def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
     if member is None:
         members = ", ".join(each.member_id for each in group.members)
         raise ValueError(f"group {group_id!r} has no member {member_id!r}; it has {members or 'none'}")
-    server.groups.leave(group_id, [(member_id, member.instance_id)])
+    server.groups.leave(group_id, [(member_id, member.instance_id)], _NoWaiter())
 
 
 def _group(server: BrokerServer, group_id: str) -> GroupDescription:

@@ -41,6 +41,7 @@ from kafkalite.protocol.messages.groups import (
 )
 from kafkalite.record.batch import build_batch
 from kafkalite.record.record import Record
+from tests.support.consumer_group_world import no_consumer_groups
 from tests.support.manual_clock import ManualClock
 
 PARTITIONS = 3
@@ -107,7 +108,8 @@ class World:
 
     def _new_coordinator(self):
         count = itertools.count(1)
-        return GroupCoordinator(self.config, self.clock, self._append, new_uuid=lambda: f"u{next(count)}")
+        environment = no_consumer_groups()
+        return GroupCoordinator(self.config, self.clock, self._append, environment, new_uuid=lambda: f"u{next(count)}")
 
     def _verify(self, index, request, done):
         self.verified.append((index, request.transactional_id, request.producer, request.adds_partition))

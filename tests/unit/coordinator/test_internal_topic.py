@@ -27,6 +27,7 @@ from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
+from tests.support.consumer_group_world import no_consumer_groups
 from tests.support.manual_clock import ManualClock
 
 PARTITIONS = 2  # what the broker would make of its own accord
@@ -52,7 +53,7 @@ class Life:
         self.topic_admin = topic_admin
         self.offsets_topic = InternalTopic(consumer_offsets(config), GroupLoader, clock, topics, topic_admin)
         self.verifies = True
-        self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append)
+        self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append, no_consumer_groups())
         self.store = self.coordinator.store
         self.offsets_topic.attach(self.store)
 

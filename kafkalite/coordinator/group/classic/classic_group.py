@@ -11,12 +11,13 @@ Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadata} (3.9); KIP-62,
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.classic.group_state import (
     COMPLETING,
     DEAD,
@@ -34,6 +35,7 @@ from kafkalite.coordinator.group.classic.group_state import (
 from kafkalite.coordinator.group.classic.members import NEVER_MS, Member
 from kafkalite.coordinator.group.classic.rebalance import Rebalance
 from kafkalite.coordinator.group.group import (
+    CLASSIC,
     Group,
     GroupDescription,
     Identity,
@@ -46,7 +48,7 @@ from kafkalite.coordinator.group.group import (
 )
 from kafkalite.coordinator.group.offset_store import ExpirationCondition
 from kafkalite.coordinator.group.record_codec import group_key
-from kafkalite.coordinator.runtime.effects import Answer, CancelTimer, Effect, Records, Waiter
+from kafkalite.coordinator.runtime.effects import GROUP_APPEND_ERROR, Answer, CancelTimer, Effect, Records, Waiter
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, GroupMetadataValue
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class ClassicGroup(Group):
     """State and members of one group."""
 
     __slots__ = ("_effects", "_max_size", "_rebalance", "members")
-    kind = "classic"
+    kind = CLASSIC
 
     def __init__(self, group_id: str, partition: int, config: BrokerConfig, wall_ms: int) -> None:
         super().__init__(group_id, partition)
@@ -79,6 +81,31 @@ class ClassicGroup(Group):
         group._rebalance.restore(value)
         return group
 
+    @classmethod
+    def from_members(
+        cls,
+        group_id: str,
+        partition: int,
+        members: Iterable[Member],
+        generation_id: int,
+        config: BrokerConfig,
+        now: Moment,
+    ) -> ClassicGroup:
+        """A STABLE group of consumers with these members and their assignments, as if all had synced in this
+        generation. `on_loaded` starts the sessions."""
+        group = cls(group_id, partition, config, now.wall_ms)
+        group._rebalance.begin_stable(members, generation_id)
+        return group
+
+    def records(self) -> Records:
+        """The record of the group as it is."""
+        return self._rebalance.records({each.member_id: each.assignment for each in self.members})
+
+    def rebalance(self, reason: str, now: Moment) -> list[Effect]:
+        """Begin a rebalance: all members have to join again."""
+        self._rebalance.maybe_prepare(now, reason)
+        return self._take_effects()
+
     @property
     def state(self) -> GroupState:
         return self._rebalance.state
@@ -94,6 +121,10 @@ class ClassicGroup(Group):
     @property
     def protocol_type(self) -> str | None:
         return self._rebalance.protocol_type
+
+    @property
+    def protocol_name(self) -> str | None:
+        return self._rebalance.protocol_name
 
     @property
     def has_members(self) -> bool:
@@ -179,8 +210,8 @@ class ClassicGroup(Group):
         return rebalance.heartbeat_result
 
     def leave(
-        self, identities: Sequence[tuple[str, str | None]], now: Moment
-    ) -> tuple[list[ErrorCode], Sequence[Effect]]:
+        self, identities: Sequence[tuple[str, str | None]], waiter: Waiter[Sequence[ErrorCode]], now: Moment
+    ) -> list[Effect]:
         codes = []
         for given_id, instance_id in identities:
             member_id = given_id or self.members.id_of_instance(instance_id)
@@ -192,12 +223,14 @@ class ClassicGroup(Group):
             if not error and member_id:
                 self._remove(self.members.by_id[member_id], now, "left")
             codes.append(error)
-        return codes, self._take_effects()
+        return [*self._take_effects(), Answer(waiter, codes)]
 
     # --- checks for offsets
 
-    def validate_commit(self, identity: Identity, now_ms: int) -> tuple[ErrorCode, Sequence[Effect]]:
-        member_id, instance_id, generation_id = identity
+    def validate_commit(
+        self, identity: Identity, partitions: Iterable[TopicPartition], now_ms: int
+    ) -> tuple[ErrorCode, Sequence[Effect]]:
+        member_id, instance_id, generation_id, _ = identity
         rebalance = self._rebalance
         if rebalance.state is EMPTY and generation_id < 0:
             return ErrorCode.NONE, ()  # an administrator, or a consumer that assigns its partitions itself
@@ -208,8 +241,8 @@ class ClassicGroup(Group):
             return error, ()
         return ErrorCode.NONE, rebalance.sessions.renew(self.members.by_id[member_id], now_ms)
 
-    def validate_transactional_commit(self, identity: Identity) -> ErrorCode:
-        member_id, instance_id, generation_id = identity
+    def validate_transactional_commit(self, identity: Identity, partitions: Iterable[TopicPartition]) -> ErrorCode:
+        member_id, instance_id, generation_id, _ = identity
         rebalance = self._rebalance
         is_unknown = not member_id and instance_id is None
         if generation_id < 0 and (rebalance.state is EMPTY or (is_unknown and rebalance.state is not DEAD)):
@@ -255,6 +288,7 @@ class ClassicGroup(Group):
         return self._take_effects()
 
     def on_append(self, then: Stored, error: ErrorCode, now: Moment) -> list[Effect]:
+        error = GROUP_APPEND_ERROR.get(error, error)
         is_current = self.generation_id == then.generation_id
         if isinstance(then, EmptyGroupStored):
             if error:

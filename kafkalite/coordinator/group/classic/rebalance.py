@@ -34,7 +34,7 @@ from kafkalite.coordinator.group.classic.group_state import (
 from kafkalite.coordinator.group.classic.members import NEVER_MS, Member, Members
 from kafkalite.coordinator.group.group import JOIN, SYNC, JoinResult, SyncResult, Waiting
 from kafkalite.coordinator.group.record_codec import group_key, group_value
-from kafkalite.coordinator.runtime.effects import Answer, Append, CancelTimer, Effect, SetTimer, Waiter
+from kafkalite.coordinator.runtime.effects import Answer, Append, CancelTimer, Effect, Records, SetTimer, Waiter
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, NO_TIMESTAMP, GroupMetadataValue, subscribed_topics
 
 logger = logging.getLogger(__name__)
@@ -185,6 +185,16 @@ class Rebalance:
         if self.members:
             self.protocol_name = value.protocol or ""
             self.set_state(STABLE)
+        self._update_subscription()
+
+    def begin_stable(self, members: Iterable[Member], generation_id: int) -> None:
+        """Begin in a generation whose members have their assignments, as after a consumer group."""
+        for member in members:
+            self.members.add(member)
+        self.generation_id = generation_id
+        self.protocol_type = CONSUMER_PROTOCOL_TYPE
+        self.protocol_name = self.members.select_protocol()
+        self.set_state(STABLE)
         self._update_subscription()
 
     def set_state(self, state: GroupState, wall_ms: int | None = None) -> None:
@@ -384,6 +394,10 @@ class Rebalance:
     # --- storing the generation
 
     def store(self, assignments: Mapping[str, bytes], then: Stored) -> None:
+        self._effects.append(Append(self.records(assignments), then))
+
+    def records(self, assignments: Mapping[str, bytes]) -> Records:
+        """The record of the generation with these assignments."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
@@ -392,7 +406,7 @@ class Rebalance:
             current_state_timestamp=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
             members=self.members.as_records(self.protocol_name, assignments),
         )
-        self._effects.append(Append([(group_key(self._group_id), group_value(value))], then))
+        return [(group_key(self._group_id), group_value(value))]
 
     def _update_subscription(self) -> None:
         self.subscription = None

@@ -109,6 +109,6 @@ def test_a_closed_group_answers_whoever_waits_and_stays_silent(group):
         assert group.on_timer(timer, after(1)) == []
     dead = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert group.heartbeat("c-u", None, 0, NOW_MS) == (dead, ())
-    assert group.validate_commit(Identity("", None, -1), NOW_MS) == (dead, ())
+    assert group.validate_commit(Identity("", None, -1), [], NOW_MS) == (dead, ())
     assert group.join(joining(), "b", NOW) == [Answer("b", JoinResult(dead, ""))]
     assert group.sync(syncing(0, {}), "b", NOW_MS) == [Answer("b", SyncResult(dead))]

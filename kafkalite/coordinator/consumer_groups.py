@@ -1,0 +1,203 @@
+"""The requests of the consumer protocol (KIP-848): heartbeats, descriptions, and what follows from them.
+
+A group decides, and its effects are performed here: regular expressions are matched some topics a turn of the loop, and
+a group changes its protocol. Both end in a change of the group that is appended as any other.
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorService (consumerGroupHeartbeat, consumerGroupDescribe),
+GroupMetadataManager, modern.consumer.TopicRegexResolver (4.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.coordinator.runtime.effects import (
+    CONSUMER_GROUP_APPEND_ERROR,
+    STAYS_IN_LOG,
+    Append,
+    EffectPerformer,
+    Waiter,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from kafkalite.coordinator.group.consumer.group_description import ConsumerGroupDescription
+    from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup, ResolveRegexes
+    from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
+    from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
+    from kafkalite.coordinator.group.consumer.member import ResolvedRegex
+    from kafkalite.coordinator.group.group import Group
+    from kafkalite.coordinator.group_store import GroupStore
+
+logger = logging.getLogger(__name__)
+
+TOPICS_PER_TURN = 200  # matched against all regular expressions of a group
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+
+class ConsumerGroups:
+    """The consumer groups among those in `store`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: GroupStore,
+        performer: EffectPerformer[Group],
+        environment: GroupEnvironment,
+        spawn: Spawn = asyncio.ensure_future,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._performer = performer
+        self._environment = environment
+        self._spawn = spawn
+        self._tasks: set[Any] = set()
+
+    # --- requests
+
+    def heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat, api_version: int, waiter: Waiter[HeartbeatResult]
+    ) -> None:
+        """ConsumerGroupHeartbeat: `waiter` is answered when the change is in the log."""
+        from kafkalite.coordinator.group.consumer.heartbeat import HeartbeatResult, refused, validate
+
+        store, performer = self._store, self._performer
+        try:
+            validate(group_id, request, api_version, self._environment.config(group_id).assignors)
+            known, error = store.find(group_id)
+            if error:
+                waiter.answer(HeartbeatResult(error))
+                return
+            group, effects = self._group_for(group_id, known, request)
+        except KafkaError as error:
+            waiter.answer(refused(error))
+            return
+        decided = group.consumer_heartbeat(request, waiter, performer.now())
+        if group is not known:
+            if not any(isinstance(effect, Append) for effect in decided):  # it is refused: nothing has changed
+                performer.perform(group, decided)
+                return
+            if known is None:
+                store.by_id[group_id] = group
+            else:
+                store.replace(known, group)
+        performer.perform(group, [*effects, *decided])
+
+    def _group_for(
+        self, group_id: str, known: Group | None, request: ConsumerHeartbeat
+    ) -> tuple[ConsumerGroup, Sequence[Any]]:
+        """The group of a heartbeat, and the effects of its conversion. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
+        from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+        from kafkalite.coordinator.group_migration import upgraded
+
+        if isinstance(known, ConsumerGroup):
+            return known, ()
+        if request.member_epoch != 0:
+            name = "Group" if request.is_leave else "Consumer group"
+            message = f"{name} {group_id} not found."
+            if known is not None:
+                message = f"Group {group_id} is not a consumer group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        if isinstance(known, ClassicGroup) and known.prepare_deletion():
+            return upgraded(known, self._environment, self._performer.now())
+        group = self._store.new_consumer_group(group_id)
+        if known is not None:
+            group.members.preceding_records = known.tombstones()
+        return group, ()
+
+    def describe(self, group_id: str) -> ConsumerGroupDescription:
+        """ConsumerGroupDescribe. Raises KafkaError."""
+        from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+
+        group, error = self._store.find(group_id)
+        if error:
+            raise KafkaError(error, "")
+        if isinstance(group, ConsumerGroup):
+            return group.describe_consumer_group()
+        fault = "not found" if group is None else "is not a consumer group"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
+
+    # --- effects
+
+    def perform(self, group: Group, effect: ResolveRegexes | DowngradeGroup) -> None:
+        """Perform an effect that only consumer groups have."""
+        from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+        from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup
+
+        assert isinstance(group, ConsumerGroup)
+        if isinstance(effect, DowngradeGroup):
+            self._downgrade(group, effect)
+            return
+        task = self._spawn(self._resolve(group, effect))
+        if isinstance(task, asyncio.Future):
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _resolve(self, group: ConsumerGroup, effect: ResolveRegexes) -> None:
+        """Match all expressions of the group against all topics."""
+        resolved: list[tuple[str, ResolvedRegex]] | None = None
+        try:
+            matching = self._match(effect)
+            while True:
+                try:
+                    next(matching)
+                except StopIteration as end:
+                    resolved = end.value
+                    break
+                await asyncio.sleep(0)
+        except Exception:
+            logger.exception("group %s: its regular expressions could not be resolved", group.group_id)
+        self._performer.perform(group, group.on_regexes_resolved(resolved, self._performer.now()))
+
+    def _match(self, effect: ResolveRegexes) -> Generator[None, None, list[tuple[str, ResolvedRegex]]]:
+        from kafkalite.coordinator.group.consumer.member import ResolvedRegex
+
+        topics = self._environment.topics
+        version, since_ms = topics.version, self._performer.now().wall_ms
+        patterns = [(regex, self._environment.compile_regex(regex)) for regex in sorted(effect.regexes)]
+        found: dict[str, set[str]] = {regex: set() for regex in effect.regexes}
+        may_describe = effect.may_describe
+        for position, name in enumerate(list(topics.names), 1):
+            matched = [regex for regex, matches in patterns if matches(name)]
+            if matched and (may_describe is None or may_describe(name)):
+                for regex in matched:
+                    found[regex].add(name)
+            if position % TOPICS_PER_TURN == 0:
+                yield
+        return [(regex, ResolvedRegex(frozenset(names), version, since_ms)) for regex, names in found.items()]
+
+    def _downgrade(self, group: ConsumerGroup, effect: DowngradeGroup) -> None:
+        from kafkalite.coordinator.group.consumer.member_records import records_of
+        from kafkalite.coordinator.group_migration import downgraded
+
+        now = self._performer.now()
+        classic = downgraded(group, effect.leaving, effect.generation_id, self._config, now)
+        records = [*records_of(group.group_id, effect.change.steps), *group.tombstones(), *classic.records()]
+        self._store.replace(group, classic)
+
+        def on_append(error: ErrorCode) -> None:
+            shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
+            is_stored = not error or error in STAYS_IN_LOG
+            if not is_stored:
+                self._store.restore(classic)
+                effect.change.undo()
+            else:
+                logger.info("group %s is classic again", group.group_id)
+                self._store.confirm(classic)
+                self._performer.perform(classic, classic.on_loaded(self._performer.now()))
+            for each in effect.answers:
+                each.waiter.answer(each.refuse(shown) if error else each.result)
+            if is_stored and effect.reason is not None:
+                self._performer.perform(classic, classic.rebalance(effect.reason, self._performer.now()))
+
+        self._store.append(group.partition, records, on_append)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()

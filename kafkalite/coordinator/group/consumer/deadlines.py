@@ -1,0 +1,79 @@
+"""The deadlines of a group's members, behind one timer of the group.
+
+Every heartbeat moves a deadline. A timer for each would double the cost of a heartbeat, so the group has one, set to a
+time that is not later than any deadline; when it fires, it is set to the then earliest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from kafkalite.coordinator.runtime.effects import SetTimer
+
+NEVER_MS = 1 << 62
+
+
+class Wait(Enum):
+    """Reasons for a deadline of a member. JOIN and SYNC are for members that speak the classic protocol."""
+
+    SESSION = "a sign of life"
+    REVOCATION = "partitions to be given up"
+    JOIN = "a JoinGroup"
+    SYNC = "a SyncGroup"
+
+
+class MemberDeadlines:
+    """Times of the monotonic clock, by kind and member id. `TIMER` is the key of the group's timer.
+
+    Invariant: the timer is set to `timer_ms` (not set at NEVER_MS), which is not later than any deadline.
+    """
+
+    __slots__ = ("_by_wait", "timer_ms")
+    TIMER = "the deadlines of members"
+
+    def __init__(self) -> None:
+        self.timer_ms = NEVER_MS
+        self._by_wait: dict[Wait, dict[str, int]] = {wait: {} for wait in Wait}
+
+    def set(self, wait: Wait, member_id: str, deadline_ms: int) -> Sequence[SetTimer]:
+        """Set or move a deadline."""
+        self._by_wait[wait][member_id] = deadline_ms
+        if deadline_ms >= self.timer_ms:
+            return ()
+        self.timer_ms = deadline_ms
+        return (SetTimer(self.TIMER, deadline_ms),)
+
+    def get(self, wait: Wait, member_id: str) -> int | None:
+        return self._by_wait[wait].get(member_id)
+
+    def cancel(self, wait: Wait, member_id: str) -> None:
+        """The timer stays: it finds nothing due."""
+        self._by_wait[wait].pop(member_id, None)
+
+    def forget(self, member_id: str) -> None:
+        for deadlines in self._by_wait.values():
+            deadlines.pop(member_id, None)
+
+    def take_due(self, now_ms: int) -> list[tuple[Wait, str]]:
+        """The timer fired: the deadlines that have passed, which are forgotten."""
+        self.timer_ms = NEVER_MS
+        due = [
+            (wait, member_id)
+            for wait, deadlines in self._by_wait.items()
+            for member_id, deadline_ms in deadlines.items()
+            if deadline_ms <= now_ms
+        ]
+        for wait, member_id in due:
+            del self._by_wait[wait][member_id]
+        return due
+
+    def watch_earliest(self) -> Sequence[SetTimer]:
+        """Set the timer again after `take_due`."""
+        earliest_ms = min(
+            (each for deadlines in self._by_wait.values() for each in deadlines.values()), default=NEVER_MS
+        )
+        if earliest_ms >= self.timer_ms:
+            return ()
+        self.timer_ms = earliest_ms
+        return (SetTimer(self.TIMER, earliest_ms),)

@@ -1,0 +1,180 @@
+"""One change of a consumer group on its way: the steps of a decision, in the order of their records.
+
+A heartbeat changes the subscription of its member, then perhaps the epoch of the group, then the target of all members,
+then the current assignment of the member. The records are one batch. A change that is refused is undone.
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager (consumerGroupHeartbeat, updateSubscriptionMetadata,
+maybeUpdateTargetAssignment, maybeReconcile, consumerGroupFenceMembers; 4.3), modern.TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.coordinator.group.consumer.assignors import ASSIGNORS, AssignorFailure, GroupSpec, MemberSpec
+from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
+from kafkalite.coordinator.group.consumer.group_tables import (
+    ConsumerGroupTables,
+    SetCurrent,
+    SetGroupEpoch,
+    SetRegex,
+    SetSubscription,
+    SetTarget,
+    SetTargetEpoch,
+    SetTopicMetadata,
+    Step,
+    Undo,
+)
+from kafkalite.coordinator.group.consumer.member import ConsumerMember, CurrentAssignment, ResolvedRegex, Subscription
+from kafkalite.coordinator.group.consumer.reconciliation import Goal, reconcile
+from kafkalite.coordinator.group.partition_sets import OwnedPartitions
+
+logger = logging.getLogger(__name__)
+
+
+class GroupChange:
+    """The steps of one decision, which have taken effect in `tables`."""
+
+    __slots__ = ("_environment", "_group_id", "_undo", "effects", "is_bumped", "steps", "tables")
+
+    def __init__(self, group_id: str, tables: ConsumerGroupTables, environment: GroupEnvironment) -> None:
+        self.tables = tables
+        self.steps: list[Step] = []
+        self.effects: list[Any] = []  # of timers and the like, besides the records
+        self.is_bumped = False  # the epoch of the group was advanced, so a rebalance begins
+        self._group_id = group_id
+        self._environment = environment
+        self._undo: list[Undo] = []
+
+    def make(self, step: Step) -> None:
+        self._undo.append(self.tables.apply(step))
+        self.steps.append(step)
+
+    def undo(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    # --- members
+
+    def update_subscription(self, member_id: str, value: Subscription) -> None:
+        member = self.tables.members.get(member_id)
+        if member is None or member.subscription != value:
+            self.make(SetSubscription(member_id, value))
+
+    def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Give the static member its new id. It keeps its partitions and its target, and is answered anew."""
+        target = self.tables.targets.get(old.member_id)
+        member = old._replace(member_id=member_id, current=old.current._replace(epoch=0, previous_epoch=0))
+        self._remove_member(old.member_id)
+        self.make(SetSubscription(member_id, member.subscription))
+        self.make(SetTarget(member_id, target))
+        self.make(SetCurrent(member_id, member.current))
+        return member
+
+    def remove(self, members: Collection[ConsumerMember]) -> None:
+        """Remove the members and begin a rebalance. The next heartbeat of another member assigns their partitions."""
+        for member in members:
+            self._remove_member(member.member_id)
+        for regex in dict.fromkeys(member.regex for member in members):
+            if regex is not None and regex not in self.tables.regex_counts:
+                self.make(SetRegex(regex, None))
+        self._bump(self._metadata_hash())
+
+    def _remove_member(self, member_id: str) -> None:
+        self.make(SetCurrent(member_id, None))
+        self.make(SetTarget(member_id, None))
+        self.make(SetSubscription(member_id, None))
+
+    # --- the epoch of the group
+
+    def update_metadata(self, *, is_resubscribed: bool) -> None:
+        """Advance the epoch if a subscription has changed, or the topics of the group have."""
+        metadata_hash = self._metadata_hash()
+        if is_resubscribed or metadata_hash != self.tables.metadata_hash:
+            self._bump(metadata_hash)
+            self.is_bumped = True
+        if self.tables.has_topic_metadata:
+            self.make(SetTopicMetadata(is_present=False))
+
+    def resolve_regexes(self, resolved: Iterable[tuple[str, ResolvedRegex]]) -> None:
+        """Store what regular expressions have matched, and advance the epoch if that has changed."""
+        is_changed = False
+        for regex, value in resolved:
+            if regex not in self.tables.regex_counts:
+                continue
+            known = self.tables.regexes.get(regex)
+            is_changed = is_changed or value.topics != (known.topics if known is not None else frozenset())
+            self.make(SetRegex(regex, value))
+        metadata_hash = self._metadata_hash()
+        if is_changed or metadata_hash != self.tables.metadata_hash:
+            self._bump(metadata_hash)
+            self.is_bumped = True
+
+    def _metadata_hash(self) -> int:
+        return self._environment.topics.hash_of(self.tables.subscribed_topics)
+
+    def _bump(self, metadata_hash: int) -> None:
+        epoch = self.tables.group_epoch + 1
+        logger.info("group %s: epoch %d", self._group_id, epoch)
+        self.make(SetGroupEpoch(epoch, metadata_hash))
+
+    # --- the target of all members
+
+    def update_target(self, config: ConsumerGroupConfig, wall_ms: int) -> None:
+        """Assign the partitions anew if the epoch of the group has advanced, but no more often than
+        group.consumer.assignment.interval.ms. Until then members follow the target that there is.
+
+        Raises KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails.
+        """
+        tables = self.tables
+        if tables.target_epoch >= tables.group_epoch:
+            return
+        interval_ms, since_ms = config.assignment_interval_ms, tables.target_timestamp_ms
+        if since_ms and interval_ms and wall_ms < since_ms + interval_ms:
+            return
+        wished = tables.preferred_assignor
+        assign = ASSIGNORS[wished if wished in config.assignors else config.assignors[0]]
+        topics = self._environment.topics
+        specs = {
+            member_id: MemberSpec(
+                member.instance_id, topics.ids_of(tables.topics_of(member)), tables.targets.get(member_id)
+            )
+            for member_id, member in tables.members.items()
+        }
+        counts = topics.partition_counts(topics.ids_of(tables.subscribed_topics))
+        try:
+            targets = assign(GroupSpec(specs, counts, tables.is_homogeneous))
+        except AssignorFailure as failure:
+            message = f"Failed to compute a new target assignment for epoch {tables.group_epoch}: {failure}"
+            logger.error("group %s: %s", self._group_id, message)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from failure
+        for member_id, target in targets.items():
+            if target != tables.targets.by_member.get(member_id):
+                self.make(SetTarget(member_id, target))
+        self.make(SetTargetEpoch(tables.group_epoch, wall_ms))
+
+    # --- one member on its way
+
+    def reconcile(
+        self, member_id: str, owned: OwnedPartitions | None, *, is_resubscribed: bool
+    ) -> CurrentAssignment | None:
+        """The member's next step; None if it stays where it is. Raises KafkaError(FENCED_MEMBER_EPOCH)."""
+        tables = self.tables
+        member = tables.members[member_id]
+        if not is_resubscribed and member.current.is_reconciled_to(tables.target_epoch):
+            return None
+        topics = self._environment.topics
+        goal = Goal(
+            tables.target_epoch,
+            tables.targets.get(member_id),
+            topics.ids_of(tables.topics_of(member)),
+            tables.partition_epochs.get,
+        )
+        current = reconcile(member.current, goal, owned, is_resubscribed=is_resubscribed)
+        if current == member.current:
+            return None
+        self.make(SetCurrent(member_id, current))
+        return current

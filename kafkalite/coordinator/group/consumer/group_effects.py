@@ -1,0 +1,36 @@
+"""Effects that only consumer groups have, and answers that wait for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.consumer.group_change import GroupChange
+from kafkalite.coordinator.runtime.effects import Waiter
+
+
+class HeldAnswer(NamedTuple):
+    """An answer that waits for the log. `refuse` makes the answer for an error."""
+
+    waiter: Waiter[Any]
+    result: Any
+    refuse: Callable[[ErrorCode], Any]
+
+
+class ResolveRegexes(NamedTuple):
+    """Match these expressions; `may_describe` is the right of the member whose heartbeat asks for it."""
+
+    regexes: frozenset[str]
+    may_describe: Callable[[str], bool] | None
+
+
+class DowngradeGroup(NamedTuple):
+    """Make the group a classic one, without the `leaving` members, in this generation. `change` is what the last
+    request has changed before. `reason`: the members must join again at once; None: they keep their assignment."""
+
+    leaving: frozenset[str]
+    generation_id: int
+    reason: str | None
+    change: GroupChange
+    answers: Sequence[HeldAnswer]

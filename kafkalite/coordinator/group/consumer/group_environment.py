@@ -1,0 +1,87 @@
+"""The surroundings of a consumer group: its settings, the topics of the cluster, assignors, regular expressions.
+
+Source: org.apache.kafka.coordinator.group.{GroupCoordinatorConfig, GroupConfig, ConsumerGroupMigrationPolicy} (4.3).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from kafkalite.common.errors import ErrorCode, KafkaError
+
+INT_MAX = (1 << 31) - 1
+
+
+class MigrationPolicy(Enum):
+    """Whether a group with members may change its protocol while it works."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+class ConsumerGroupConfig(NamedTuple):
+    """The settings of one group: those of the broker, or of the group itself where it has them."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = INT_MAX
+    classic_max_size: int = INT_MAX
+    assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    regex_refresh_interval_ms: int = 600_000
+
+
+class Topics(Protocol):
+    """The topics of the cluster. `version` grows when a topic is created, `changes` when any topic changes."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def changes(self) -> int: ...
+
+    @property
+    def names(self) -> Collection[str]: ...
+
+    def id_of(self, name: str) -> uuid.UUID | None: ...
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None: ...
+
+    def ids_of(self, names: Iterable[str]) -> set[uuid.UUID]: ...
+
+    def partition_counts(self, topic_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, int]: ...
+
+    def hash_of(self, names: Iterable[str]) -> int: ...
+
+    def is_changed(self, names: Iterable[str], since: int) -> bool: ...
+
+
+class GroupEnvironment(NamedTuple):
+    """The surroundings that all consumer groups of a broker share. `compile_regex` gives a full match of names, or
+    raises ValueError, which names the fault of the expression."""
+
+    topics: Topics
+    config: Callable[[str], ConsumerGroupConfig]  # by group id
+    compile_regex: Callable[[str], Callable[[str], bool]]
+
+    def check_regex(self, regex: str) -> None:
+        """Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
+        try:
+            self.compile_regex(regex)
+        except ValueError as fault:
+            message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {fault}."
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from fault

@@ -1,0 +1,307 @@
+"""The members of a consumer group and the changes of it that all of its requests share.
+
+Members are found and replaced, moved on towards their target, and fenced; changes are stored. A change takes effect at
+once, and its answer waits until its records are in the log; so does an answer that depends on a change still under way.
+If the log refuses the records, the change is undone.
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from kafkalite.common.clock import Moment
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.coordinator.group.consumer.deadlines import MemberDeadlines, Wait
+from kafkalite.coordinator.group.consumer.group_change import GroupChange
+from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup, HeldAnswer
+from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
+from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables, SetRegex
+from kafkalite.coordinator.group.consumer.member import (
+    AWAY_EPOCH,
+    ConsumerMember,
+    CurrentAssignment,
+    MemberState,
+    ResolvedRegex,
+    Subscription,
+)
+from kafkalite.coordinator.group.consumer.member_records import records_of
+from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
+from kafkalite.coordinator.group.partition_sets import OwnedPartitions
+from kafkalite.coordinator.runtime.effects import (
+    CONSUMER_GROUP_APPEND_ERROR,
+    STAYS_IN_LOG,
+    Answer,
+    Append,
+    CancelTimer,
+    Records,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 500  # after the log refused the removal of a member
+
+
+class PendingAppend:
+    """A change whose records are on their way to the log, with the answers that wait for it."""
+
+    __slots__ = ("answers", "change", "retry")
+
+    def __init__(self, change: GroupChange, answers: Iterable[HeldAnswer], retry: tuple[Wait, str] | None) -> None:
+        self.change = change
+        self.answers = [*answers]
+        self.retry = retry  # the deadline that led to it
+
+
+class GroupMembers:
+    """The members of one group, with its tables and deadlines."""
+
+    __slots__ = (
+        "_fresh_epoch", "_in_flight", "_revocation_epochs", "_seen_changes", "deadlines", "environment", "group_id",
+        "is_closed", "preceding_records", "rebalance_count", "tables",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
+        self.group_id = group_id
+        self.environment = environment
+        self.tables = ConsumerGroupTables()
+        self.deadlines = MemberDeadlines()
+        self.rebalance_count = 0
+        self.preceding_records: Records = []  # of its conversion: they go before those of its first change
+        self.is_closed = False
+        # the epoch, and the number of changes of topics, when its topics were compared with its hash; None: not yet
+        self._fresh_epoch: int | None = None
+        self._seen_changes = 0
+        self._in_flight: list[PendingAppend] = []
+        self._revocation_epochs: dict[str, int] = {}  # of members with a deadline to give up partitions
+
+    @property
+    def config(self) -> ConsumerGroupConfig:
+        return self.environment.config(self.group_id)
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a change is on its way to the log."""
+        return bool(self._in_flight)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the topics of the group have to be compared with its hash."""
+        if self._fresh_epoch is None or self.tables.group_epoch < self._fresh_epoch:
+            return True
+        topics = self.environment.topics
+        if topics.changes != self._seen_changes:
+            if topics.is_changed(self.tables.subscribed_topics, self._seen_changes):
+                return True
+            self._seen_changes = topics.changes
+        return False
+
+    def _set_fresh(self) -> None:
+        self._fresh_epoch = self.tables.group_epoch
+        self._seen_changes = self.environment.topics.changes
+
+    def new_change(self) -> GroupChange:
+        return GroupChange(self.group_id, self.tables, self.environment)
+
+    # --- members
+
+    def get_member(self, member_id: str, *, may_be_new: bool = False) -> ConsumerMember:
+        member = self.tables.members.get(member_id)
+        if member is None:
+            if not may_be_new:
+                message = f"Member {member_id} is not a member of group {self.group_id}."
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+            logger.info("group %s: %s joins", self.group_id, member_id)
+            member = ConsumerMember(member_id)
+        return member
+
+    def static_member(self, member_id: str, instance_id: str) -> ConsumerMember:
+        """The member of this instance id, which must have this id."""
+        holder_id = self.tables.instances.get(instance_id)
+        if holder_id is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if holder_id != member_id:
+            message = f"Static member {member_id} with instance id {instance_id} was fenced by member {holder_id}."
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
+        return self.tables.members[holder_id]
+
+    def join_as_static(
+        self, member_id: str, instance_id: str, change: GroupChange, *, is_classic: bool
+    ) -> ConsumerMember:
+        """A new static member, or one that returns and takes the place of its predecessor. Between two members of the
+        consumer protocol the predecessor must have left."""
+        holder_id = self.tables.instances.get(instance_id)
+        if holder_id is None:
+            return self.get_member(member_id, may_be_new=True)
+        holder = self.tables.members[holder_id]
+        if not is_classic and not holder.is_classic and holder.current.epoch != AWAY_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
+                f"id is owned by {holder_id} member.",
+            )
+        logger.info("group %s: static member %s returns as %s", self.group_id, instance_id, member_id)
+        return change.replace(holder, member_id)
+
+    def check_room(self, member_id: str, max_size: int) -> None:
+        members = self.tables.members
+        if len(members) >= max_size and member_id not in members:
+            message = f"The consumer group has reached its maximum capacity of {max_size} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+    def update_subscription(
+        self, change: GroupChange, member: ConsumerMember, subscription: Subscription
+    ) -> tuple[RegexChange, bool]:
+        """Store what the member says of itself. Returns what has become of its regular expression, and whether no other
+        member has it. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
+        tables = self.tables
+        old, new = member.regex, subscription.topic_regex or None
+        is_new = new is not None and new != old and new not in tables.regex_counts
+        if is_new and new is not None:
+            self.environment.check_regex(new)
+        change.update_subscription(member.member_id, subscription)
+        if (member.subscription.topic_regex or None) == new:
+            return RegexChange.NONE, False
+        if old is not None and old not in tables.regex_counts:
+            change.make(SetRegex(old, None))
+        is_known = new is None or (not is_new and new in tables.regexes)
+        return RegexChange.RESOLVED if is_known else RegexChange.UNRESOLVED, is_new
+
+    def resolve_regexes(self, resolved: Iterable[tuple[str, ResolvedRegex]]) -> Sequence[Any]:
+        """Store what the regular expressions have matched."""
+        change = self.new_change()
+        change.resolve_regexes(resolved)
+        self._set_fresh()
+        return self.store(change, ())
+
+    def update_metadata(self, change: GroupChange, *, is_resubscribed: bool) -> None:
+        change.update_metadata(is_resubscribed=is_resubscribed)
+        self._set_fresh()
+
+    def reconcile(
+        self,
+        change: GroupChange,
+        member_id: str,
+        owned: OwnedPartitions | None,
+        now: Moment,
+        *,
+        is_resubscribed: bool,
+    ) -> CurrentAssignment:
+        """Move the member on, and start or end the time that it has to give up partitions."""
+        current = change.reconcile(member_id, owned, is_resubscribed=is_resubscribed)
+        member = self.tables.members[member_id]
+        if current is None:
+            return member.current
+        if not member.is_classic:
+            if current.state is MemberState.UNREVOKED:
+                change.effects += self._await_revocation(member, now.monotonic_ms)
+            else:
+                self.deadlines.cancel(Wait.REVOCATION, member_id)
+        return current
+
+    def _await_revocation(self, member: ConsumerMember, now_ms: int) -> Sequence[Any]:
+        self._revocation_epochs[member.member_id] = member.current.epoch
+        deadline_ms = now_ms + max(0, member.subscription.rebalance_timeout_ms)
+        return self.deadlines.set(Wait.REVOCATION, member.member_id, deadline_ms)
+
+    def fence(
+        self,
+        members: Collection[ConsumerMember],
+        answers: Iterable[HeldAnswer],
+        reason: str,
+        retry: tuple[Wait, str] | None = None,
+    ) -> Sequence[Any]:
+        """Remove the members. The next heartbeat of another one assigns what was meant for them."""
+        for member in members:
+            logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
+        change = self.new_change()
+        if members and self._is_classic_without(members):
+            leaving = frozenset(member.member_id for member in members)
+            return [DowngradeGroup(leaving, self.tables.group_epoch, "it is classic again", change, (*answers,))]
+        if members:
+            change.remove(members)
+        for member in members:
+            self.deadlines.forget(member.member_id)
+        return self.store(change, answers, retry)
+
+    def _is_classic_without(self, members: Collection[ConsumerMember]) -> bool:
+        """Whether only members of the classic protocol are left without these, so that the group becomes classic."""
+        left = len(self.tables.members) - len(members)
+        classic_left = self.tables.classic_count - sum(member.is_classic for member in members)
+        return 0 < left == classic_left and self.may_downgrade(left)
+
+    def may_downgrade(self, size: int) -> bool:
+        config = self.config
+        if config.migration_policy.may_downgrade and size <= config.classic_max_size:
+            return True
+        logger.info("group %s stays a consumer group: its policy or its size allows no other", self.group_id)
+        return False
+
+    # --- storing
+
+    def store(
+        self, change: GroupChange, answers: Iterable[HeldAnswer], retry: tuple[Wait, str] | None = None
+    ) -> Sequence[Any]:
+        """Append the records of the change; the answers wait for it, or for an earlier change without any of their
+        own."""
+        self.rebalance_count += change.is_bumped
+        if not change.steps:
+            if self._in_flight:
+                self._in_flight[-1].answers += answers
+                return change.effects
+            return [*change.effects, *(Answer(each.waiter, each.result) for each in answers)]
+        pending = PendingAppend(change, answers, retry)
+        self._in_flight.append(pending)
+        preceding, self.preceding_records = self.preceding_records, []
+        return [Append([*preceding, *records_of(self.group_id, change.steps)], pending), *change.effects]
+
+    def on_append(self, then: PendingAppend, error: ErrorCode, now: Moment) -> Sequence[Any]:
+        if self.is_closed:
+            return ()
+        is_last = then is self._in_flight[-1]
+        self._in_flight.remove(then)
+        if not error:
+            return [Answer(each.waiter, each.result) for each in then.answers]
+        effects: list[Any] = []
+        if error not in STAYS_IN_LOG and is_last:
+            then.change.undo()
+            self._fresh_epoch = None
+            if then.retry is not None:
+                effects += self.deadlines.set(*then.retry, now.monotonic_ms + RETRY_MS)
+        shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
+        return [*effects, *(Answer(each.waiter, each.refuse(shown)) for each in then.answers)]
+
+    # --- deadlines
+
+    def on_timer(self, now: Moment) -> Sequence[Any]:
+        """Fence the members whose deadlines have passed."""
+        effects: list[Any] = []
+        for wait, member_id in self.deadlines.take_due(now.monotonic_ms):
+            member = self.tables.members.get(member_id)
+            if member is None:
+                continue
+            if wait is Wait.REVOCATION and self._revocation_epochs.get(member_id) != member.current.epoch:
+                continue
+            effects += self.fence([member], (), f"it did not give {wait.value} in time", (wait, member_id))
+        return [*effects, *self.deadlines.watch_earliest()]
+
+    def start_sessions(self, now: Moment) -> Sequence[Any]:
+        """The group was read from its log: every deadline begins anew."""
+        effects: list[Any] = []
+        for member in self.tables.members.values():
+            effects += self.renew_session(member.member_id, self.config.session_timeout_ms, now.monotonic_ms)
+            if member.current.state is MemberState.UNREVOKED:
+                effects += self._await_revocation(member, now.monotonic_ms)
+        return effects
+
+    def renew_session(self, member_id: str, timeout_ms: int, now_ms: int) -> Sequence[Any]:
+        return self.deadlines.set(Wait.SESSION, member_id, now_ms + timeout_ms)
+
+    def close(self, error: ErrorCode) -> Sequence[Any]:
+        """The group is gone from here: waiting answers get `error`."""
+        self.is_closed = True
+        answers = [each for pending in self._in_flight for each in pending.answers]
+        self._in_flight.clear()
+        return [CancelTimer(MemberDeadlines.TIMER), *(Answer(each.waiter, each.refuse(error)) for each in answers)]
