@@ -1,4 +1,4 @@
-"""A broker for tests in an event loop of one's own. `kafkalite.testing.broker` has the same for other threads.
+"""A broker for tests in their own event loop. `kafkalite.testing.broker` has the same for other threads.
 
     async with AsyncBroker() as broker:
         orders = await broker.create_topic("orders", partitions=3)
@@ -61,10 +61,10 @@ TIMEOUT_S = 30.0
 _PRODUCE_VERSION = 9
 
 AT_ONCE: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
-"""A group whose first member has joined does not wait for others."""
+"""A group starts its first rebalance as soon as its first member has joined."""
 
 NEVER_IDLE: dict[str, Any] = {"connections_max_idle_ms": -1}
-"""The broker's clock may be turned. Clients, whose own clocks are not, keep their connections then."""
+"""Never close idle connections: tests advance the broker's clock, and clients' clocks do not follow."""
 
 SMALL: dict[str, Any] = {
     "offsets_topic_num_partitions": 1,
@@ -72,15 +72,15 @@ SMALL: dict[str, Any] = {
     "log_segment_delete_delay_ms": 1_000,
     "num_network_threads": 1,
 }
-"""A broker that is thrown away needs neither fifty partitions of an internal topic, nor deleted files for a minute, nor
-the buffers of three processors."""
+"""A temporary broker needs neither fifty partitions of an internal topic, nor deleted files for a minute, nor the
+buffers of three processors."""
 
 
 class AsyncBroker(ServerBroker):
     """A broker, ready while entered, whose methods belong to the loop that has started it.
 
     Settings are those of `kafkalite.Broker`. Without `data_dir` (or `log_dirs`, or `config`) the data are in memory
-    where there is room for that, else in a temporary directory, and are removed by `stop`. `snapshot` is a directory
+    if there is room, else in a temporary directory, and are removed by `stop`. `snapshot` is a directory
     that `snapshot` of another broker has written: the data begin with a copy of it.
     """
 
@@ -142,20 +142,20 @@ class AsyncBroker(ServerBroker):
             raise
         try:
             await self.server.loaded()
-        except BaseException:  # cancelled, perhaps: a broker that was not entered is not stopped
+        except BaseException:  # perhaps cancelled: a broker that was not entered is not stopped
             await self.stop()
             raise
 
     def _move_from_parent(self) -> None:
-        """The data of a broker that was made before its process was forked go to a directory of this process, for all
-        of its children may start one."""
+        """Chooses a data directory of this process for a broker that was created before a fork: every child may start
+        one."""
         if self._is_thrown_away and not data_directory.is_throwaway(self.data_dir):
             self.data_dir = data_directory.throwaway_path()
             self.config = self.config.replace(log_dirs=str(self.data_dir))
             self._in_memory = data_directory.is_in_memory(self.data_dir)
 
     async def stop(self) -> None:
-        """As of any broker; data in memory are gone then. Does nothing when stopped, and in a forked child."""
+        """Stop the broker; data in memory are removed. Does nothing when stopped, and in a forked child."""
         if self.is_inherited:
             return
         self._clear("faults")
@@ -165,7 +165,7 @@ class AsyncBroker(ServerBroker):
             self.remove_data()
 
     def remove_data(self) -> None:
-        """Data in memory, of a broker that does not run any more."""
+        """Removes the data in memory of a broker that has ended."""
         if self._is_thrown_away:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -201,16 +201,16 @@ class AsyncBroker(ServerBroker):
             self.faults.forget_connections()
 
     def _clear(self, *names: str) -> None:
-        """Makes requests and faults as new, where a test has used them."""
+        """Resets requests and faults, if a test has used them."""
         for name in names:
             if name in self.__dict__:
                 getattr(self, name).clear()
 
     @property
     def clock(self) -> BrokerClock:
-        """Turns the broker's time on, or stops it. Raises RuntimeError if the broker got a clock from outside."""
+        """The clock that advances or freezes the broker's time. Raises RuntimeError if the broker got another clock."""
         if self._own_clock is None:
-            raise RuntimeError("this broker was given a clock of its own: turn that one")
+            raise RuntimeError("this broker was given a clock of its own: advance that one")
         return self._own_clock
 
     def _has_background_work(self) -> bool:
@@ -220,7 +220,7 @@ class AsyncBroker(ServerBroker):
 
     @property
     def topics(self) -> dict[str, int]:
-        """The topics and how many partitions each has. Without internal ones."""
+        """The topics with their numbers of partitions, without internal ones."""
         return {topic.name: len(topic.partitions) for topic in self.server.replica_manager if not topic.internal}
 
     def topic(self, name: str) -> AsyncTopicHandle:
@@ -255,8 +255,8 @@ class AsyncBroker(ServerBroker):
         """Append a record, as by a client with acks=all, and return it as it is stored.
 
         A missing topic is created if auto.create.topics.enable says so. Without `partition` the key decides, as in
-        Kafka's producers; records without a key go round the partitions. `timestamp` (ms) is now by default. Raises
-        KafkaError for what a client would be refused, TypeError, ValueError.
+        Kafka's producers; records without a key use the partitions in turn. `timestamp` (ms) is now by default. Raises
+        KafkaError if a client would be refused, TypeError, ValueError.
         """
         check_text("topic", topic)
         check_integer("partition", partition, or_none=True)
@@ -309,8 +309,9 @@ class AsyncBroker(ServerBroker):
         value: Decode | None = None,
     ) -> list[StoredRecord]:
         """All records of a topic, or of one partition, as a consumer could read them now: by partition and offset.
-        `key` and `value` decode what is not None (`value=json.loads`). Raises KafkaError if there is no such topic or
-        partition."""
+        `key` and `value` decode values that are not None (`value=json.loads`). Raises KafkaError if there is no such
+        topic or partition.
+        """
         check_isolation(isolation)
         found = maintenance.require_topic(self.server, topic)
         if partition is not None and partition not in found.partitions:
@@ -330,8 +331,8 @@ class AsyncBroker(ServerBroker):
         key: Decode | None = None,
         value: Decode | None = None,
     ) -> list[StoredRecord]:
-        """Wait until the topic has `count` records, and return all that it has then, as `records` would. The topic may
-        come later, too. Raises TimeoutError."""
+        """Wait until the topic has `count` records, and return all its records, as `records` would. The topic may be
+        created meanwhile. Raises TimeoutError."""
         found = await self.wait_until(topic, lambda records: len(records) >= count, timeout, isolation)
         if found is None:
             have = len(self.records(topic, isolation=isolation)) if topic in self.topics else "no such topic"
@@ -345,7 +346,7 @@ class AsyncBroker(ServerBroker):
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109  the name that everybody expects
         isolation: Isolation = READ_UNCOMMITTED,
     ) -> list[StoredRecord] | None:
-        """Wait until `is_enough` is true of the topic's records, and return them; None when the time is over."""
+        """Wait until `is_enough` is true of the topic's records, and return them; None after the timeout."""
         check_isolation(isolation)
         return await RecordWatch(self.server, topic, isolation).until(is_enough, timeout)
 
@@ -357,7 +358,7 @@ class AsyncBroker(ServerBroker):
         return maintenance.describe_groups(self.server)
 
     def lag(self, group: str, topic: str | None = None, *, isolation: Isolation = READ_UNCOMMITTED) -> int:
-        """The records that consumers of the group have still to get: real ones, not a difference of offsets.
+        """The number of records that consumers of the group will still get: real ones, not a difference of offsets.
 
         It counts the partitions that the group has committed or is assigned, or all of `topic`; one without a committed
         offset from its start. Raises KafkaError for an unknown topic, and without `topic` for an unknown group.
@@ -368,7 +369,7 @@ class AsyncBroker(ServerBroker):
     # --- the broker's own work, now
 
     async def compact(self, topic: str) -> None:
-        """Compact the whole topic now; what min.compaction.lag.ms protects stays. Raises KafkaError."""
+        """Compact the whole topic now, except records that min.compaction.lag.ms protects. Raises KafkaError."""
         await maintenance.compact(self.server, topic)
 
     def roll(self, topic: str) -> None:
@@ -380,8 +381,8 @@ class AsyncBroker(ServerBroker):
         maintenance.expire(self.server)
 
     async def reset(self) -> None:
-        """Make the broker as good as new: no topics, groups, offsets, transactions or producers, its first settings,
-        and today's date. Clients that are connected stay so."""
+        """Reset the broker: no topics, groups, offsets, transactions or producers, its first settings, and today's
+        date. Clients stay connected."""
         self._keyless.clear()
         self._clear("requests", "faults")
         await maintenance.reset(self.server)
@@ -389,8 +390,8 @@ class AsyncBroker(ServerBroker):
             self._own_clock.reset()
 
     def snapshot(self, path: str | Path) -> None:
-        """Copy the data to a new or empty directory, as they are at this moment. No client is served meanwhile. Raises
-        FileExistsError, OSError."""
+        """Copy the present data to a new or empty directory. No client is served meanwhile. Raises FileExistsError,
+        OSError."""
         if len(self.config.data_dirs) > 1:
             raise ValueError("a snapshot is of one data directory, and this broker has several (log.dirs)")
         if Path(path).resolve().is_relative_to(self.data_dir.resolve()):
@@ -430,8 +431,8 @@ class AsyncTopicHandle:
         within: float = 5.0,
         isolation: Isolation = READ_UNCOMMITTED,
     ) -> StoredRecord:
-        """Assert that the topic has a record that fits (`RecordPattern`), or gets one within that many seconds. Returns
-        the first. Raises AssertionError with what is there instead."""
+        """Assert that the topic has a record that matches (`RecordPattern`), or gets one within that many seconds.
+        Returns the first. Raises AssertionError with the records that the topic has."""
         broker, pattern = self._broker, RecordPattern(key, value, encoded_headers(headers), partition)
         found = await broker.wait_until(self.name, pattern.first, within, isolation)
         record = None if found is None else pattern.first(found)

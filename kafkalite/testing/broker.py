@@ -44,8 +44,8 @@ class Broker(RunningBroker):
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
     (`log_segment_bytes=1 << 20`). Without `port`, or with 0, it uses any free one.
 
-    Without `data_dir` the data are in memory where there is room for that, else in a temporary directory, and are gone
-    at the end. With it they stay there, and a later broker continues with them. Groups form at once, unless
+    Without `data_dir` the data are in memory if there is room, else in a temporary directory, and are removed at the
+    end. With it they stay there, and a later broker continues with them. Groups form at once, unless
     `group_initial_rebalance_delay_ms` is given. With `adopt` exactly the topics that are found in the directories
     exist, regardless of earlier metadata. Raises ConfigError when it cannot start.
     """
@@ -73,7 +73,7 @@ class Broker(RunningBroker):
 
     @classmethod
     def from_snapshot(cls, path: str | Path, **settings: Any) -> Broker:
-        """A broker whose data begin with a copy of what `snapshot` has written. `settings` as for any other."""
+        """A broker whose data begin with a copy of a `snapshot`. `settings` as for any other."""
         return cls(snapshot=path, **settings)
 
     def __enter__(self) -> Broker:
@@ -109,7 +109,7 @@ class Broker(RunningBroker):
 
     def crash(self, *, power_cut: bool = False) -> None:
         """End it as kill -9 would: connections close without an answer, and the files stay as they are. With
-        `power_cut` they are without what no fsync has brought to the disk. `restart` continues with them."""
+        `power_cut` they lose all writes that were not fsynced. `restart` continues with them."""
         self.require_own()
         thread = self._thread
         if thread is None:
@@ -161,7 +161,7 @@ class Broker(RunningBroker):
 
     @property
     def clock(self) -> BlockingClock:
-        """Turns the broker's time on, or stops it; see `broker_clock`."""
+        """The clock that advances or freezes the broker's time; see `broker_clock`."""
         return BlockingClock(self, self.asynchronous.clock)
 
     @property
@@ -201,7 +201,7 @@ class Broker(RunningBroker):
 
     @property
     def topics(self) -> dict[str, int]:
-        """The topics and how many partitions each has. Without internal ones."""
+        """The topics with their numbers of partitions, without internal ones."""
         return self.call(lambda: self.asynchronous.topics)
 
     @property

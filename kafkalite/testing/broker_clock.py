@@ -1,11 +1,11 @@
-"""The clock of a broker for tests, which can be turned on and stopped: `broker.clock`.
+"""The clock of a broker for tests, which can be advanced and frozen: `broker.clock`.
 
-    broker.clock.advance(days=8)        # retention, expiry and timeouts: what falls due in that time has happened
-    broker.clock.freeze()               # time stands still until `resume`, but for `advance`
+    broker.clock.advance(days=8)        # retention, expiry and timeouts that fall due in that time have happened
+    broker.clock.freeze()               # time stands still until `resume`, except by `advance`
 
-It goes with the process's date until then, which a test may freeze or set with freezegun or time-machine, and with the
-machine's time for all that waits. Clients have clocks of their own, which are not turned: a consumer that is to
-stay in its group across a session timeout has to be heard of in between.
+Until then it follows the process's date, which a test may freeze or set with freezegun or time-machine, and the
+machine's time for waits. Clients have clocks of their own, which do not advance: a consumer that is to stay in its
+group across a session timeout has to send a heartbeat in between.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 from kafkalite.common.clock import date_ms, monotonic_ms
 
 STEPS_MAX = 100
-"""An `advance` goes in steps from timer to timer, but at most in so many: the second of two timers that are nearer to
-each other than a hundredth of it is late by so much."""
+"""The most steps of an `advance`, which go from timer to timer: of two timers that are less than a hundredth of it
+apart, the second fires late."""
 
-_TURNS = 8  # of the loop, in which a timer's tasks wake each other
+_TURNS = 8  # turns of the loop, in which a timer's tasks wake each other
 _PAUSE_S = 0.001  # between polls of work that other threads do
 _POLLS_MAX = 10_000
 _UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
@@ -53,7 +53,7 @@ class BrokerClock:
         self._timers: dict[_Timer, None] = {}
         self._ahead_ms = 0  # of the machine's clocks
         self._wall_ahead_ms = 0  # of the machine's wall clock, besides
-        self._stands_at: tuple[int, int] | None = None  # both clocks of the machine, while it stands still
+        self._stands_at: tuple[int, int] | None = None  # both clocks of the machine, while frozen
 
     # as any clock
 
@@ -94,10 +94,10 @@ class BrokerClock:
             self._arm(timer)
 
     def forget_timers(self) -> None:
-        """A broker starts: what an earlier life of it has left never fires."""
+        """Drops the timers of an earlier start of the broker."""
         self._timers.clear()
 
-    # as a test turns it
+    # for tests
 
     @property
     def now(self) -> datetime:
@@ -109,13 +109,13 @@ class BrokerClock:
         return self._stands_at is not None
 
     def freeze(self) -> None:
-        """Let time stand still. Timers fire when `advance` reaches them."""
+        """Freeze time. Timers fire when `advance` reaches them."""
         if self._stands_at is None:
             self._stands_at = self._machine()
             self._arm_all()
 
     def resume(self) -> None:
-        """Let time continue from where it stands."""
+        """Let time continue from the frozen moment."""
         if self._stands_at is not None:
             before, self._stands_at = self._stands_at, None
             now = self._machine()
@@ -133,13 +133,13 @@ class BrokerClock:
         self._wall_ahead_ms += round(moment.timestamp() * 1000) - self.wall_ms()
 
     def reset(self) -> None:
-        """Go with the machine's date again. For timers time never goes back."""
+        """Follow the machine's date again. For timers time never goes back."""
         self.resume()
         self._wall_ahead_ms = -self._ahead_ms
 
     async def advance(self, /, delta: timedelta | float | None = None, **units: float) -> None:
-        """Let time pass: `advance(days=8)`, `advance(minutes=5, seconds=1)`, a timedelta, or seconds. What falls due is
-        done when this returns, also by the cleaner and by timers that others have set. Raises ValueError if it is
+        """Let time pass: `advance(days=8)`, `advance(minutes=5, seconds=1)`, a timedelta, or seconds. Work that falls
+        due is done when this returns, also by the cleaner and by timers set meanwhile. Raises ValueError if it is
         negative or goes beyond the year 9999, TypeError for an unknown unit."""
         forward_ms = _milliseconds(delta, units)
         if self.wall_ms() + forward_ms > _LAST_MS:
@@ -162,14 +162,14 @@ class BrokerClock:
         return min((timer.due_ms for timer in self._timers), default=float("inf"))
 
     def _go_to(self, now_ms: int) -> None:
-        """Fire what is due then, in the order of the deadlines."""
+        """Fire the timers that are due then, in the order of their deadlines."""
         self._ahead_ms += max(0, now_ms - self.monotonic_ms())
         for timer in sorted((timer for timer in self._timers if timer.due_ms <= now_ms), key=lambda one: one.due_ms):
             if timer in self._timers:  # no earlier one has cancelled it
                 timer.fire()
 
     async def _run_due_tasks(self) -> None:
-        """Let the loop do what the timers have begun."""
+        """Let the loop run the tasks that the timers have started."""
         quiet = 0
         for _ in range(_POLLS_MAX):
             if self._is_busy():

@@ -1,4 +1,4 @@
-"""The topics and settings that tests want of their broker, as a marker, an ini file or a class says them.
+"""The topics and settings that tests need of their broker, from a marker, an ini file or a class.
 
 class OrderTest(KafkaTestMixin, unittest.TestCase):
     kafka_topics = ("orders",)
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalite.testing.broker import Broker
     from kafkalite.testing.cluster import Cluster
 
-    _Base = unittest.TestCase  # it stands before one
+    _Base = unittest.TestCase  # it precedes one among the bases
 else:
     _Base = object
 
@@ -41,7 +41,7 @@ class BrokerNeeds(NamedTuple):
         settings: Mapping[str, Any] | None = None,
         faults: Iterable[Mapping[str, Any]] = (),
     ) -> BrokerNeeds:
-        """These and others, which win. Raises TypeError."""
+        """These needs and others, which take precedence. Raises TypeError."""
         if settings is not None and not isinstance(settings, Mapping):
             raise TypeError(f"settings are a mapping of names to values, not {settings!r}")
         if isinstance(faults, (str, Mapping)):
@@ -95,8 +95,8 @@ def needs_from_lines(topics: Iterable[str], settings: Iterable[str]) -> BrokerNe
 
 
 class KafkaTestMixin(_Base):
-    """Each test has a broker of its own in `kafka`. It stands before TestCase among the bases. `kafka_topics` and
-    `kafka_settings` are those of the marker of the pytest plugin."""
+    """Gives each test a broker of its own in `kafka`. It precedes TestCase among the bases. `kafka_topics` and
+    `kafka_settings` are as in the marker of the pytest plugin."""
 
     kafka_topics: ClassVar[Topics] = ()
     kafka_settings: ClassVar[Mapping[str, Any]] = {}

@@ -22,14 +22,14 @@ _REPEATED = ("ApiVersions", "Fetch", "Heartbeat")
 def broker_report(broker: Broker) -> str:
     """Its topics with the number of records, its groups with members, offsets and lag, the faults that fired, and
     the last requests."""
-    state = _state(broker) if broker.is_running else ["a broker that does not run: it has crashed or ended"]
+    state = _state(broker) if broker.is_running else ["a broker that is not running: it has crashed or ended"]
     faults = [f"fault {fired}" for fired in broker.faults.fired]
     return "\n".join(map(printable, [*state, *_some(faults), *_requests(broker)]))
 
 
 def cluster_report(cluster: Cluster) -> str:
-    """Its brokers, the leaders and in-sync replicas of its partitions, and the faults that fired. A broker that stands
-    still is asked nothing."""
+    """Its brokers, the leaders and in-sync replicas of its partitions, and the faults that fired. A paused broker is
+    left out."""
     lines = [f"{broker} at {broker.bootstrap_servers}" for broker in cluster.brokers]
     live = next((broker for broker in cluster.brokers if broker.is_running and not broker.is_paused), None)
     topics = {} if live is None else live.call(lambda: dict(live.server.metadata.topics))
@@ -55,7 +55,7 @@ def _state(broker: Broker) -> list[str]:
 
 
 def _requests(broker: Broker) -> list[str]:
-    """The last ones, if they are recorded, but for those that clients repeat all the time."""
+    """The last requests, if they are recorded, without those that clients repeat all the time."""
     recorded = list(broker.requests)
     last = [each for each in recorded if each.api not in _REPEATED or each.errors][-_REQUESTS_MAX:]
     return [f"the last {len(last)} of {len(recorded)} requests:", *map(repr, last)] if last else []

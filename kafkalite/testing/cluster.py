@@ -1,4 +1,4 @@
-"""Several brokers and a ZooKeeper in this process: a cluster that a test starts, disturbs and throws away.
+"""Several brokers and a ZooKeeper in this process: a temporary cluster that a test starts and disturbs.
 
     with Cluster(3) as cluster:                     # ready when the block is entered
         ...                                         # any Kafka client, with cluster.bootstrap_servers
@@ -41,7 +41,7 @@ _POLL_S = 0.003
 _SNAPSHOT = "zookeeper.json"
 _REPLICAS_MAX = 3
 
-# A cluster that is thrown away needs neither fifty partitions of an internal topic nor three seconds for a group.
+# A temporary cluster needs neither fifty partitions of an internal topic nor three seconds for a group.
 SETTINGS: dict[str, Any] = {
     "zookeeper_connect": "in-memory",
     "zookeeper_session_timeout_ms": 6_000,
@@ -57,8 +57,8 @@ class Cluster:
     addresses and data directories are the cluster's own. `own` has settings of single brokers, by their numbers.
 
     With `data_dir` the data stay there, and a later cluster with the same one continues with them; otherwise they
-    are in memory where there is room for that, else in a temporary directory, and are deleted. `brokers` are all
-    brokers, `zookeeper` is what they share. Methods that name a broker raise IndexError for one that there is not.
+    are in memory if there is room, else in a temporary directory, and are deleted. `brokers` are all brokers,
+    `zookeeper` is shared by them. Methods that name a broker raise IndexError for an unknown one.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port,... of all brokers, those that do not run included."""
+        """host:port,... of all brokers, also stopped ones."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     @property
     def running(self) -> list[int]:
-        """The brokers that run."""
+        """The running brokers."""
         return [broker.broker_id for broker in self.brokers if broker.is_running]
 
     def __enter__(self) -> Cluster:
@@ -142,13 +142,14 @@ class Cluster:
         return self.brokers[number]
 
     def start(self, number: int) -> None:
-        """Start a broker again, and wait until all that run know it. Raises RuntimeError if it runs."""
+        """Start a broker again, and wait until all running ones have it in their metadata. Raises RuntimeError if it
+        runs."""
         broker = self._broker(number)
         broker.finish_start(broker.begin_start())
         self._wait_for_members()
 
     def stop(self, number: int) -> None:
-        """Stop a broker in order: it hands over what it leads. Does nothing when it does not run."""
+        """Stop a broker in order: it hands its leaderships over. Does nothing when it does not run."""
         self._broker(number).stop()
 
     def kill(self, number: int, *, session_ends: bool = True) -> None:
@@ -164,7 +165,9 @@ class Cluster:
         self._broker(number).line.expire()
 
     def cut_off(self, number: int) -> None:
-        """Cut a broker off from ZooKeeper. Its session ends after zookeeper.session.timeout.ms, but for `mend`."""
+        """Cut a broker off from ZooKeeper. Its session ends after zookeeper.session.timeout.ms, unless `mend` is
+        called.
+        """
         self._broker(number).line.cut()
 
     def mend(self, number: int) -> None:
@@ -172,8 +175,8 @@ class Cluster:
         self._broker(number).line.mend()
 
     def pause(self, number: int) -> None:
-        """Let a broker stand still, as SIGSTOP would; its connections stay. Its session ends after
-        zookeeper.session.timeout.ms, but for `resume`."""
+        """Pause a broker, as SIGSTOP would; its connections stay. Its session ends after
+        zookeeper.session.timeout.ms, unless `resume` is called."""
         self._broker(number).pause()
 
     def resume(self, number: int) -> None:
@@ -192,8 +195,8 @@ class Cluster:
         timeout_s: float = TIMEOUT_S,
         **settings: Any,
     ) -> None:
-        """Create a topic through a broker that runs, and wait until every partition has a leader and all its replicas.
-        Without `replicas` each partition has one on every broker that runs, at most three. Settings are named like
+        """Create a topic through a running broker, and wait until every partition has a leader and all its replicas.
+        Without `replicas` each partition has one on every running broker, at most three. Settings are named like
         Kafka's with underscores. Raises KafkaError, TimeoutError."""
         if not self.running:
             raise RuntimeError("no broker of the cluster runs")
@@ -225,15 +228,15 @@ class Cluster:
         return None if state is None or state.leader == NO_LEADER else state.leader
 
     def isr(self, topic: str, partition: int) -> frozenset[int]:
-        """The in-sync replicas according to ZooKeeper; empty for a partition that there is not."""
+        """The in-sync replicas according to ZooKeeper; empty for an unknown partition."""
         state = self.state(topic, partition)
         return frozenset() if state is None else frozenset(state.isr)
 
     def wait_for_leader(
         self, topic: str, partition: int, *, other_than: Collection[int] = (), timeout_s: float = TIMEOUT_S
     ) -> int:
-        """Wait until a broker leads the partition that runs, knows it, and is known to the others that reach ZooKeeper.
-        Returns it. Raises TimeoutError."""
+        """Wait until a running broker leads the partition, and all that reach ZooKeeper have it as the leader. Returns
+        it. Raises TimeoutError."""
 
         leader: int | None = None
 
@@ -289,7 +292,7 @@ class Cluster:
         self._wait_for_members()
 
     def _wait_for_members(self) -> None:
-        """Wait until all that run and reach ZooKeeper know each other and a controller."""
+        """Wait until all running brokers that reach ZooKeeper have each other and a controller in their metadata."""
         connected = [broker for broker in self.brokers if broker.is_connected]
         ids = {broker.broker_id for broker in connected}
 
@@ -301,11 +304,11 @@ class Cluster:
                 for broker in connected
             )
 
-        self.wait_until(know_each_other, lambda: f"brokers {ids} that know each other")
+        self.wait_until(know_each_other, lambda: f"brokers {ids} in each other's metadata")
 
 
 def _in_thread(method: Callable[Concatenate[Cluster, P], R]) -> Callable[Concatenate[AsyncCluster, P], Awaitable[R]]:
-    """The same method as a coroutine, with its documentation: waits in a thread."""
+    """The same method as a coroutine, with its docstring: it runs in a thread."""
 
     @wraps(method)
     async def call(self: AsyncCluster, /, *arguments: P.args, **named: P.kwargs) -> R:

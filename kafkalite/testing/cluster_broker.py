@@ -1,7 +1,7 @@
 """One broker of a cluster in this process: an event loop in a thread of its own, which can be killed like a process.
 
-A killed broker says nothing more: its sockets are closed, its files stay as they are, its loop never runs again. All
-that other threads of it were doing is done before the kill returns, so its next life finds a directory at rest.
+A killed broker sends nothing more: its sockets are closed, its files stay as they are, its loop never runs again. The
+kill returns after the work of the broker's other threads, so nothing writes to the directory at its next start.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class _ProcessClock(SystemClock):
 
 
 class ClusterBroker:
-    """A broker that may run or not. It keeps its port over its lives, if it is still free.
+    """A running or stopped broker. It keeps its port over restarts, if it is still free.
 
-    `line` is its way to ZooKeeper, `faults` are those that it makes while it runs. `settings` are of its next start,
+    `line` is its connection to ZooKeeper, `faults` are active while it runs. `settings` are those of its next start,
     named like the arguments of `kafkalite.Broker`.
     """
 
@@ -141,7 +141,7 @@ class ClusterBroker:
         return result
 
     def pause(self) -> None:
-        """Let it do nothing until `resume`, as SIGSTOP would: connections stay, and it does not answer."""
+        """Pause it until `resume`, as SIGSTOP would: connections stay, and it does not answer."""
         if self._thread is not None and not self.is_paused:
             self.line.silence()
             self._may_run.clear()

@@ -1,7 +1,7 @@
 """A broker in a process of its own whose faults and clock tests control: by a file of faults, and over HTTP.
 
-A file is a list in JSON, or in YAML where PyYAML is installed. `fault` names a method of `Faults`, the rest are its
-arguments; the last line is a fault on the command line.
+A file is a list in JSON, or in YAML if PyYAML is installed. `fault` names a method of `Faults`, the other fields are
+its arguments; the last line is a fault on the command line.
 
     - fault: error
       api: PRODUCE
@@ -13,9 +13,9 @@ arguments; the last line is a fault on the command line.
     error,api=PRODUCE,error=NOT_LEADER_OR_FOLLOWER,topic=orders,times=2
 
 The control over HTTP is for tests in other languages: `broker.faults`, `broker.clock`, `broker.records` etc. It is
-on the metrics listener, off unless a token is given, and every request has to bring that token: `Authorization: Bearer
-TOKEN`. Bodies and answers are JSON; the table of docs/testing.md lists them. Text that is no UTF-8 is given in base64,
-under the name with `_base64` behind it.
+on the metrics listener, off unless a token is configured, and every request needs that token: `Authorization: Bearer
+TOKEN`. Bodies and responses are JSON; the table of docs/testing.md lists them. Text that is no UTF-8 is in base64,
+under the name followed by `_base64`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ logger = logging.getLogger(__name__)
 
 
 class ControlledBroker(AsyncBroker):
-    """Makes the faults of `faults_file`, and each of `faults`, as the command line has them. Without `token_file` there
-    is no control. Raises ConfigError, also for what the files have."""
+    """Makes the faults of `faults_file` and `faults`, options of the command line. Without `token_file` there is no
+    control. Raises ConfigError, also for the contents of the files."""
 
     def __init__(
         self,
@@ -88,20 +88,20 @@ _TEXTS = ("api", "topic", "client_id")
 
 
 def read_faults(path: str) -> list[dict[str, Any]]:
-    """The faults as the file has them; each is tried. Raises ConfigError."""
+    """The faults of a file, each validated. Raises ConfigError."""
     try:
         found = _parsed(Path(path).read_text(encoding="utf-8"), path)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             raise ValueError("it is no list of faults")
-        _try(found)
+        _validate(found)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"--faults {path}: {error}") from None
     return found
 
 
 def fault_from_option(text: str) -> dict[str, Any]:
-    """The fault that an option of the command line describes; it is tried. Values are numbers, true, false, null or
-    text. Raises ConfigError."""
+    """The fault of an option of the command line, validated. Values are numbers, true, false, null or text. Raises
+    ConfigError."""
     kind, *pairs = text.split(",")
     fault: dict[str, Any] = {"fault": kind.strip()}
     try:
@@ -112,7 +112,7 @@ def fault_from_option(text: str) -> dict[str, Any]:
             if name in fault:
                 raise ValueError(f"{name} is given twice")
             fault[name] = value if name in _TEXTS else _value(value)
-        _try([fault])
+        _validate([fault])
     except ValueError as error:
         raise ConfigError(f"--fault {text}: {error}") from None
     return fault
@@ -126,8 +126,8 @@ def _value(text: str) -> object:
     return text if isinstance(found, list | dict) else found
 
 
-def _try(faults: list[dict[str, Any]]) -> None:
-    """Raises ValueError."""
+def _validate(faults: list[dict[str, Any]]) -> None:
+    """Raises ValueError for an invalid fault."""
     Faults(Interception(), _no_broker).load(faults)
 
 
@@ -147,7 +147,7 @@ def _parsed(text: str, path: str) -> object:
 
 
 def _no_broker() -> BrokerServer:
-    raise AssertionError("nothing was asked yet")
+    raise AssertionError("no request was sent yet")
 
 
 PREFIX = "/control/"
@@ -157,13 +157,13 @@ _RECORDS_MAX = 10_000
 
 
 class Action(NamedTuple):
-    """`takes` are the names of its arguments; None: it checks them itself."""
+    """One action of the control. `takes` are the names of its arguments; None: it checks them itself."""
 
     carry_out: Callable[[AsyncBroker, dict[str, Any]], object]  # or a coroutine
     takes: tuple[str, ...] | None = ()
 
     def check(self, given: dict[str, Any]) -> None:
-        """Raises ValueError for an argument that it does not take: one with a mistake in its name would do nothing."""
+        """Raises ValueError for an unknown argument: one with a misspelt name would have no effect."""
         takes = given if self.takes is None else self.takes
         for name in given:
             if name not in takes:
@@ -172,7 +172,7 @@ class Action(NamedTuple):
 
 
 class Control:
-    """Belongs to the broker's loop. Raises ValueError for a token that could be guessed."""
+    """The control over HTTP. Belongs to the broker's loop. Raises ValueError for a token that is too short."""
 
     def __init__(self, broker: AsyncBroker, token: str) -> None:
         if len(token) < TOKEN_LENGTH_MIN:
@@ -181,7 +181,7 @@ class Control:
         self._token = token.encode()
 
     async def answer(self, request: HttpRequest) -> tuple[int, bytes]:
-        """The status and the JSON of the answer."""
+        """The status and the JSON of the response."""
         status, answer = await self._answer(request)
         return status, json.dumps(answer).encode() + b"\n"
 
@@ -212,7 +212,7 @@ class Control:
             return 400, {"error": missing}
         except (RuntimeError, StorageError, TimeoutError) as error:
             return 409, {"error": str(error)}
-        except Exception as error:  # the client has to hear of it
+        except Exception as error:  # the client gets a response
             logger.exception("%s %s failed", request.method, url.path)
             return 500, {"error": repr(error)}
 
@@ -238,14 +238,14 @@ def _describe(broker: AsyncBroker, _: dict[str, Any]) -> object:
 
 
 async def _create_topic(broker: AsyncBroker, arguments: dict[str, Any]) -> None:
-    """All other arguments are settings of the topic."""
+    """Creates a topic. All other arguments are its settings."""
     name, partitions = _text(arguments, "name"), _integer(arguments, "partitions")
     settings = {key: value for key, value in arguments.items() if key not in ("name", "partitions")}
     await broker.create_topic(name, 1 if partitions is None else partitions, **settings)
 
 
 async def _records(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
-    """With `count` it waits for so many."""
+    """The records of a topic. With `count` it waits for that many."""
     isolation = arguments.get("isolation", "read_uncommitted")
     topic, partition, count = _text(arguments, "topic"), _integer(arguments, "partition"), _integer(arguments, "count")
     timeout_s = float(arguments.get("timeout_s", TIMEOUT_S_MAX))
@@ -338,8 +338,8 @@ def _clock(broker: AsyncBroker, _: dict[str, Any]) -> object:
     return {"now": broker.clock.now.isoformat(), "frozen": broker.clock.is_frozen}
 
 
-async def _turn_clock(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
-    """In the order in which they are given."""
+async def _set_clock(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+    """Performs the changes of the clock in the given order."""
     for what, value in arguments.items():
         if what == "set":
             broker.clock.set(datetime.fromisoformat(_text(arguments, what)))
@@ -364,7 +364,7 @@ def _faults(broker: AsyncBroker, _: dict[str, Any]) -> object:
 
 
 def _make_fault(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
-    """Of requests, or one of fence, rebalance, expire_session."""
+    """Makes a fault of requests, or one of fence, rebalance, expire_session."""
     kind = arguments.get("fault")
     if isinstance(kind, str) and kind in _DISRUPTIONS:
         takes = _DISRUPTIONS[kind]
@@ -418,7 +418,7 @@ _ACTIONS: dict[str, dict[str, Action]] = {
     },
     "groups": {"GET": Action(_groups)},
     "maintenance": {"POST": Action(_maintain, ("what", "topic"))},
-    "clock": {"GET": Action(_clock), "POST": Action(_turn_clock, ("set", "advance", "frozen"))},
+    "clock": {"GET": Action(_clock), "POST": Action(_set_clock, ("set", "advance", "frozen"))},
     "faults": {
         "GET": Action(_faults),
         "POST": Action(_make_fault, None),

@@ -1,7 +1,7 @@
-"""The directory of a broker that is thrown away: in memory where there is room, and a copy of a broker's data.
+"""The directory of a temporary broker: in memory if there is room, and copies of a broker's data.
 
-A process that is killed leaves its directories behind. The next broker of the machine removes those whose process is
-gone and whose lock is free.
+A killed process leaves its directories behind. The next broker of the machine removes those whose process has ended and
+whose lock is free.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kafkalite.log.storage.file_names import LOCK, META_PROPERTIES
 _MEMORY = "/dev/shm"
 _ROOM_BYTES_MIN = 256 << 20
 _PREFIX = "kafkalite-broker-"
-_NOT_COPIED = (".index", ".timeindex", ".deleted", ".cleaned", ".tmp")  # a start makes indexes again, from the records
+_NOT_COPIED = (".index", ".timeindex", ".deleted", ".cleaned", ".tmp")  # a start rebuilds indexes from the records
 
 
 def throwaway_path() -> Path:
-    """A path that nothing has, for the data of a broker of this process."""
+    """An unused path for the data of a broker of this process."""
     return Path(throwaway_place(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
 
 
 def is_throwaway(path: Path) -> bool:
     """Whether it is such a path of this process."""
-    return path.name.startswith(f"{_PREFIX}{os.getpid()}-")  # its place may have been full since
+    return path.name.startswith(f"{_PREFIX}{os.getpid()}-")  # the place may be full since then
 
 
 def is_in_memory(path: Path) -> bool:
@@ -34,7 +34,7 @@ def is_in_memory(path: Path) -> bool:
 
 
 def throwaway_place() -> str:
-    """The directory for what is thrown away: in memory where there is room, else for temporary files."""
+    """The parent of temporary directories: in memory if there is room, else that of temporary files."""
     with suppress(OSError):
         found = os.statvfs(_MEMORY)
         if found.f_bavail * found.f_frsize >= _ROOM_BYTES_MIN and os.access(_MEMORY, os.W_OK):
@@ -66,14 +66,16 @@ def _is_alive(pid: int) -> bool:
 
 
 def _is_locked(directory: Path) -> bool:
-    """Whether a broker that this system does not list, as in another container, uses it."""
+    """Whether a broker uses it, perhaps one whose process is not visible here, such as in another container."""
     import fcntl
 
     try:
         with open(directory / LOCK, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return _is_empty_or_gone(directory)  # its broker may be about to make it, or was killed at its end
+        return _is_empty_or_gone(
+            directory
+        )  # its broker may be about to create the lock, or was killed while it stopped
     except OSError:
         return True
     return False
@@ -87,8 +89,8 @@ def _is_empty_or_gone(directory: Path) -> bool:
 
 
 def copy_running(source: Path, target: Path) -> None:
-    """Copies the data of a broker that runs, while nothing is appended. `target` is made. Raises FileExistsError if it
-    has something in it, OSError."""
+    """Copies the data of a running broker, while nothing is appended. `target` is created. Raises FileExistsError if it
+    is not empty, OSError."""
     target.mkdir(parents=True, exist_ok=True)
     if any(target.iterdir()):
         raise FileExistsError(f"{target} is not empty: a snapshot gets a directory of its own")
@@ -100,7 +102,7 @@ def _not_copied(directory: str, names: list[str]) -> list[str]:
 
 
 def copy_snapshot(source: Path, target: Path) -> None:
-    """Copies a snapshot to where a broker is to work with it. Raises FileNotFoundError, FileExistsError, OSError."""
+    """Copies a snapshot to the data directory of a broker. Raises FileNotFoundError, FileExistsError, OSError."""
     if not (source / META_PROPERTIES).exists():
         raise FileNotFoundError(f"{source} is no snapshot of a broker: it has no {META_PROPERTIES}")
     copy_running(source, target)

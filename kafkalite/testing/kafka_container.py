@@ -5,9 +5,9 @@
     with KafkaContainer() as kafka:
         ...                                         # kafka.get_bootstrap_server()
 
-There is no container behind it. Environment variables that name a setting of the broker (`KAFKA_NUM_PARTITIONS`) have
-their effect; those about listeners, directories and the shape of the cluster, like all that speaks of images, networks
-and volumes, have none.
+There is no container behind it. Environment variables that name a setting of the broker (`KAFKA_NUM_PARTITIONS`) take
+effect; those about listeners, directories and the shape of the cluster, and everything about images, networks and
+volumes, do not.
 Source: testcontainers-python, modules/kafka and core/container.
 """
 
@@ -37,7 +37,7 @@ _OF_DOCKER = (
 
 
 class KafkaContainer:
-    """`image` is ignored, and `port` is a number that clients of a container would not use either."""
+    """`image` is ignored, and so is `port`, the one inside a container."""
 
     def __init__(
         self, image: str = "", port: int = 9093, *_: Any, env: Mapping[str, object] | None = None, **__: Any
@@ -62,7 +62,7 @@ class KafkaContainer:
         return self
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
-        """The data are gone afterwards. Does nothing when it does not run."""
+        """Stop the broker and remove its data. Does nothing when it does not run."""
         broker, self._broker = self._broker, None
         if broker is not None:
             broker.__exit__()
@@ -92,7 +92,7 @@ class KafkaContainer:
         return HOST
 
     def get_exposed_port(self, port: int) -> int:
-        """The port that stands for `port`, which is always the broker's."""
+        """The broker's port, for any `port`."""
         return self.broker.port
 
     # --- settings before the start
@@ -117,7 +117,7 @@ class KafkaContainer:
         return self
 
     def with_kraft(self) -> KafkaContainer:
-        """As it is: a broker by itself needs no ZooKeeper."""
+        """No effect: a broker by itself needs no ZooKeeper."""
         self.kraft_enabled = True
         return self
 
@@ -126,7 +126,7 @@ class KafkaContainer:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("with_") or name in _OF_NO_EFFECT:  # there is nothing that has names, networks, volumes
+        if name.startswith("with_") or name in _OF_NO_EFFECT:  # no container has names, networks or volumes here
             return lambda *_, **__: self
         if name in _OF_DOCKER:
             return partial(self._refuse, name)
@@ -135,8 +135,8 @@ class KafkaContainer:
     def _refuse(self, name: str, *given: object, **_: object) -> NoReturn:
         """Raises NotImplementedError."""
         raise NotImplementedError(
-            f"there is no container for {name}({', '.join(map(repr, given))}); kafkalite's broker makes topics and "
-            "shows records itself: see `broker`"
+            f"there is no container for {name}({', '.join(map(repr, given))}); kafkalite's broker creates topics and "
+            "returns records itself: see `broker`"
         )
 
     # --- state
@@ -147,7 +147,7 @@ class KafkaContainer:
         return "created" if self._broker is None else "running"
 
     def reload(self) -> None:
-        """No effect: `status` is that of now."""
+        """No effect: `status` is always up to date."""
 
     def get_logs(self) -> tuple[bytes, bytes]:
         """Nothing: the broker logs with `logging`, as the test does."""

@@ -1,4 +1,4 @@
-"""A broker's own work, done now instead of at its own times: compaction, retention, expiry; a reset; and its groups.
+"""A broker's background work, done now: compaction, retention, expiry; a reset; and descriptions of its groups.
 
 All of it belongs to the broker's loop.
 """
@@ -43,8 +43,8 @@ def roll(server: BrokerServer, name: str) -> None:
 
 
 async def compact(server: BrokerServer, name: str) -> None:
-    """Compact all records of a topic, those of active segments too, and wait for the end. What
-    min.compaction.lag.ms protects stays. Raises KafkaError, also if the topic is not compacted."""
+    """Compact all records of a topic, also those of active segments, except the ones that min.compaction.lag.ms
+    protects, and wait for the end. Raises KafkaError, also if the topic is not compacted."""
     require_topic(server, name)
     done: asyncio.Future[list[RunOutcome]] = asyncio.get_running_loop().create_future()
 
@@ -60,7 +60,7 @@ async def compact(server: BrokerServer, name: str) -> None:
 
 def expire(server: BrokerServer) -> None:
     """Apply retention, expire offsets, transactional ids and producers, and abort transactions that have timed out: all
-    that is due by the broker's clock. Raises StorageError."""
+    that are due by the broker's clock. Raises StorageError."""
     now_ms = server.clock.wall_ms()
     for key, log in list(server.logs.logs.items()):
         if key not in server.logs.being_cleaned:
@@ -83,7 +83,9 @@ def _apply_retention(log: PartitionLog, now_ms: int) -> None:
 async def reset(server: BrokerServer) -> None:
     """Delete all topics, and with them groups, offsets, transactions and producers; settings that were changed while
     the broker runs are as at its start."""
-    names = sorted(server.replica_manager.by_name, key=lambda name: name not in INTERNAL_TOPICS)  # groups go first
+    names = sorted(
+        server.replica_manager.by_name, key=lambda name: name not in INTERNAL_TOPICS
+    )  # groups are deleted first
     for name in names:
         await server.topic_admin.delete(name)
     for broker in list(server.metadata.broker_configs):
@@ -139,8 +141,8 @@ def _describe(group: Group) -> GroupDescription:
 
 
 def lag(server: BrokerServer, group_id: str, topic: str | None, isolation: str) -> int:
-    """The records that the group has still to get. Raises KafkaError(GROUP_ID_NOT_FOUND) for an unknown group of which
-    no topic is given."""
+    """The number of records that the group will still get. Raises KafkaError(GROUP_ID_NOT_FOUND) for an unknown group
+    if no topic is given."""
     group = describe_groups(server).get(group_id)
     if group is None and topic is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")

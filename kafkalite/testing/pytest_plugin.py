@@ -5,8 +5,8 @@
         kafka.topic("orders").has(key="42")
 
 pytest loads this module in every run of an environment that has pytest-kafkalite, so it imports nothing of the package
-before a test asks for a broker. That distribution has the entry point because pytest scans all files of the one
-that has it, and rewrites the assertions of their modules.
+before a test requests a broker. The entry point is in that distribution because pytest scans all files of the
+distribution that has it, and rewrites the assertions of their modules.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MARKER = (
 )
 _REPORTER = "kafkalite-reporter"
 _IN_USE: pytest.StashKey[dict[str, Broker | Cluster]] = pytest.StashKey()
-"""Of a test, a module or the session: its brokers, by the names of their fixtures."""
+"""The brokers of a test, a module or the session, by the names of their fixtures."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kafka_topics", "topics of every kafka fixture: a line `name` or `name: partitions` each", "linelist")
     parser.addini("kafka_settings", "settings of every kafka fixture: a line `name = value` each", "linelist")
-    parser.addini("kafka_cluster_brokers", "how many brokers kafka_cluster has", default="3")
+    parser.addini("kafka_cluster_brokers", "the number of brokers of kafka_cluster", default="3")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,7 +69,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if not count.isdigit():
         raise pytest.UsageError(f"kafka_cluster_brokers is a number, not {count!r}")
     if needs.faults:
-        raise pytest.UsageError("faults are of one broker: ask a broker of the cluster for them")
+        raise pytest.UsageError("faults are of one broker: use those of a broker of the cluster")
     with Cluster(int(count), **needs.settings) as cluster:
         needs.create_topics(cluster)
         with _reported(request, cluster):
@@ -78,7 +78,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @contextmanager
 def _reported(request: pytest.FixtureRequest, broker: Broker | Cluster) -> Iterator[None]:
-    """Report its state meanwhile if a test fails that uses it."""
+    """Report its state if a test that uses it fails in this block."""
     manager = request.config.pluginmanager
     if not manager.has_plugin(_REPORTER):
         manager.register(_Reporter(), _REPORTER)
@@ -137,7 +137,7 @@ class _Reporter:
             for node in reversed(item.listchain()):
                 for name, broker in node.stash.get(_IN_USE, {}).items():
                     if node is item or name in getattr(item, "fixturenames", ()):
-                        report.sections.append((f"{name}: what it has and was asked", _report(broker)))
+                        report.sections.append((f"{name}: its state and requests", _report(broker)))
         return report
 
 

@@ -1,2 +1,2 @@
-"""Faults that a test asks its broker for: errors, delays and broken answers by request, and whole disruptions. Imports
-what `testing` may."""
+"""Faults that a test injects into its broker: errors, delays and broken responses, and whole disruptions. Imports what
+`testing` may."""

@@ -1,8 +1,8 @@
-"""Disruptions by others: a producer that takes over a transactional.id, a group that rebalances, a session that ends,
-on the broker's loop through its coordinators; and the end of its power.
+"""Disruptions from outside: a producer that takes over a transactional.id, a group that rebalances, a session that
+ends, on the broker's loop through its coordinators; and a power cut.
 
-A power cut leaves the data without what no fsync had brought to the disk. By default that is all of the last segments:
-Kafka and kafkalite leave fsync to the system, unless flush.messages or flush.ms say otherwise.
+A power cut drops all writes that were not fsynced. By default these are the whole last segments: Kafka and kafkalite
+leave fsync to the system, unless flush.messages or flush.ms are set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAUSE_S = 0.001
 
 
 class _Successor:
-    """A producer with the transactional.id of another: it asks again while the other's transaction is being aborted."""
+    """A producer with the transactional.id of another: it retries while the other's transaction is being aborted."""
 
     def __init__(self, server: BrokerServer, transactional_id: str) -> None:
         self._server = server
@@ -42,7 +42,7 @@ class _Successor:
     def answer(self, result: InitProducerIdResult, /) -> None:
         loop = asyncio.get_running_loop()
         if result.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-            # The first time before any client is heard: one that ends the transaction now gets an error.
+            # The first retry comes before any client's request: one that ends the transaction now gets an error.
             loop.call_later(_PAUSE_S, self.initialise) if self._has_waited else loop.call_soon(self.initialise)
             self._has_waited = True
         elif result.error:
@@ -104,7 +104,7 @@ def _group(server: BrokerServer, group_id: str) -> GroupDescription:
 
 
 def _why(error: ErrorCode) -> str:
-    """Nothing where there simply is none: a broker that never had one has no topic for them either."""
+    """The error for a message; nothing if there is no such group or id: then an internal topic may not exist yet."""
     is_plain = error in (
         ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND
     )  # fmt: skip
@@ -112,7 +112,9 @@ def _why(error: ErrorCode) -> str:
 
 
 class UnflushedTail(NamedTuple):
-    """`path`, a segment's file, is on the disk up to `size`; the segments that begin with `gone` are not at all."""
+    """The unsynced part of a log: `path`, a segment's file, is on the disk up to `size`, the segments `gone` not at
+    all.
+    """
 
     path: Path
     size: int
@@ -120,7 +122,7 @@ class UnflushedTail(NamedTuple):
 
 
 def unflushed_tails(server: BrokerServer) -> list[UnflushedTail]:
-    """On the broker's loop."""
+    """The unsynced parts of all logs. Called on the broker's loop."""
     return [tail for log in server.logs.logs.values() for tail in _tail_of(log)]
 
 
@@ -136,7 +138,7 @@ def _tail_of(log: PartitionLog) -> Iterator[UnflushedTail]:
 
 
 def drop_unsynced_writes(tails: list[UnflushedTail]) -> None:
-    """After the end of the broker. Raises OSError."""
+    """Drops the unsynced parts, after the end of the broker. Raises OSError."""
     for tail in tails:
         os.truncate(tail.path, tail.size)
         for base in tail.gone:

@@ -1,4 +1,6 @@
-"""One fault: the requests that it spoils (by API, topic, client and their number), how, and how often it has."""
+"""One fault: the requests that it spoils (by API, topic, client and number), its effect, and the requests it has
+spoiled.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Choice(TypedDict, total=False):
-    """The arguments that all faults of requests take, besides `topic`."""
+    """The arguments of all faults of requests, besides `topic`."""
 
     client_id: str | None
     times: int | None
@@ -33,7 +35,7 @@ class Choice(TypedDict, total=False):
 
 
 def check_choice(given: Choice) -> None:
-    """Raises TypeError for an argument that there is not, or that is of another type."""
+    """Raises TypeError for an unknown argument, or one of another type."""
     for name, value in given.items():
         if name not in Choice.__annotations__:
             raise TypeError(f"no fault takes {name!r}{suggestions(name, Choice.__annotations__)}")
@@ -62,8 +64,10 @@ def error_code(given: str | int | ErrorCode) -> ErrorCode:
 
 
 class RequestPattern:
-    """`api`, `topic` and `client_id` of None fit every request. Of those that fit, the first `after` are let through,
-    and the next `times` are chosen (None: all), each with the `probability`, by a generator that begins with `seed`."""
+    """`api`, `topic` and `client_id` of None match every request. Of the matching ones, the first `after` pass
+    unharmed, and the next `times` are chosen (None: all), each with the `probability`, by a generator that begins with
+    `seed`.
+    """
 
     def __init__(
         self,
@@ -92,12 +96,12 @@ class RequestPattern:
         return self._left != 0
 
     def fits_client(self, request: RecordedRequest) -> bool:
-        """Whether API and client are those asked for."""
+        """Whether API and client match."""
         is_api = self.api is None or request.api == self.api
         return is_api and (self.client_id is None or request.client_id == self.client_id)
 
     def chooses(self, request: RecordedRequest, *, names_topic: bool) -> bool:
-        """Whether this request is one of them; it is counted. `names_topic`: it is about `topic`, if there is one."""
+        """Whether this request is chosen; it is counted. `names_topic`: it is about `topic`, if there is one."""
         if not names_topic or not self.is_live or not self.fits_client(request):
             return False
         if self._after:
@@ -110,7 +114,7 @@ class RequestPattern:
         return True
 
     def give_back(self) -> None:
-        """The last choice does not count."""
+        """Takes the last choice back: it does not count."""
         if self._left is not None:
             self._left += 1
 
@@ -121,9 +125,8 @@ class RequestPattern:
 
 
 class Call(NamedTuple):
-    """A request that was chosen. `execute` executes it as ever, or another frame instead; its answer may come later.
-    `hang_up` closes the connection when the answer has been sent. `miss` takes the choice back: there was nothing to
-    spoil."""
+    """A chosen request. `execute` executes it normally, or another frame instead; its answer may come later. `hang_up`
+    closes the connection after the answer. `miss` takes the choice back: there was nothing to spoil."""
 
     request: RecordedRequest
     server: BrokerServer
@@ -142,8 +145,7 @@ Spoil = Callable[[Call], "Answer"]
 
 
 class FiredFault(NamedTuple):
-    """A fault that has spoiled a request, or a disruption: `request` says then whom it was about. `time` is the
-    broker's."""
+    """A fault that has spoiled a request, or a disruption, whose target is in `request`. `time` is the broker's."""
 
     time: datetime
     fault: str
@@ -154,8 +156,8 @@ class FiredFault(NamedTuple):
 
 
 class Fault:
-    """As a context manager it lasts as long as the block, at whose end it must have fired, unless `must_fire` is false.
-    `fired` counts the requests that it has spoiled."""
+    """One fault. As a context manager it is active in the block, at whose end it must have fired, unless `must_fire` is
+    false. `fired` counts the requests that it has spoiled."""
 
     def __init__(
         self, name: str, pattern: RequestPattern, spoil: Spoil, remove: Callable[[Fault], None], must_fire: bool
@@ -168,7 +170,7 @@ class Fault:
         self._remove = remove
 
     def remove(self) -> None:
-        """It spoils no more requests."""
+        """Remove the fault: it spoils no more requests."""
         self._remove(self)
 
     def __enter__(self) -> Fault:
@@ -184,7 +186,7 @@ class Fault:
 
 
 async def await_answer(answer: Answer) -> list[Part] | None:
-    """The parts of an answer, when they are there."""
+    """The parts of an answer, once they are complete."""
     if answer is None or isinstance(answer, list):
         return answer
     parts: list[Part] | None = await answer
@@ -192,7 +194,7 @@ async def await_answer(answer: Answer) -> list[Part] | None:
 
 
 def hang_up(server: BrokerServer, connection: ClientConnection) -> None:
-    """Close a connection when the answer that is about to be sent has been sent."""
+    """Close a connection after the next answer has been sent."""
     for processor in server.server.processors:
         for one in processor.connections:
             if one.client is connection:

@@ -3,8 +3,8 @@
     with broker.faults.error("PRODUCE", "NOT_LEADER_OR_FOLLOWER", times=2, topic="orders"):
         ...                                     # the client retries, or does not
 
-A fault spoils the requests that it chooses by API, topic, client and number; the first of several that fit does. Those
-that have spoiled something are listed in `fired`. While there are no faults, no request costs more than on any broker.
+A fault spoils the requests that it chooses by API, topic, client and number; of several that match, the first one does.
+`fired` lists the faults that have spoiled a request. Without faults, requests cost the same as on any broker.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SECONDS_MAX = (1 << 31) // 1_000  # throttle_time_ms has 32 bits
 
 
 class Crashable(Protocol):
-    """The methods of `kafkalite.Broker` for its own end."""
+    """The methods of `kafkalite.Broker` for crashes."""
 
     @property
     def is_running(self) -> bool: ...
@@ -58,8 +58,8 @@ class Crashable(Protocol):
 class Faults:
     """May be used by any thread. `call` runs a function on the loop of the broker `server`.
 
-    All methods that make a fault take `topic`, `client_id`, `times` (1; None: for ever), `after` (requests that are let
-    through first), `probability` with `seed`, and `must_fire` (whether a `with` block fails if it did not).
+    All methods that make a fault accept `topic`, `client_id`, `times` (1; None: no limit), `after` (requests that pass
+    first), `probability` with `seed`, and `must_fire` (whether a `with` block fails if it did not).
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Faults:
         has_effect: bool = False,
         **which: Unpack[Choice],
     ) -> Fault:
-        """Answer with one of Kafka's errors, by name or number, wherever the answer has a place for one. The request is
-        not executed, but for what it says of other topics; with `has_effect` it is, and only the answer is wrong. A
-        Produce with acks=0 has no answer: its connection is closed. Raises ValueError."""
+        """Answer with one of Kafka's errors, by name or number, in every error field of the response. The request is
+        not executed, except its part about other topics; with `has_effect` it is, and only the response is wrong. A
+        Produce with acks=0 has no response: its connection is closed. Raises ValueError."""
         code = error_code(error)
         return self._add(
             f"error {code.name}", spoils.error(code, topic, has_effect=_flag(has_effect)), api, topic, which
@@ -120,7 +120,7 @@ class Faults:
     def blackhole(
         self, api: str | None = None, *, topic: str | None = None, has_effect: bool = False, **which: Unpack[Choice]
     ) -> Fault:
-        """Never answer, nor take another request of that connection. With `has_effect` the request is executed."""
+        """Never answer, nor handle another request of that connection. With `has_effect` the request is executed."""
         return self._add("blackhole", spoils.blackhole(self._hold, has_effect=_flag(has_effect)), api, topic, which)
 
     def truncate_response(
@@ -134,18 +134,18 @@ class Faults:
     def throttle(
         self, seconds: float, api: str | None = None, *, topic: str | None = None, **which: Unpack[Choice]
     ) -> Fault:
-        """Say in the answer that the client is over its quota, and take its next request after that time only."""
+        """Answer with a throttle time, and mute the connection for that time (KIP-219)."""
         _check_seconds(seconds)
         spoil = spoils.throttle(round(seconds * 1000), self._mute)
         return self._add(f"throttle of {seconds:g} s", spoil, api, topic, which)
 
     def corrupt(self, topic: str | None = None, **which: Unpack[Choice]) -> Fault:
-        """Turn a bit of each record batch that a Fetch brings; one that brings none does not count. The log is not
-        changed."""
+        """Flip a bit of each record batch in the response to a Fetch; one without batches does not count. The log is
+        not changed."""
         return self._add("corrupt records", spoils.corrupt(topic), "Fetch", topic, which)
 
     def load(self, faults: Iterable[Mapping[str, Any]]) -> list[Fault]:
-        """Faults as a file has them: {"fault": "error", "api": "PRODUCE", "error": "REQUEST_TIMED_OUT", "times": 2}.
+        """Add the faults of a file: {"fault": "error", "api": "PRODUCE", "error": "REQUEST_TIMED_OUT", "times": 2}.
         Raises ValueError."""
         if isinstance(faults, str | Mapping):
             raise ValueError(f"faults are a list, not {faults!r}")
@@ -175,16 +175,16 @@ class Faults:
     # --- of groups, producers
 
     def fence(self, transactional_id: str) -> None:
-        """Fence the producer with that transactional.id, as another one that begins with it would. Raises ValueError if
+        """Fence the producer with that transactional.id, as a new producer with the id would. Raises ValueError if
         there is none."""
         self._disrupt("fence", f"transactional.id {transactional_id!r}", disruptions.fence, transactional_id)
 
     def rebalance(self, group: str) -> None:
-        """Have the group rebalance, as a member that comes and goes would. Raises ValueError if it has no members."""
+        """Make the group rebalance, as a member that joins and leaves would. Raises ValueError if it has no members."""
         self._disrupt("rebalance", f"group {group!r}", disruptions.rebalance, group)
 
     def expire_session(self, group: str, member_id: str) -> None:
-        """Remove a member from its group, as if it had not been heard of. Raises ValueError if it is no member."""
+        """Remove a member from its group, as after a session timeout. Raises ValueError if it is no member."""
         about = f"member {member_id!r} of group {group!r}"
         self._disrupt("expired session", about, disruptions.expire_session, group, member_id)
 
@@ -234,7 +234,7 @@ class Faults:
             raise AssertionError(f"these faults never fired: {'; '.join(silent)}")
 
     def clear(self) -> None:
-        """Remove all faults, forget which have fired, and let go of requests that are held: their connections close."""
+        """Remove all faults and the list of fired ones, and drop held requests: their connections close."""
         self._faults.clear()
         self.fired.clear()
         self._interception.remove(self._intercept)
@@ -242,7 +242,7 @@ class Faults:
             held.get_loop().call_soon_threadsafe(held.cancel)
 
     def forget_connections(self) -> None:
-        """A broker starts: requests that an earlier life of it has held are gone with its loop."""
+        """Drops requests that were held before a restart: they have ended with the earlier loop."""
         self._held.clear()
         self._muted.clear()
 
@@ -254,7 +254,7 @@ class Faults:
         fault = Fault(name, pattern, spoil, self._remove, must_fire)
         self._faults.append(fault)
         if len(self._faults) == 1:
-            self._interception.remove(self._intercept)  # it may still be there for a connection that is throttled
+            self._interception.remove(self._intercept)  # it may still exist for a throttled connection
             self._interception.add(self._intercept)
         return fault
 

@@ -1,4 +1,4 @@
-"""Ways to spoil a request or its answer. Each function makes the one that a fault carries out (`Spoil`)."""
+"""Ways to spoil a request or its answer. Each function returns the `Spoil` of a fault."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
 
 _SIZE_BYTES = 4
-WHY = "a fault that a test has asked for"
+WHY = "a fault that a test has injected"
 
 Sleep = Callable[[Call, float], "asyncio.Future[None]"]
 
 
 def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
-    """Answer with an error, for that topic or for everything; what is not about it is executed and answered as ever.
-    With `has_effect` all of it is executed before that."""
+    """Answer with an error, for that topic or for everything; the part about other topics is executed and answered
+    normally. With `has_effect` all of it is executed first."""
 
     def spoil(call: Call) -> Answer:
         header, request = call.request, call.request.request
@@ -44,7 +44,7 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
         if api.name == "Produce" and getattr(request, "acks", 1) == 0:
             if has_effect:
                 call.execute(call.frame)
-            raise Disconnect(WHY)  # as Kafka does, where no answer is due
+            raise Disconnect(WHY)  # as Kafka does if no answer is due
         if api.name == "Metadata":
             return _answer_changed(call, lambda answer: _metadata(answer, topic, code))
         if isinstance(request, FetchRequest) and is_of_partitions(code, header.version):
@@ -103,7 +103,7 @@ def disconnect(*, has_effect: bool) -> Spoil:
 
 
 def delay(seconds: float, sleep: Sleep, *, has_effect: bool) -> Spoil:
-    """Execute the request later; or at once (`has_effect`), and give the answer later."""
+    """Execute the request later; or at once (`has_effect`), and answer later."""
 
     async def execute_later(call: Call) -> list[Part] | None:
         await sleep(call, seconds)
@@ -149,7 +149,7 @@ def truncate(size: int | None) -> Spoil:
 
 
 def throttle(milliseconds: int, mute: Callable[[Call, int], None]) -> Spoil:
-    """Say in the answer that the client is to wait, and take no request of its connection until then (KIP-219)."""
+    """Answer with a throttle time, and mute the connection until then (KIP-219)."""
 
     def throttled(answer: Message) -> Message:
         if "throttle_time_ms" in answer.__fields__:
@@ -164,7 +164,7 @@ def throttle(milliseconds: int, mute: Callable[[Call, int], None]) -> Spoil:
 
 
 def corrupt(topic: str | None) -> Spoil:
-    """Turn a bit of each record batch in the answer of a Fetch, so that its checksum is wrong."""
+    """Flip a bit of each record batch in the response to a Fetch, so that its checksum is wrong."""
 
     def damaged(call: Call) -> Callable[[Message], Message]:
         found = None if topic is None else topic_id(call, topic)
@@ -231,7 +231,7 @@ _FIRST_VERSION_OF_SESSIONS = 7
 
 
 def is_of_partitions(code: ErrorCode, version: int) -> bool:
-    """Whether such an error is one of partitions, and not of the fetch as a whole."""
+    """Whether this error belongs to partitions, and not to the fetch as a whole."""
     return version < _FIRST_VERSION_OF_SESSIONS or code not in _OF_SESSION
 
 
@@ -308,7 +308,7 @@ def _is_about(element: object, topic: str, topic_id: UUID | None) -> bool:
 
 
 def _part(struct: Message, is_it: Callable[[object], bool], *, keep: bool) -> tuple[Message, int]:
-    """A copy with the elements that are it (`keep`) or are not, and how many those are."""
+    """A copy with the elements for which `is_it` is true (`keep`) or false, and their number."""
     part, count = copy_of(struct), 0
     for name, field in struct.__fields__.items():
         value = getattr(struct, name)

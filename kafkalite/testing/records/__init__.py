@@ -1,2 +1,1 @@
-"""Written by a test to its broker, and found there: records, patterns for them, and the handle of a topic. Imports
-what `testing` may."""
+"""Records that a test writes and reads at its broker, and patterns for them. Imports what `testing` may."""

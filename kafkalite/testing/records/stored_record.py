@@ -1,12 +1,12 @@
 """The records of a partition as its log has them: exact, without a client.
 
 A reader sees what a consumer sees: no control batches, nothing above the high watermark, and with
-isolation="read_committed" nothing of aborted transactions and nothing above the last stable offset. `RecordWatch` reads
-each partition on from its last end as soon as it has more. A new topic or more partitions notify no one, and are polled
-for every few milliseconds.
+isolation="read_committed" nothing of aborted transactions and nothing above the last stable offset. `RecordWatch`
+continues at the last end of each partition as soon as it grows. There is no notification of new topics and partitions,
+so they are polled every few milliseconds.
 
 Keys and values may be written and compared as text, JSON or bytes (`Payload`, `RecordPattern`). Arguments may come from
-a file, a marker or a request that no type checker has read, so their types are checked.
+a file, a marker or a request that no type checker sees, so their types are checked.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Decode = Callable[[bytes], Any]
 
 
 class StoredRecord(NamedTuple):
-    """One record. `timestamp` is in milliseconds. `key` and `value` are bytes or None, or what a decoder made of the
-    bytes; headers are (name, bytes or None) in their order."""
+    """One record. `timestamp` is in milliseconds. `key` and `value` are bytes or None, or decoded values; headers are
+    (name, bytes or None) in their order."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class StoredRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def decoded(self, key: Decode | None, value: Decode | None) -> StoredRecord:
-        """With the key and the value decoded, where there is a decoder and something to decode."""
+        """The record with its key and value decoded, if there is a decoder and they are not None."""
         record = self
         try:
             if key is not None and record.key is not None:
@@ -67,7 +67,7 @@ def check_isolation(isolation: str) -> None:
 
 
 def end_offset(partition: Partition, isolation: str) -> int:
-    """The offset at which a reader's records end."""
+    """The offset before which a consumer's records end."""
     return partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
 
 
@@ -142,7 +142,7 @@ class RecordWatch:
     async def until(
         self, is_enough: Callable[[list[StoredRecord]], object], timeout_s: float
     ) -> list[StoredRecord] | None:
-        """The records when they are enough; None if they are not within that time."""
+        """The records once they are enough; None after the timeout."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while True:
@@ -155,7 +155,7 @@ class RecordWatch:
             await self._more(min(left_s, _POLL_S if self._topic_id is None else 10 * _POLL_S))
 
     async def _more(self, wait_s: float) -> None:
-        """Wait until a partition has more, at most so long."""
+        """Wait until a partition grows, at most `wait_s`."""
         changed = asyncio.Event()
         waiting = DelayedOperation(
             1, changed.set, asyncio.get_running_loop().call_soon, self._isolation == READ_COMMITTED
@@ -210,8 +210,8 @@ def _listed(headers: object) -> Iterable[object]:
 
 
 def matches(stored: bytes | None, wanted: Payload | Callable[[Any], object]) -> bool:
-    """Whether the bytes are those of `wanted`; a mapping or a list is compared with the JSON that they are, and a
-    function is called with them."""
+    """Whether the bytes equal `wanted`; a mapping or a list is compared with their JSON, and a function is called with
+    them."""
     if callable(wanted):
         return bool(wanted(stored))
     if isinstance(wanted, (Mapping, list)):
@@ -226,7 +226,7 @@ _SHOWN_MAX = 20
 
 
 class Anything:
-    """Stands for every key and every value."""
+    """Matches every key and every value."""
 
     def __repr__(self) -> str:
         return "ANYTHING"
@@ -238,9 +238,9 @@ Wanted = Payload | Callable[[Any], object] | Anything
 
 
 class RecordPattern(NamedTuple):
-    """A record fits with this key and value, in this partition if one is given, and with all of `headers`, among
-    others. Keys and values are compared as `Broker.produce` would write them, mappings and lists as JSON; a function
-    gets the bytes and decides."""
+    """Matches records with this key and value, in this partition if one is given, and with at least these `headers`.
+    Keys and values are compared as `Broker.produce` would write them, mappings and lists as JSON; a function gets the
+    bytes and decides."""
 
     key: Wanted
     value: Wanted
@@ -256,7 +256,7 @@ class RecordPattern(NamedTuple):
         )
 
     def first(self, records: Iterable[StoredRecord]) -> StoredRecord | None:
-        """The first record that fits."""
+        """The first record that matches."""
         return next(filter(self.fits, records), None)
 
     def __str__(self) -> str:
@@ -268,7 +268,7 @@ class RecordPattern(NamedTuple):
         return ", ".join(parts)
 
     def missing(self, topic: str, within_s: float, topics: Mapping[str, int], records: list[StoredRecord]) -> str:
-        """The message of a test that fails because no record has come: `topics` and `records` are there instead."""
+        """The message of a test that fails without such a record, with the `topics` and the `records` that exist."""
         message = f"{topic} has no record with {self} within {within_s:g} s. "
         if topic not in topics:
             return message + f"There is no such topic; there are: {', '.join(sorted(topics)) or 'none'}"

@@ -1,2 +1,2 @@
-"""The requests of a test's broker on their way: a place to stand between its connections and its dispatcher, and a
-record of what went by. Imports what `testing` may."""
+"""The requests of a test's broker: interceptors between its connections and its dispatcher, and recorded requests.
+Imports what `testing` may."""

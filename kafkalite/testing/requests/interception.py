@@ -1,4 +1,4 @@
-"""A place between the connections of a broker and its dispatcher, for tests that record requests or spoil them.
+"""Interceptors between the connections of a broker and its dispatcher, for tests that record or spoil requests.
 
 Without interceptors connections call the dispatcher itself, as on any broker.
 """
@@ -22,12 +22,11 @@ Interceptor = Callable[["ClientConnection", memoryview, Handler], Answer]
 Raises Disconnect to close the connection. The frame is valid until it returns."""
 
 Change = Callable[["list[Part] | None"], "list[Part] | None"]
-"""The parts of a response frame, or None where no response is due -> what is sent instead."""
+"""The parts of a response frame, or None if no response is due -> the parts that are sent instead."""
 
 
 class Interception:
-    """Interceptors are called on the broker's loop, but any thread
-    may add and remove them."""
+    """The interceptors of one broker. They are called on its loop; any thread may add and remove them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,19 +34,19 @@ class Interception:
         self._server: SocketServer | None = None
 
     def attach(self, server: SocketServer) -> None:
-        """The broker has started."""
+        """Installs the interceptors in a broker that has started."""
         with self._lock:
             self._server = server
             self._apply()
 
     def add(self, interceptor: Interceptor, *, first: bool = False) -> None:
-        """It sees every request from now on, after those that are there, or before them."""
+        """Adds an interceptor for all requests from now on, after the others, or before them (`first`)."""
         with self._lock:
             self._interceptors.insert(0 if first else len(self._interceptors), interceptor)
             self._apply()
 
     def remove(self, interceptor: Interceptor) -> None:
-        """It sees no more requests. Does nothing if it saw none."""
+        """Removes an interceptor. Does nothing if it was not added."""
         with self._lock:
             if interceptor in self._interceptors:
                 self._interceptors.remove(interceptor)
@@ -71,7 +70,7 @@ def _call(interceptor: Interceptor, following: Handler, connection: ClientConnec
 
 def changed_answer(answer: Answer, change: Change) -> Answer:
     """The same answer, at the same time, with `change` applied to its parts before they are sent. It is not called for
-    a response that is never given because its client has left."""
+    a response that is never sent because its client has disconnected."""
     change = partial(_keep_throttle, change)
     if answer is None or isinstance(answer, list):
         return change(answer)
@@ -80,6 +79,6 @@ def changed_answer(answer: Answer, change: Change) -> Answer:
 
 
 def _keep_throttle(change: Change, answer: list[Part] | None) -> list[Part] | None:
-    """After an answer to a client over its quota the connection stays muted, also with another answer."""
+    """The changed answer; it keeps the muting of a client over its quota."""
     changed = change(answer)
     return ThrottledAnswer(changed or (), answer.throttle_ms) if isinstance(answer, ThrottledAnswer) else changed

@@ -34,7 +34,7 @@ _TOPIC_FIELDS = ("topic", "topic_name")
 
 @dataclass(slots=True)
 class Frames:
-    """Kept of a request. Requests and answers are numbered together, in the order in which they passed.
+    """The frames of one request. Requests and answers are numbered together, in the order in which they passed.
 
     `wall_ms` is the broker's time, `took_ms` real time; that and `ended` are None while there is no answer. `response`
     is None also if none is due; `left_out` is the size of one that was too long to be kept. Frames have no size prefix.
@@ -51,7 +51,7 @@ class Frames:
 
 
 class RecordedRequest:
-    """`client` is the host:port of the connection."""
+    """One request and its answer. `client` is the host:port of the connection."""
 
     def __init__(self, frames: Frames) -> None:
         self.frames = frames
@@ -74,7 +74,7 @@ class RecordedRequest:
 
     @property
     def time(self) -> datetime:
-        """When it came, by the broker's clock, in UTC."""
+        """The time of its arrival by the broker's clock, in UTC."""
         return datetime.fromtimestamp(self.frames.wall_ms / 1000, UTC)
 
     @property
@@ -97,7 +97,7 @@ class RecordedRequest:
 
     @cached_property
     def request(self) -> Message | None:
-        """The request; None if the broker cannot read it, or does not know its version."""
+        """The decoded request; None if it is malformed, or of an unknown version."""
         header, position = self._header
         api = SERVED.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
@@ -141,7 +141,7 @@ class RecordedRequest:
 
     @property
     def outcome(self) -> str:
-        """The end of it, in some words."""
+        """A short text about its answer."""
         if self.took_ms is None:
             return "no answer"
         if self.frames.response is None and not self.frames.left_out:
@@ -150,7 +150,7 @@ class RecordedRequest:
 
 
 def fields_of(message: Message) -> Iterator[tuple[str, Any]]:
-    """The name and value of each field that is no struct, in the order of the wire; of the structs in it, too."""
+    """The name and value of each field that is no struct, in the order of the wire; also those of nested structs."""
     for name in message.__fields__:
         value = getattr(message, name)
         if isinstance(value, Message):
@@ -166,7 +166,7 @@ def fields_of(message: Message) -> Iterator[tuple[str, Any]]:
 
 
 def _topic_names(message: Message) -> Iterator[str]:
-    """A topic is named in a field of that name, or as the `name` of a struct in a list of topics."""
+    """The names of topics: in fields `topic`, or in the `name` of a struct in a list of topics."""
     for name in message.__fields__:
         value = getattr(message, name)
         if name in _TOPIC_FIELDS and isinstance(value, str) and value:
@@ -186,7 +186,7 @@ def _error_name(code: int) -> str:
 
 
 _OF_LOGINS = ("SaslHandshake", "SaslAuthenticate")
-"""Answered by the authenticator of a connection, before any interceptor."""
+"""APIs that the authenticator of a connection answers, before any interceptor."""
 
 _APIS = {api.name.casefold(): api.name for api in SERVED.values()}
 
@@ -200,14 +200,14 @@ def api_name(given: str) -> str:
         raise ValueError(f"no API is named {given!r}{suggestions(spelt, _APIS, _APIS)}")
     name = _APIS[spelt]
     if name in _OF_LOGINS:
-        raise ValueError(f"{name} belongs to a login, and logins are neither recorded nor spoilt")
+        raise ValueError(f"{name} belongs to a login, and logins are neither recorded nor spoiled")
     return name
 
 
 def suggestions(name: str, names: Iterable[str], shown: dict[str, str] | None = None) -> str:
-    """A few names like that one, as the end of a message; nothing if there is none. `shown` has other spellings."""
+    """A few similar names, as the end of a message; empty if there is none. `shown` has other spellings."""
     near = [one if shown is None else shown[one] for one in get_close_matches(name, list(names), 3, 0.5)]
-    return f"; near to it: {', '.join(near)}" if near else ""
+    return f"; similar: {', '.join(near)}" if near else ""
 
 
 _HEAD = {"trace": "kafkalite", "version": 1}
@@ -317,7 +317,7 @@ def diagram_text(requests: Sequence[RecordedRequest]) -> str:
 
 
 def diagram_html(requests: Sequence[RecordedRequest]) -> str:
-    """A page that needs nothing else. What was asked and answered opens at a click."""
+    """A self-contained HTML page. A click opens the fields of a request and its answer."""
     clients = _clients(requests)
     rows = []
     began_ms = requests[0].frames.wall_ms if requests else 0

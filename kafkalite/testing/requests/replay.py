@@ -1,12 +1,12 @@
-"""A recorded trace, asked again of another broker.
+"""A recorded trace, and its replay at another broker.
 
     trace = Trace.load("orders.trace")
     for each in trace.replay("127.0.0.1:9092"):
         assert each.now.errors == each.then.errors
 
-Requests keep their order: one that came after an answer is sent after that answer has come again. What brokers choose
-(ids of producers, members, topics and fetch sessions, generations of groups) is put in as the other broker has chosen
-it, also in record batches. All connections go to the one address.
+Requests keep their order: one that was sent after an answer is sent after that answer arrives again. Values that
+brokers choose (ids of producers, members, topics and fetch sessions, generations of groups) are replaced by those of
+the other broker, also in record batches. All connections go to the one address.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _FAMILIES = {
     "generation_id": "generation",
     "generation_id_or_member_epoch": "generation",
 }
-"""Field -> what it is an id of. Another broker has other ids."""
+"""Field -> the kind of id in it. Another broker has other ids."""
 
 _NO_ID: dict[str, Any] = {"producer": -1, "member": "", "session": 0, "topic": UUID(int=0), "generation": -1}
-"""What stands for none of them, also beside an error. It is the same everywhere."""
+"""The values for "no id", also in responses with an error. They are the same at every broker."""
 
 _LENGTH_AT, _MAGIC_AT, _CRC_AT, _PRODUCER_ID_AT, _HEAD_BYTES = 8, 16, 17, 43, 61  # of a record batch v2
 
 
 class Replayed(NamedTuple):
-    """A request as it was recorded, and as it was answered now."""
+    """A recorded request, and the same request with its new answer."""
 
     then: RecordedRequest
     now: RecordedRequest
@@ -58,7 +58,7 @@ class Replayed(NamedTuple):
 
 
 class Trace:
-    """Requests that were recorded, in their order."""
+    """Recorded requests, in their order."""
 
     def __init__(self, frames: Sequence[Frames]) -> None:
         self._frames = list(frames)
@@ -79,9 +79,9 @@ class Trace:
         return diagram_text(list(self))
 
     def replay(self, bootstrap_servers: str, *, timeout: float = TIMEOUT_S) -> list[Replayed]:
-        """Ask another broker the same. Each answer that there was is waited for, at most `timeout` seconds. Raises
-        OSError when the broker cannot be reached, ValueError if the address is none. Not from a running event loop:
-        there, await `replay_async`."""
+        """Send the requests to another broker. Waits for each answer that the trace has, at most `timeout` seconds.
+        Raises OSError if the broker cannot be reached, ValueError for an invalid address. Not from a running event
+        loop: there, await `replay_async`."""
         return asyncio.run(self.replay_async(bootstrap_servers, timeout=timeout))
 
     async def replay_async(
@@ -184,7 +184,7 @@ class _Replay:
             self._learn(before, after)
 
     def _learn(self, before: Message, after: Message) -> None:
-        """Notes which id of the trace is which one now."""
+        """Maps the ids in a recorded answer to those in the new one."""
         for name in before.__fields__:
             was, is_now = getattr(before, name), getattr(after, name)
             if name in _FAMILIES:
@@ -214,7 +214,7 @@ def with_ids(recorded: RecordedRequest, id_of: Callable[[str, Any], Any]) -> byt
 
 
 def _replace(message: Message, id_of: Callable[[str, Any], Any]) -> bool:
-    """Whether anything is another now."""
+    """Replaces ids in a message. Returns whether any was replaced."""
     changed = False
     for name, field in message.__fields__.items():
         value = getattr(message, name)

@@ -40,8 +40,8 @@ _SIZE_BYTES = 4
 
 
 class RequestLog:
-    """Iterating yields the requests in the order in which they came. Nothing is recorded before `start`. It may be used
-    by any thread. `clock` is the broker's."""
+    """Iterating yields the requests in the order of their arrival. Nothing is recorded before `start`. Any thread may
+    use it. `clock` is the broker's."""
 
     def __init__(self, interception: Interception, clock: Callable[[], Clock]) -> None:
         self._interception = interception
@@ -58,13 +58,13 @@ class RequestLog:
             self._interception.add(self._record, first=True)
 
     def stop(self) -> None:
-        """Record no more; what is recorded stays."""
+        """Stop recording; recorded requests stay."""
         self._is_recording = False
         self._interception.remove(self._record)
 
     def clear(self) -> None:
-        """Forget what is recorded."""
-        self._records = deque()  # the broker's loop may be at work on the other
+        """Drop the recorded requests."""
+        self._records = deque()  # the broker's loop may be using the old one
         self._bytes = 0
 
     def __iter__(self) -> Iterator[RecordedRequest]:
@@ -95,7 +95,7 @@ class RequestLog:
         return diagram_text(list(self))
 
     def save(self, path: str | Path) -> None:
-        """Write them to a file: a trace, which `Trace.load` reads; as an HTML page if its name ends so. Raises
+        """Write them to a file: a trace, which `Trace.load` reads, or an HTML page if its name ends in .html. Raises
         OSError."""
         requests = list(self)
         if str(path).endswith((".html", ".htm")):

@@ -1,20 +1,20 @@
-"""A ZooKeeper in this process, without Java and without sockets, whose clients' lines can be disturbed on command.
+"""A ZooKeeper in this process, without Java and without sockets, whose clients' connections a test can disturb.
 
     zookeeper = InMemoryZooKeeper()
     line = zookeeper.line()                                         # of one client
     session = ZooKeeperSession(settings._replace(dial=line.dial), on_change=..., on_state=...)
     line.cut(), line.mend(), line.expire(), line.lose_answers(1)    # as if it happened in between
 
-It replaces kazoo's connection, not of the session: requests arrive as the bytes that would go to a server,
-and the session's own code sees to watches, notifications and errors. So brokers of any number of event loops are one
-cluster. Nothing is written to a disk.
+It replaces kazoo's connection, not the session: requests arrive as the bytes that would go to a server, and the
+session's own code handles watches, notifications and errors. So brokers of any number of event loops are one cluster.
+Nothing is written to a disk.
 
-Each client's requests, and each client's answers and watch events, stay in their order; a change is notified before any
-answer that could show it. A client that is cut off keeps its session for the session timeout.
+Each client's requests, and each client's answers and watch events, stay in their order; the event of a change precedes
+any answer that contains it. A client that is cut off keeps its session for the session timeout.
 
-    cut       connections end, and none can be made                      the client sees it at once
-    silent    nothing passes any more                                    the client sees it after 2/3 of the timeout
-    expired   the session has ended, and its nodes are gone              the client sees it when it is connected next
+    cut       connections end, and none can be opened                    the client notices it at once
+    silent    no message passes                                          the client notices it after 2/3 of the timeout
+    expired   the session has ended, and its nodes are gone              the client notices it when it connects next
     abandon   the client's process is gone, and its session stays        there is no client any more
 
 Source: org.apache.zookeeper.server.ZooKeeperServer, SessionTrackerImpl; org.apache.zookeeper.ClientCnxn (states).
@@ -66,7 +66,7 @@ class InMemoryZooKeeper:
 
     @property
     def lock(self) -> threading.RLock:
-        """Guards all of it. Raises RuntimeError in a forked child: a thread that is not there may hold it."""
+        """The lock of the whole object. Raises RuntimeError in a forked child: a thread of the parent may hold it."""
         self._home.require("this ZooKeeper")
         return self._lock
 
@@ -77,7 +77,7 @@ class InMemoryZooKeeper:
             return self._lines[-1]
 
     def stop(self) -> None:
-        """No client can reach it any more. No session ends meanwhile."""
+        """Stop serving: no client can reach it, and no session ends meanwhile."""
         with self.lock:
             self.is_serving = False
             self.sessions.freeze()
@@ -85,7 +85,7 @@ class InMemoryZooKeeper:
                 line.break_connection()
 
     def start(self) -> None:
-        """After `stop`: it serves again, with its data; sessions have their whole timeout to come back."""
+        """Serve again after `stop`, with the same data; sessions have their whole timeout to reconnect."""
         with self.lock:
             self.is_serving = True
             self.sessions.thaw()
@@ -104,7 +104,7 @@ class InMemoryZooKeeper:
 
 
 class ZooKeeperLine:
-    """One client's way to the servers; connection after connection goes over it, also those of the client's next life.
+    """One client's link to the servers, for all its connections, also after a restart of the client.
 
     `delay_ms`: each message takes a random time between these two, in either direction.
     """
@@ -142,34 +142,34 @@ class ZooKeeperLine:
             return self._connection
 
     def cut(self) -> None:
-        """End the connection, and let none be made."""
+        """End the connection, and refuse new ones."""
         with self.zookeeper.lock:
             self._is_cut = True
             self.break_connection()
 
     def silence(self) -> None:
-        """Hold back everything, in both directions."""
+        """Hold back all messages, in both directions."""
         with self.zookeeper.lock:
             self.is_silent = True
             if self._connection is not None:
                 self._connection.go_silent()
 
     def mend(self) -> None:
-        """The end of `cut`: connections can be made again."""
+        """The end of `cut`: connections can be opened again."""
         with self.zookeeper.lock:
             self._is_cut = False
             self.come_back()
 
     def end_silence(self) -> None:
-        """The end of `silence`: a connection that was not given up resumes."""
+        """The end of `silence`: a connection that has not timed out resumes."""
         with self.zookeeper.lock:
             self.is_silent = False
             if self._connection is not None:
-                self._connection.go_on()
+                self._connection.resume()
             self.come_back()
 
     def expire(self) -> None:
-        """End the client's session on the side of the servers, as if it had not been heard of for too long."""
+        """End the client's session at the servers, as after its timeout."""
         with self.zookeeper.lock:
             connection = self._connection
             if connection is not None and connection.session is not None:
@@ -178,7 +178,7 @@ class ZooKeeperLine:
                     connection.hang_up()
 
     def break_connection(self) -> None:
-        """End the connection; it comes back unless the line is cut."""
+        """End the connection; the client reconnects unless the line is cut."""
         with self.zookeeper.lock:
             if self._connection is not None:
                 self._connection.hang_up()
@@ -198,7 +198,7 @@ class ZooKeeperLine:
         self._requests_to_lose = count
 
     def abandon(self) -> None:
-        """The client's process is gone, without a word. Its session ends after its timeout."""
+        """The client's process has ended without closing its session, which ends after its timeout."""
         with self.zookeeper.lock:
             if self._connection is not None:
                 self._connection.vanish()
@@ -289,7 +289,7 @@ class _Wire:
         self._to_client.deliver_due()
 
     def end(self) -> None:
-        """All that is under way is lost; requests without an answer fail."""
+        """End the connection: messages in transit are lost; requests without an answer fail."""
         self._is_over = True
         self._to_server.clear()
         self._to_client.clear()
@@ -329,8 +329,8 @@ class _Wire:
 
 
 class InMemoryConnection:
-    """A client's connection: the `Connection` of a ZooKeeperSession. It comes back as long as the line is open, and
-    with a new session when the old one has ended."""
+    """A client's connection: the `Connection` of a ZooKeeperSession. It reconnects as long as the line is open, with a
+    new session if the old one has ended."""
 
     last_fault = ""
 
@@ -375,7 +375,7 @@ class InMemoryConnection:
     # -- for the line
 
     def reconnect(self) -> None:
-        """Connect if that can be done and is not done."""
+        """Connect, if the line is open and there is no connection."""
         with self._zookeeper.lock:
             if self._wire is not None or self.is_closed or not self._line.is_open:
                 return
@@ -388,7 +388,7 @@ class InMemoryConnection:
             self._on_state(ConnectionState.CONNECTED)
 
     def hang_up(self) -> None:
-        """The connection ends, and both sides see it."""
+        """End the connection; both sides notice it."""
         if self._wire is None:
             return
         self._end_wire()
@@ -400,8 +400,8 @@ class InMemoryConnection:
             self._zookeeper.sessions.expire_later(self.session)
             self._silence = self._zookeeper.clock.call_later(self.session_timeout_ms * 2 / 3, self._give_up)
 
-    def go_on(self) -> None:
-        """The line is not silent any more."""
+    def resume(self) -> None:
+        """Resume after the line's silence."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
@@ -409,11 +409,11 @@ class InMemoryConnection:
             if not self._zookeeper.sessions.is_alive(self.session):
                 self.hang_up()
                 return
-            self._zookeeper.sessions.keep(self.session)
+            self._zookeeper.sessions.cancel_expiry(self.session)
             self._wire.deliver_due()
 
     def vanish(self) -> None:
-        """The client is gone, and hears nothing any more."""
+        """The client has ended, and gets no more callbacks."""
         self.is_closed = True
         if self._wire is not None:
             self._end_wire()

@@ -1,4 +1,4 @@
-"""The nodes of a ZooKeeper in memory: transactions that are done as a whole or not at all, and the paths they changed.
+"""The nodes of a ZooKeeper in memory: atomic transactions, and the paths that they changed.
 
 A transaction is prepared against records of the nodes that it touches, one operation after the other, and applied when
 all of them hold. Each takes a transaction id (zxid), also one that is refused. A sequential node gets the number of
@@ -54,7 +54,7 @@ class _Stored:
 
 @dataclass(slots=True)
 class _Record:
-    """A node as the operations of a transaction have left it so far."""
+    """A node after the previous operations of a transaction."""
 
     version: int
     creations: int
@@ -202,7 +202,7 @@ class ZnodeTree:
         return json.dumps({"zxid": self.zxid, "nodes": nodes})
 
     def load(self, text: str) -> None:
-        """Instead of all nodes, those of a `dump`."""
+        """Replace all nodes by those of a `dump`."""
         dumped = read_json(text)
         self.zxid = dumped["zxid"]
         self._nodes = {}

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """`watched`: the trees that the present connection watches; `notify` sends its client a changed path. `expiry` runs
-    while there is no connection, or nothing is heard over it."""
+    """One session. `watched`: the trees that the present connection watches; `notify` sends its client a changed path.
+    `expiry` runs while there is no connection, or the connection is silent."""
 
     def __init__(self, number: int, timeout_ms: int) -> None:
         self.number = number
@@ -62,7 +62,7 @@ class Session:
 
 
 class Sessions:
-    """Belongs to the thread that holds `lock`. While `is_frozen`, no session ends by itself."""
+    """All sessions. Belongs to the thread that holds `lock`. While `is_frozen`, no session ends by itself."""
 
     def __init__(self, tree: ZnodeTree, clock: Clock, lock: RLock) -> None:
         self.is_frozen = False
@@ -86,43 +86,43 @@ class Sessions:
         return session.number in self._alive
 
     def attach(self, session: Session, notify: Callable[[str], None]) -> None:
-        """It has a connection."""
-        self.keep(session)
+        """The session has a connection."""
+        self.cancel_expiry(session)
         session.watched.clear()
         session.notify = notify
 
     def detach(self, session: Session) -> None:
-        """Its connection is lost; if it went silent before that, its end is nearer."""
+        """The session's connection is lost; if it was silent before that, the timeout counts from then."""
         session.notify = None
         if session.expiry is None:
             self.expire_later(session)
 
-    def keep(self, session: Session) -> None:
-        """It has been heard of."""
+    def cancel_expiry(self, session: Session) -> None:
+        """Stop the session's timeout: its connection is not silent."""
         if session.expiry is not None:
             session.expiry.cancel()
             session.expiry = None
 
     def expire_later(self, session: Session) -> None:
-        """It ends after its timeout, unless it is heard of."""
-        self.keep(session)
+        """Start the session's timeout, after which it ends."""
+        self.cancel_expiry(session)
         if not self.is_frozen and self.is_alive(session):
             session.expiry = self._clock.call_later(session.timeout_ms, partial(self.end, session))
 
     def end(self, session: Session) -> None:
-        """End it now: its ephemeral nodes are gone."""
+        """End the session now, and delete its ephemeral nodes."""
         with self._lock:
-            self.keep(session)
+            self.cancel_expiry(session)
             if self._alive.pop(session.number, None) is not None:
                 self._notify(self._tree.end_session(session.number))
 
     def freeze(self) -> None:
         self.is_frozen = True
         for session in self._alive.values():
-            self.keep(session)
+            self.cancel_expiry(session)
 
     def thaw(self) -> None:
-        """Each has its whole timeout to be heard of."""
+        """End `freeze`: each session has its whole timeout again."""
         self.is_frozen = False
         for session in self._alive.values():
             self.expire_later(session)
@@ -204,7 +204,7 @@ class ThreadClock:
                 logger.exception("a timer failed")
 
     def _next(self) -> Callable[[], None] | None:
-        """Waits for the next timer that falls due; None when there is none any more."""
+        """Waits for the next due timer; None when there is none any more."""
         with self._changed:
             while self._queue:
                 due_s, _, timer = self._queue[0]

@@ -343,7 +343,7 @@ def test_a_clock_from_outside_is_turned_outside() -> None:
     async def story() -> None:
         clock = SystemClock(asyncio.get_running_loop())
         async with AsyncBroker(clock=clock) as broker:
-            with pytest.raises(RuntimeError, match="turn that one"):
+            with pytest.raises(RuntimeError, match="advance that one"):
                 broker.clock  # noqa: B018
 
     asyncio.run(story())

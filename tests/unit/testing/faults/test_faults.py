@@ -51,9 +51,9 @@ def produce(client: wire.Connection, topic: str = "orders") -> int:
 def test_names_of_apis_and_errors_are_taken_in_any_spelling() -> None:
     assert {api_name(name) for name in ("InitProducerId", "INIT_PRODUCER_ID", "init_producer_id")} == {"InitProducerId"}
     assert error_code("request_timed_out") == error_code(7) == ErrorCode.REQUEST_TIMED_OUT
-    with pytest.raises(ValueError, match="near to it: Produce"):
+    with pytest.raises(ValueError, match="similar: Produce"):
         api_name("PRODUCES")
-    with pytest.raises(ValueError, match="near to it: NOT_LEADER_OR_FOLLOWER"):
+    with pytest.raises(ValueError, match="similar: NOT_LEADER_OR_FOLLOWER"):
         error_code("NOT_LEADER_FOR_PARTITION_OR_FOLLOWER")
     with pytest.raises(ValueError, match=r"no API is named 'xyz'$"):
         api_name("xyz")
@@ -78,7 +78,7 @@ def test_names_of_apis_and_errors_are_taken_in_any_spelling() -> None:
         ({"client_id": 5}, "client_id is text, not 5"),
         ({"must_fire": "no"}, "must_fire is true or false, not 'no'"),
         ({"has_effect": "no"}, "has_effect is true or false, not 'no'"),
-        ({"tims": 2}, "no fault takes 'tims'; near to it: times"),
+        ({"tims": 2}, "no fault takes 'tims'; similar: times"),
         ({"api": 5}, "api is text, not 5"),
         ({"error": None}, "error is text, not None"),
         ({"fault": "delay", "seconds": "1"}, "seconds is a number, not '1'"),
