@@ -28,7 +28,7 @@ import pytest
 from tests.compatibility.interop import java_dump_log
 from tests.compatibility.interop.compatibility import FAILED, NOT_RUN, PASSED, Row, update
 from tests.compatibility.interop.java_tools import VERSIONS, JavaTools, java_command
-from tests.compatibility.interop.reference_broker import reference_broker
+from tests.compatibility.interop.reference_broker import ReferenceBroker, reference_broker
 from tests.compatibility.interop.swap_scene import Kafkalite
 from tests.support.broker_process import READY
 from tests.support.places import ROOT
@@ -252,6 +252,19 @@ def unique() -> Callable[[str], str]:
 def java(request: pytest.FixtureRequest, broker: BrokerProcess) -> JavaTools:
     """Java's console tools, of each version."""
     return JavaTools(request.param, broker.bootstrap, run_command)
+
+
+@pytest.fixture(scope="module")
+def kafka_4_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]:
+    """An Apache Kafka 4.3.0 that runs, to stand beside the broker; skips where it cannot be had."""
+    with reference_broker(tmp_path_factory.mktemp("kafka-4.3"), SETTINGS, "4.3.0") as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def tools_4_3() -> Callable[[str], JavaTools]:
+    """Kafka 4.3's tools at an address."""
+    return lambda bootstrap: JavaTools("4.3.0", bootstrap, run_command)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import pytest
 from bench.reference import ReferenceUnavailable
 from bench.reference.jars import jar_directory, java
 
-VERSIONS = ("2.7.2", "3.9.1", "4.1.0")
+VERSIONS = ("2.7.2", "3.9.1", "4.1.0", "4.3.0")
 LIGHT = ("-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 LOG4J = Path(__file__).parent / "java" / "log4j.properties"
 TOOL_SECONDS = 120.0  # a JVM starts in one second, or in a minute where everybody wants the machine
@@ -44,6 +44,11 @@ class JavaTools:
     def start(self, tool: str, *arguments: Any, output: Path, at: str | None = "--bootstrap-server") -> Running:
         """The tool in the background, its output (both kinds) in a file."""
         return Running(self.command(tool, *arguments, at=at), output)
+
+    def dump_offsets(self, *segments: Path) -> str:
+        """Segments of `__consumer_offsets` as kafka-dump-log prints them with the decoder of groups."""
+        files = ["--files", ",".join(map(str, segments))]
+        return self("DumpLogSegments", "--offsets-decoder", "--skip-record-metadata", *files, at=None)
 
     # What nearly every story needs.
 
