@@ -1,21 +1,20 @@
 """Dispatches request frames to their handlers and encodes the responses.
 
-The table of handlers corresponds to the table of APIs. A request is decoded by its version, handled, and its response
-encoded by the same version. All of this is synchronous unless a handler returns an awaitable.
+Each API of the table of APIs has one handler (`server/broker_apis`). A request is decoded by its version, handled, and
+its response encoded by the same version. All of this is synchronous unless a handler returns an awaitable.
 Source: kafka.network.RequestChannel, kafka.server.KafkaApis.handle.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cache, partial
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.fast_path import fetch_fast_path, produce_fast_path
-from kafkalite.api.handlers import fetch, metadata, produce
+from kafkalite.api.handlers.metadata import API_VERSIONS_KEY, unsupported_version
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect
 from kafkalite.network.client_connection import Pending, ignore
 from kafkalite.protocol.apis import SERVED
@@ -23,110 +22,15 @@ from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
 if TYPE_CHECKING:
+    from kafkalite.api.handlers.fetch import FetchApi
+    from kafkalite.api.handlers.produce import ProduceApi
     from kafkalite.api.request.request_context import Access
     from kafkalite.common.region import Part
     from kafkalite.network.client_connection import Answer, ClientConnection
 
 
-Handler = Callable[[Services, Any, RequestContext], Any]
-"""(services, request, context) -> response | awaitable of it | None (no response). Types agree with the row in APIS."""
-
-_FIRST_HANDLERS: Mapping[str, Handler] = {
-    "Produce": produce.produce,
-    "Fetch": fetch.fetch,
-    "Metadata": metadata.metadata,
-    "ApiVersions": metadata.api_versions,
-    "DescribeCluster": metadata.describe_cluster,
-}
-
-
-@cache
-def _client_handlers() -> Mapping[str, Handler]:
-    """Handlers of consumers and producers, imported when one of them is first used: a broker is ready without them."""
-    from kafkalite.api.handlers import group_offsets, groups, list_offsets, transactions
-
-    return {
-        "ListOffsets": list_offsets.list_offsets,
-        "OffsetForLeaderEpoch": list_offsets.offset_for_leader_epoch,
-        "OffsetCommit": group_offsets.offset_commit,
-        "OffsetFetch": group_offsets.offset_fetch,
-        "TxnOffsetCommit": group_offsets.txn_offset_commit,
-        "OffsetDelete": group_offsets.offset_delete,
-        "FindCoordinator": groups.find_coordinator,
-        "JoinGroup": groups.join_group,
-        "Heartbeat": groups.heartbeat,
-        "LeaveGroup": groups.leave_group,
-        "SyncGroup": groups.sync_group,
-        "DescribeGroups": groups.describe_groups,
-        "ListGroups": groups.list_groups,
-        "DeleteGroups": groups.delete_groups,
-        "InitProducerId": transactions.init_producer_id,
-        "AddPartitionsToTxn": transactions.add_partitions_to_txn,
-        "AddOffsetsToTxn": transactions.add_offsets_to_txn,
-        "EndTxn": transactions.end_txn,
-        "WriteTxnMarkers": transactions.write_txn_markers,
-        "DescribeProducers": transactions.describe_producers,
-        "DescribeTransactions": transactions.describe_transactions,
-        "ListTransactions": transactions.list_transactions,
-    }
-
-
-@cache
-def _admin_handlers() -> Mapping[str, Handler]:
-    """Handlers of all other requests, imported when one of them is first used."""
-    from kafkalite.api import sasl_authenticator
-    from kafkalite.api.handlers import (
-        acls,
-        broker_report,
-        cleaner,
-        configs,
-        delegation_tokens,
-        delete_records,
-        entity_configs,
-        log_dirs,
-        partition_admin,
-        topics,
-    )
-
-    return {
-        "SaslHandshake": sasl_authenticator.sasl_handshake,
-        "SaslAuthenticate": sasl_authenticator.sasl_authenticate,
-        "DescribeUserScramCredentials": entity_configs.describe_user_scram_credentials,
-        "AlterUserScramCredentials": entity_configs.alter_user_scram_credentials,
-        "DescribeClientQuotas": entity_configs.describe_client_quotas,
-        "AlterClientQuotas": entity_configs.alter_client_quotas,
-        "CreateTopics": topics.create_topics,
-        "DeleteTopics": topics.delete_topics,
-        "CreatePartitions": topics.create_partitions,
-        "DeleteRecords": delete_records.delete_records,
-        "DescribeAcls": acls.describe_acls,
-        "CreateAcls": acls.create_acls,
-        "DeleteAcls": acls.delete_acls,
-        "DescribeConfigs": configs.describe_configs,
-        "AlterConfigs": configs.alter_configs,
-        "IncrementalAlterConfigs": configs.incremental_alter_configs,
-        "AlterReplicaLogDirs": log_dirs.alter_replica_log_dirs,
-        "DescribeLogDirs": log_dirs.describe_log_dirs,
-        "CreateDelegationToken": delegation_tokens.create_delegation_token,
-        "RenewDelegationToken": delegation_tokens.renew_delegation_token,
-        "ExpireDelegationToken": delegation_tokens.expire_delegation_token,
-        "DescribeDelegationToken": delegation_tokens.describe_delegation_token,
-        "ElectLeaders": partition_admin.elect_leaders,
-        "AlterPartitionReassignments": partition_admin.alter_partition_reassignments,
-        "ListPartitionReassignments": partition_admin.list_partition_reassignments,
-        "RunCleaner": cleaner.run_cleaner,
-        "BrokerReport": broker_report.broker_report,
-    }
-
-
-def handlers() -> Mapping[str, Handler]:
-    """The handlers of all APIs by their names."""
-    return {**_FIRST_HANDLERS, **_client_handlers(), **_admin_handlers()}
-
-
-def handler_of(api: str) -> Handler:
-    return _FIRST_HANDLERS.get(api) or _client_handlers().get(api) or _admin_handlers()[api]
-
+Handler = Callable[[Any, RequestContext], Any]
+"""(request, context) -> response | awaitable of it | None (no response). Types agree with the row in APIS."""
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
@@ -146,11 +50,20 @@ class Dispatcher:
     the creation of a topic, is run to its end even if its client disconnects.
     """
 
-    __slots__ = ("_access", "_routes", "_services", "_tasks")
+    __slots__ = ("_access", "_fetch", "_handler_of", "_produce", "_routes", "_tasks")
 
-    def __init__(self, services: Services, access: Access | None = None) -> None:
-        """`access` is None without an authorizer."""
-        self._services = services
+    def __init__(
+        self,
+        handler_of: Callable[[str], Handler],
+        produce: ProduceApi,
+        fetch: FetchApi,
+        access: Access | None = None,
+    ) -> None:
+        """`handler_of` is asked at the first request of an API and version. `produce` and `fetch` are for the fast
+        paths; `access` is None without an authorizer."""
+        self._handler_of = handler_of
+        self._produce = produce
+        self._fetch = fetch
         self._access = access
         # (key, version) -> (decoder, handler, type); a decoder is compiled at the first request of its version
         self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
@@ -165,8 +78,8 @@ class Dispatcher:
         (key, version, correlation_id, client_id), position = decode_request_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
-            if key == metadata.API_VERSIONS_KEY:
-                return response_frame(metadata.unsupported_version(), 0, correlation_id)
+            if key == API_VERSIONS_KEY:
+                return response_frame(unsupported_version(), 0, correlation_id)
             raise Disconnect(f"version {version} of API {key} is not served")
         decode, handle, response_type = route
         if len(frame) > REQUEST_BYTES_MAX and key != PRODUCE_KEY:
@@ -174,17 +87,17 @@ class Dispatcher:
         request, _ = decode(frame, position)
         context = RequestContext(connection, version, client_id, self._access)
         if key == FETCH_KEY:
-            fetch_fast_path.learn(self._services, context, frame, request)
-        response = handle(self._services, request, context)
+            fetch_fast_path.learn(self._fetch, context, frame, request)
+        response = handle(request, context)
         if type(response) is response_type:
             if key == PRODUCE_KEY:
-                produce_fast_path.learn(self._services, context, frame, position, request, response)
+                produce_fast_path.learn(self._produce, context, frame, position, request, response)
             return encode(response, version, correlation_id)
         if response is None:
             return None
         pending = response if isinstance(response, Pending) else self._carry_out(response)
         if pending is response and key == PRODUCE_KEY:
-            produce_fast_path.learn(self._services, context, frame, position, request, None)
+            produce_fast_path.learn(self._produce, context, frame, position, request, None)
         pending.change(partial(_encoded, encode, version, correlation_id))
         return pending
 
@@ -204,7 +117,7 @@ class Dispatcher:
         api = SERVED.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             return None
-        handler = handler_of(api.name)
+        handler = self._handler_of(api.name)
         if self._access is not None:
             from kafkalite.api.permissions import guarded
 

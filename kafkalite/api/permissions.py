@@ -144,11 +144,11 @@ def guarded(api: Api, handler: Callable[..., Any]) -> Callable[..., Any]:
     if not rules:
         return handler
 
-    def guard(services: Any, request: Message, context: RequestContext) -> Any:
+    def guard(request: Message, context: RequestContext) -> Any:
         for rule in rules:
             if not rule.is_allowed(request, context):
                 return _refused(api, request, rule.type, context.api_version)
-        return handler(services, request, context)
+        return handler(request, context)
 
     return guard
 

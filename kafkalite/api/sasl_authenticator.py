@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.request.error_answer import error_answer
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.network.client_connection import LastAnswer, Pending
 from kafkalite.protocol.apis import APIS, SERVED
@@ -229,14 +228,12 @@ class SaslAuthenticator:
         return reply
 
 
-def sasl_handshake(services: Services, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """Refuses a request on a connection that is authenticated, or need not be. Source: handleSaslHandshakeRequest."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-def sasl_authenticate(
-    services: Services, request: SaslAuthenticateRequest, context: RequestContext
-) -> SaslAuthenticateResponse:
+def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     """Refuses as `sasl_handshake` does. Source: kafka.server.KafkaApis.handleSaslAuthenticateRequest."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,

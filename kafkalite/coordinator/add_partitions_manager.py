@@ -65,7 +65,7 @@ def send_nothing(
 
 class AddPartitionsToTxnManager:
     """Adds and verifies partitions. `coordinator_of` gives the broker that coordinates a transactional id, -1 if none
-    does at the moment. `verifies_commits` is transaction.partition.verification.enable."""
+    does at the moment. `is_enabled` is transaction.partition.verification.enable."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class AddPartitionsToTxnManager:
         clock: Clock,
         send: Send,
         replicas: ReplicaManager,
-        verifies_commits: Callable[[], bool],
+        is_enabled: Callable[[], bool],
     ) -> None:
         self._coordinator = coordinator
         self._broker_id = broker_id
@@ -83,7 +83,7 @@ class AddPartitionsToTxnManager:
         self._clock = clock
         self._remote = _RemoteCoordinators(send)
         self._replicas = replicas
-        self._verifies_commits = verifies_commits
+        self.is_enabled = is_enabled
 
     def verify_or_add(
         self,
@@ -140,7 +140,7 @@ class AddPartitionsToTxnManager:
             begin()
             return guard is not None and guard is not before
 
-        error = begin() if request.adds_partition or self._verifies_commits() else ErrorCode.NONE
+        error = begin() if request.adds_partition or self.is_enabled() else ErrorCode.NONE
         if guard is None:
             done(error, None)
             return

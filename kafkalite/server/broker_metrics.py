@@ -22,14 +22,19 @@ from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.services import Services
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
+    from kafkalite.common.clock import Clock
+    from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
-    from kafkalite.metadata.cluster_metadata import PartitionRecord
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
+    from kafkalite.network.socket_server import SocketServer
     from kafkalite.replication.replica_manager import ReplicaManager
+    from kafkalite.server.coordinators import Coordinators
+    from kafkalite.server.membership.cluster_member import ClusterMember
+    from kafkalite.server.membership.single_broker import SingleBroker
     from kafkalite.zk.controller.pending_changes import ControllerStats, Durations
 
 _PER_PAUSE = 500  # partitions or groups of which few numbers are read
@@ -122,16 +127,25 @@ _CLEANING_COLUMNS = (
 )
 
 
-def broker_metrics(services: Services, controller_stats: ControllerStats | None = None) -> Metrics:
+def broker_metrics(
+    member: SingleBroker | ClusterMember,
+    logs: LogManager,
+    replica_manager: ReplicaManager,
+    coordinators: Coordinators,
+    server: SocketServer,
+    cleaner: Callable[[], LogCleaner],
+    config: Callable[[], BrokerConfig],
+    clock: Clock,
+) -> Metrics:
     """All metrics but those of replication and quotas. Metrics of the whole cluster are 0 except on its controller, as
     in Kafka, so that the sum over all brokers counts them once."""
-    replica_manager, transactions, cleaner = services.replica_manager, services.transactions, services.cleaner.get
+    transactions = coordinators.transactions
     metrics = Metrics()
     _add_process_metrics(metrics)
-    metrics.table(_BROKER_COLUMNS, (), partial(_broker, services))
-    if controller_stats is not None:
-        _add_controller_stats(metrics, controller_stats)
-    directories = services.logs.directories
+    metrics.table(_BROKER_COLUMNS, (), partial(_broker, replica_manager, member.metadata, member.broker_id))
+    if member.controller_stats is not None:
+        _add_controller_stats(metrics, member.controller_stats)
+    directories = logs.directories
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Directories of log.dirs whose disk has failed.",
@@ -142,11 +156,11 @@ def broker_metrics(services: Services, controller_stats: ControllerStats | None 
         ("logDirectory",),
         lambda: [Row((one.path,), (not one.is_online,)) for one in directories],
     )
-    metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, services))
-    metrics.table(_GROUP_COLUMNS, (), partial(_groups, services.groups))
+    metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, server))
+    metrics.table(_GROUP_COLUMNS, (), partial(_groups, coordinators.groups))
     metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
     metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
-    metrics.table((_LATE_TRANSACTIONS,), (), partial(_late_transactions, services))
+    metrics.table((_LATE_TRANSACTIONS,), (), partial(_late_transactions, replica_manager, config, clock))
     metrics.gauge(
         "kafka_log_logcleaner_deadthreadcount",
         "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
@@ -195,8 +209,7 @@ def _resident_bytes() -> int | None:
         return None
 
 
-def _broker(services: Services) -> Iterator[Row | None]:
-    replica_manager, metadata = services.replica_manager, services.metadata
+def _broker(replica_manager: ReplicaManager, metadata: ClusterMetadata, broker_id: int) -> Iterator[Row | None]:
     here = leading = offline = since_pause = of_all = leaderless = imbalanced = 0
     names = list(replica_manager)
     for topic in names:
@@ -213,7 +226,7 @@ def _broker(services: Services) -> Iterator[Row | None]:
         if since_pause >= _PER_PAUSE:
             since_pause = 0
             yield None
-    is_controller = metadata.controller_id == services.brokers.broker_id
+    is_controller = metadata.controller_id == broker_id
     broker_count = len(metadata.brokers)
     of_cluster = (1, leaderless, imbalanced, len(names), of_all, broker_count) if is_controller else (0,) * 6
     fenced = 0  # Kafka's in ZooKeeper mode as well
@@ -262,8 +275,8 @@ def _add_durations(metrics: Metrics, name: str, text: str, durations: Durations)
     )
 
 
-def _processors(services: Services) -> Iterator[Row]:
-    for one in services.reports.network().processors:
+def _processors(server: SocketServer) -> Iterator[Row]:
+    for one in server.processors:
         numbers = (len(one.connections), one.connections_accepted, one.bytes_in, one.bytes_out, one.requests)
         yield Row((str(one.number),), numbers)
 
@@ -294,12 +307,13 @@ def _transactional_ids(transactions: TransactionCoordinator) -> Iterator[Row | N
         yield Row((state.value,), (count,))
 
 
-def _late_transactions(services: Services) -> Iterator[Row | None]:
+def _late_transactions(
+    replica_manager: ReplicaManager, config: Callable[[], BrokerConfig], clock: Clock
+) -> Iterator[Row | None]:
     """Source: ProducerStateManager.hasLateTransaction."""
-    timeout_max_ms = services.config.transaction_max_timeout_ms
-    late_since_ms = services.runtime.clock.wall_ms() - timeout_max_ms - _LATE_TRANSACTION_BUFFER_MS
+    late_since_ms = clock.wall_ms() - config().transaction_max_timeout_ms - _LATE_TRANSACTION_BUFFER_MS
     late = since_pause = 0
-    for topic in list(services.replica_manager):
+    for topic in list(replica_manager):
         for partition in list(topic.partitions.values()):
             oldest = None if partition.is_offline else partition.oldest_open_transaction
             late += oldest is not None and 0 < oldest.last_timestamp_ms < late_since_ms

@@ -16,13 +16,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from kafkalite.api.dispatch import Dispatcher
-from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
-from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
-from kafkalite.api.request.request_context import Access
-from kafkalite.api.request.request_watch import ReportSources
-from kafkalite.api.request.services import BrokerEndpoints, CleanerAccess, Runtime, Services
+from kafkalite.api.request.admission import AdmissionEpoch
+from kafkalite.api.request.fetch_sessions import FetchSessions
+from kafkalite.api.request.request_context import Access, Runtime
 from kafkalite.common.clock import Clock, PeriodicTasks, SystemClock
-from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
@@ -32,9 +29,9 @@ from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.network.socket_server import SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
-from kafkalite.replication.replica.replication_quota import ReplicationQuota
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
+from kafkalite.server.broker_apis import BrokerApis
 from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from kafkalite.server.listener_changes import ListenerChanges, network_limits
@@ -45,7 +42,6 @@ from kafkalite.server.metadata_followers import follow_acls, follow_quotas, toke
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.workers.worker_process import StartWorker
-    from kafkalite.network.client_connection import ClientConnection
     from kafkalite.replication.replica_roles import ReplicaRoles
     from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
@@ -107,7 +103,7 @@ class BrokerServer:
 
     @property
     def fetch_sessions(self) -> FetchSessions:
-        return self._services.fetch_sessions
+        return self.apis.fetch.sessions
 
     async def stop(self) -> None:
         """Undo the stages, the last one first."""
@@ -232,7 +228,7 @@ class BrokerServer:
         self._requests = requests = self._member.inter_broker_requests()
         if requests is not None:
             self._closing.push_async_callback(requests.close)
-        self._coordinators = coordinators = Coordinators(
+        self.coordinators = coordinators = Coordinators(
             lambda: self.config,
             self.clock,
             self.metadata,
@@ -250,9 +246,10 @@ class BrokerServer:
         config = self.config
         self._readers = readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
         self._closing.callback(readers.shutdown, cancel_futures=True)
-        self._services = self._build_services(readers)
+        self.apis = apis = self._bind_apis(readers)
         self._closing.callback(self.dynamic_config.follow())
-        dispatcher = Dispatcher(self._services, self._follow_acls(self._services.admission_epoch))
+        access = self._follow_acls(apis.admission_epoch)
+        dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch, access)
         self._closing.push_async_callback(dispatcher.settled)
         self.server = SocketServer(
             self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock),
@@ -266,52 +263,24 @@ class BrokerServer:
         advertise = self._member.advertise
         self._listener_changes = ListenerChanges(config, self.server, self._security, advertise, self.clock)
         self._closing.push_async_callback(self._listener_changes.close)
-        epoch = self._services.admission_epoch
-        self._quotas, stop = follow_quotas(config, self.metadata, self.server, dispatcher, epoch, self.clock)
+        self._quotas, stop = follow_quotas(
+            config, self.metadata, self.server, dispatcher, apis.admission_epoch, self.clock
+        )
         self._closing.callback(stop)
         self._closing.callback(self._answer_delayed_requests)
 
-    def _build_services(self, readers: ThreadPoolExecutor) -> Services:
-        admission_epoch = AdmissionEpoch()
-        self.replica_manager.on_config_change.subscribe(admission_epoch.advance)
-        return Services(
-            runtime=Runtime(self._loop, self.clock, readers),
-            dynamic_config=self.dynamic_config,
-            metadata=self.metadata,
-            brokers=BrokerEndpoints(self.metadata, self.broker_id, self.config.broker_rack, self._advertised_address),
-            replica_manager=self.replica_manager,
-            topic_admin=self.topic_admin,
-            partition_admin=self._member.partition_admin,
-            logs=self.logs,
-            admission_epoch=admission_epoch,
-            produce_admission=ProduceAdmission(self.replica_manager),
-            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
-            follower_fetches=self._follower_fetches(),
-            groups=self.groups,
-            offsets_topic=self._coordinators.offsets_topic,
-            legacy_offsets=self._member.legacy_offsets(),
-            transactions=self.transactions,
-            transaction_topic=self._coordinators.transaction_topic,
-            add_partitions=self._coordinators.add_partitions,
-            markers=self._coordinators.markers,
-            producer_ids=self._coordinators.producer_ids,
-            cleaner=CleanerAccess(lambda: self.cleaner),
-            error_log=RateLimitedLogger(self.clock, logger.error),
-            reports=ReportSources(self.clock, lambda: self.server),
+    def _bind_apis(self, readers: ThreadPoolExecutor) -> BrokerApis:
+        return BrokerApis(
+            Runtime(self._loop, self.clock, readers),
+            self.dynamic_config,
+            self._member,
+            self.logs,
+            self.replica_manager,
+            self.topic_admin,
+            self.coordinators,
+            lambda: self.cleaner,
+            lambda: self.server,
         )
-
-    def _follower_fetches(self) -> FollowerFetches:
-        """The answers to followers, within leader.replication.throttled.rate."""
-        config = self.config
-        quota = ReplicationQuota(
-            self.broker_id,
-            lambda: self.config.leader_replication_throttled_rate,
-            config.replication_quota_window_num,
-            config.replication_quota_window_size_seconds * 1_000,
-        )
-        fetches = FollowerFetches(quota)
-        self.replica_manager.on_election.subscribe(lambda _: fetches.on_election())
-        return fetches
 
     def _follow_acls(self, epoch: AdmissionEpoch) -> Access | None:
         if not self.config.authorizer_class_name:
@@ -331,7 +300,7 @@ class BrokerServer:
         tasks.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         if (flush_ms := config.log_flush_scheduler_interval_ms) < _NEVER_MS:
             tasks.add("flush", flush_ms, self.logs.flush_if_due)
-        self._coordinators.add_periodic_tasks(tasks, config)
+        self.coordinators.add_periodic_tasks(tasks, config)
         if config.token_secret:
             expire_tokens = token_expiry(self.metadata, self.broker_id, self.clock)
             interval_ms = config.delegation_token_expiry_check_interval_ms
@@ -351,8 +320,17 @@ class BrokerServer:
         from kafkalite.server.traffic_metrics import add_quota_metrics, add_replication_metrics
 
         where = metrics_listener(self.config.metrics_listener)
-        metrics = broker_metrics(self._services, self._member.controller_stats)
-        add_replication_metrics(metrics, self.replica_manager, self._services.follower_fetches)
+        metrics = broker_metrics(
+            self._member,
+            self.logs,
+            self.replica_manager,
+            self.coordinators,
+            self.server,
+            lambda: self.cleaner,
+            lambda: self.config,
+            self.clock,
+        )
+        add_replication_metrics(metrics, self.replica_manager, self.apis.follower_fetches)
         add_quota_metrics(metrics, self._quotas, self.server.quotas, self.clock)
         endpoint = MetricsEndpoint(
             where.host, where.port, CONTENT_TYPE, metrics.pieces, lambda: health(self.logs, self.cleaner)
@@ -370,7 +348,7 @@ class BrokerServer:
 
     async def loaded(self) -> None:
         """Waits until all groups and transactions that this broker had to load at its start are loaded."""
-        await self._coordinators.loaded()
+        await self.coordinators.loaded()
 
     @property
     def adopted(self) -> Adopted | None:
@@ -422,7 +400,7 @@ class BrokerServer:
         if self._roles is not None:
             self._roles.fetchers.on_settings()
         self.logs.reconfigure(config)
-        self._services.admission_epoch.advance()
+        self.apis.admission_epoch.advance()
         self._security.reconfigure(config)
         if self._cleaner is not None:
             self._cleaner.reconfigure(config)
@@ -453,9 +431,3 @@ class BrokerServer:
         for topic in self.replica_manager:
             for partition in topic.partitions.values():
                 partition.complete_all()
-
-    def _advertised_address(self, connection: ClientConnection) -> tuple[str, int]:
-        advertised = self.config.advertised(connection.listener_name)
-        if advertised is not None:
-            return advertised.host, advertised.port
-        return connection.local_host, connection.local_port

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.common.names import NO_LEADER, TRANSACTION_STATE_TOPIC
+from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
@@ -36,9 +36,10 @@ _LOAD_GRACE_MS = 100  # little state loads within it; with more, clients get COO
 
 
 class Coordinators:
-    """`groups` and `transactions`, each with its topic. `config` gives the current settings.
+    """`groups` and `transactions`, each with its topic; `internal_topics` has both by their names.
 
-    `requests` sends requests to the other brokers of a cluster; None for a broker alone.
+    `config` gives the current settings. `requests` sends requests to the other brokers of a cluster; None for a broker
+    alone.
     """
 
     def __init__(
@@ -95,7 +96,11 @@ class Coordinators:
         )
         self._replica_manager = replica_manager
         self._loading: list[asyncio.Future[None]] = []
-        for topic in (self.offsets_topic, self.transaction_topic):
+        self.internal_topics = {
+            GROUP_METADATA_TOPIC: self.offsets_topic,
+            TRANSACTION_STATE_TOPIC: self.transaction_topic,
+        }
+        for topic in self.internal_topics.values():
             replica_manager.on_election.subscribe(topic.on_election)
             replica_manager.on_resignation.subscribe(topic.on_resignation)
         replica_manager.when_deleted.subscribe(self.groups.offsets.on_topic_deleted)
@@ -104,10 +109,7 @@ class Coordinators:
         """Begin to load the partitions that are led here, and wait for a moment: the others load while clients get
         COORDINATOR_LOAD_IN_PROGRESS."""
         self._topics.load()
-        self._loading = [
-            asyncio.ensure_future(self.offsets_topic.load()),
-            asyncio.ensure_future(self.transaction_topic.load()),
-        ]
+        self._loading = [asyncio.ensure_future(topic.load()) for topic in self.internal_topics.values()]
         await asyncio.wait(self._loading, timeout=_LOAD_GRACE_MS / 1000)
 
     async def loaded(self) -> None:

@@ -22,7 +22,6 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from kafkalite.api.handlers.fetch import answer_now
 from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.fetch_sessions import (
     FINAL_EPOCH,
@@ -43,8 +42,9 @@ from kafkalite.protocol.messages import fetch as wire
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
+    from kafkalite.api.handlers.fetch import FetchApi
+    from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.request_context import RequestContext
-    from kafkalite.api.request.services import FindBroker, Services
     from kafkalite.common.region import FileRegion, Part
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic
@@ -118,16 +118,17 @@ class FetchFastPath:
     """
 
     __slots__ = (
-        "_api", "_by_id", "_by_name", "_epoch", "_find", "_known", "_layouts", "_services", "_version", "_write_length",
+        "_api", "_by_id", "_by_name", "_epoch", "_find", "_known", "_layouts", "_slow_path", "_version",
+        "_write_length",
     )  # fmt: skip
 
-    def __init__(self, services: Services, frame: memoryview, version: int, find: FindBroker) -> None:
-        self._services = services
+    def __init__(self, slow_path: FetchApi, frame: memoryview, version: int, find: FindBroker) -> None:
+        self._slow_path = slow_path
         self._version = version
         self._by_id = version >= FIRST_VERSION_BY_ID
         self._find = find
-        self._by_name = services.replica_manager.by_name
-        self._epoch = services.admission_epoch
+        self._by_name = slow_path.replica_manager.by_name
+        self._epoch = slow_path.admission_epoch
         (self._api,) = _read_int32(frame)
         self._layouts: dict[int, Struct] = {}
         self._known: dict[tuple[bytes, bytes], _KnownRequest] = {}
@@ -155,7 +156,7 @@ class FetchFastPath:
         """Remember `frame`, the encoded `request`, if it is of a kind that repeats and is encoded canonically."""
         (named,) = request.topics
         (wanted,) = named.partitions
-        topics = self._services.replica_manager
+        topics = self._slow_path.replica_manager
         topic = topics.by_id.get(named.topic_id) if self._by_id else topics.by_name.get(named.topic)
         if topic is None or len(frame) > _FRAME_BYTES_MAX:
             return
@@ -175,7 +176,7 @@ class FetchFastPath:
         _, _, before, _, behind = layout.unpack_from(frame)
         if len(self._known) < _KNOWN_MAX or (before, behind) in self._known:
             self._layouts[len(frame)] = layout
-            fetch_max_bytes = self._services.config.fetch_max_bytes
+            fetch_max_bytes = self._slow_path.config().fetch_max_bytes
             if (quotas := quotas_of(context.connection)) is not None:
                 fetch_max_bytes = min(fetch_max_bytes, quotas.fetch_bytes_max)
             self._known[before, behind] = known = _KnownRequest(
@@ -210,7 +211,7 @@ class FetchFastPath:
         (named,) = request.topics
         wanted = WantedPartition((known.topic, known.index), named, named.partitions[0])
         wanted.topic, wanted.topic_id = known.topic, known.topic_id
-        response = answer_now(self._services, request, self._version, wanted, self._find)
+        response = self._slow_path.answer_now(request, self._version, wanted, self._find)
         return self._within(
             known, header.correlation_id, response_frame(response, self._version, header.correlation_id)
         )
@@ -272,7 +273,7 @@ class CountedFetchFastPath(FetchFastPath):
         quota = known.quota
         if quota is None:
             return answer
-        now_ms = self._services.runtime.clock.monotonic_ms()
+        now_ms = self._slow_path.runtime.clock.monotonic_ms()
         size_bytes = sum(map(len, answer))
         if quota.rate.admit(size_bytes, now_ms) == 0:
             return answer
@@ -306,7 +307,7 @@ class DelayedFetch(Pending):
         self.correlation_id = correlation_id
         self.offset = offset
         self.frame = memoryview(bytes(frame))  # a view would keep the whole receive buffer
-        runtime = fast_path._services.runtime
+        runtime = fast_path._slow_path.runtime
         self._poll = poll = LongPoll(runtime, known.max_wait_ms, known.min_bytes, self._look, known.reads_committed)
         partition.watch(poll)
 
@@ -328,7 +329,7 @@ class DelayedFetch(Pending):
         del self._poll  # it refers to this
 
 
-def learn(services: Services, context: RequestContext, frame: memoryview, request: wire.FetchRequest) -> None:
+def learn(slow_path: FetchApi, context: RequestContext, frame: memoryview, request: wire.FetchRequest) -> None:
     """Remember a Fetch request if it is of a kind that repeats."""
     topics: list[wire.FetchTopic] = request.topics
     version = context.api_version
@@ -343,7 +344,7 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
         or request.max_bytes <= 0
         or request.max_wait_ms <= 0
         or replica_of(request)[0] >= 0
-        or (request.rack_id and services.config.replica_selector_class)  # another replica may be preferred
+        or (request.rack_id and slow_path.config().replica_selector_class)  # another replica may be preferred
     ):
         return
     wanted: wire.FetchPartition = topics[0].partitions[0]
@@ -354,8 +355,8 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
     quotas = quotas_of(context.connection)
     kind = FetchFastPath if quotas is None or quotas.fetch is None else CountedFetchFastPath
     if type(fast_path) is not kind or not fast_path.has_version_of(frame):
-        find = services.brokers.finder_for(context.connection)
-        fast_path = fast_paths[key] = kind(services, frame, version, find)
+        find = slow_path.brokers.finder_for(context.connection)
+        fast_path = fast_paths[key] = kind(slow_path, frame, version, find)
     fast_path.learn(frame, request, context)
 
 

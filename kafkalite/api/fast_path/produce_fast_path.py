@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 from kafkalite.api.handlers.produce import (
     FIRST_VERSION_WITH_LEADERS,
     DelayedProduce,
-    add_leaders,
     failure,
     inherited_error,
     waits,
@@ -48,9 +47,9 @@ from kafkalite.security.acl.acl import Operation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalite.api.handlers.produce import ProduceApi
     from kafkalite.api.request.admission import TopicAdmission
     from kafkalite.api.request.request_context import RequestContext
-    from kafkalite.api.request.services import Services
     from kafkalite.common.region import Part
 
 VERSION_MIN = 5
@@ -109,15 +108,15 @@ class ProduceFastPath:
 
     __slots__ = (
         "_acks_at", "_api", "_clock", "_connection", "_epoch", "_find", "_flexible", "_known", "_layouts",
-        "_name_size_at", "_services", "_version", "_wall_ms",
+        "_name_size_at", "_slow_path", "_version", "_wall_ms",
     )  # fmt: skip
 
     def __init__(
-        self, services: Services, frame: memoryview, version: int, acks_at: int, connection: ClientConnection
+        self, slow_path: ProduceApi, frame: memoryview, version: int, acks_at: int, connection: ClientConnection
     ) -> None:
-        self._services = services
+        self._slow_path = slow_path
         self._connection = connection
-        self._find = services.brokers.finder_for(connection)
+        self._find = slow_path.brokers.finder_for(connection)
         self._version = version
         self._flexible = version in ProduceRequest.flexible
         (self._api,) = _read_int32(frame)
@@ -126,8 +125,8 @@ class ProduceFastPath:
         self._name_size_at = acks_at + (2 + 4 + 1 if self._flexible else 2 + 4 + 4 + 1)
         self._layouts: dict[int, tuple[Callable[[memoryview], tuple[int, int, bytes, int]], int]] = {}
         self._known: dict[bytes, _KnownRequest] = {}
-        self._epoch = services.admission_epoch
-        self._clock = services.runtime.clock
+        self._epoch = slow_path.admission.epoch
+        self._clock = slow_path.runtime.clock
         self._wall_ms = self._clock.wall_ms
 
     def answer(self, frame: memoryview) -> list[Part] | Pending | None:
@@ -163,7 +162,7 @@ class ProduceFastPath:
             if known.is_transactional and not isinstance(error, StorageError):
                 return None
             topic = known.topic
-            error = inherited_error(self._services.metadata, self._connection, topic.name, index, error)
+            error = inherited_error(self._slow_path.metadata, self._connection, topic.name, index, error)
             return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)
         packed = known.pack(
             known.head,
@@ -190,10 +189,10 @@ class ProduceFastPath:
     ) -> None:
         """Replaces the answer for a batch that was appended, and will not be acknowledged."""
         name = known.topic.name
-        partition = failure(index, inherited_error(self._services.metadata, self._connection, name, index, error))
+        partition = failure(index, inherited_error(self._slow_path.metadata, self._connection, name, index, error))
         response = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
         if self._version >= FIRST_VERSION_WITH_LEADERS:
-            add_leaders(self._services, response, self._find)
+            self._slow_path.add_leaders(response, self._find)
         answer[:] = response_frame(response, self._version, correlation_id)
 
     def learn(self, frame: memoryview, request: ProduceRequest, client_id: str | None) -> None:
@@ -219,7 +218,7 @@ class ProduceFastPath:
             return  # it came the long way as the first of a transaction
         if len(self._known) >= _KNOWN_MAX and known is None:
             return
-        admitted = self._services.produce_admission.topic(
+        admitted = self._slow_path.admission.topic(
             topic_data.name, request.acks, client_id, self._version, append_for(request.transactional_id)
         )
         if admitted is not None:
@@ -238,7 +237,7 @@ class ProduceFastPath:
 
 
 def learn(
-    services: Services, context: RequestContext, frame: memoryview, body_at: int, request: ProduceRequest,
+    slow_path: ProduceApi, context: RequestContext, frame: memoryview, body_at: int, request: ProduceRequest,
     response: ProduceResponse | None,
 ) -> None:  # fmt: skip
     """Remember a Produce request if it is of a kind that repeats. `response` is None while its batch waits to be
@@ -261,7 +260,7 @@ def learn(
     fast_path = fast_paths.get(key)
     acks_at = body_at + _id_size(request.transactional_id, version)
     if not isinstance(fast_path, ProduceFastPath) or not fast_path.is_for(frame, acks_at):
-        fast_path = fast_paths[key] = ProduceFastPath(services, frame, version, acks_at, context.connection)
+        fast_path = fast_paths[key] = ProduceFastPath(slow_path, frame, version, acks_at, context.connection)
     fast_path.learn(frame, request, context.client_id)
 
 

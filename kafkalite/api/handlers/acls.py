@@ -6,11 +6,11 @@ Source: kafka.server.AclApis, kafka.security.authorizer.AclAuthorizer (createAcl
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.protocol.messages import acls as wire
 from kafkalite.security.acl.acl import (
     CLUSTER_NAME,
@@ -31,94 +31,93 @@ _NAMED_IN_ERRORS_MAX = 120
 _E = TypeVar("_E", bound=IntEnum)
 
 
-def describe_acls(
-    services: Services, request: wire.DescribeAclsRequest, context: RequestContext
-) -> wire.DescribeAclsResponse:
-    wanted = _filter(request)
-    if context.access is None:
-        return wire.DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
-    by_resource: dict[Resource, list[wire.AclDescription]] = {}
-    for resource, entry in context.access.authorizer.acls.found(wanted) if wanted is not None else ():
-        by_resource.setdefault(resource, []).append(
-            wire.AclDescription(
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-        )
-    return wire.DescribeAclsResponse(
-        resources=[
-            wire.DescribeAclsResource(
-                resource_type=resource.type, resource_name=resource.name, pattern_type=resource.pattern, acls=acls
-            )
-            for resource, acls in by_resource.items()
-        ]
-    )
+class AclApi(NamedTuple):
+    """The APIs of access control lists."""
 
+    metadata: ClusterMetadata
 
-async def create_acls(
-    services: Services, request: wire.CreateAclsRequest, context: RequestContext
-) -> wire.CreateAclsResponse:
-    results: list[wire.AclCreationResult] = [wire.AclCreationResult() for _ in request.creations]
-    added: dict[Resource, dict[int, Entry]] = {}
-    for number, creation in enumerate(request.creations):
-        try:
-            acl = _acl(creation)
-            if context.access is None:
-                raise KafkaError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
-        except KafkaError as error:
-            results[number] = wire.AclCreationResult(error_code=error.code, error_message=error.message)
-        else:
-            added.setdefault(acl.resource, {})[number] = acl.entry
-    for resource, entries in added.items():
-        new = tuple(entries.values())
-        try:
-            await services.metadata.writes.change_acls(resource, lambda there, new=new: _joined(there, new))  # type: ignore[misc]
-        except KafkaError as error:
-            for number in entries:
-                results[number] = wire.AclCreationResult(error_code=error.code, error_message=error.message)
-    return wire.CreateAclsResponse(results=results)
-
-
-async def delete_acls(
-    services: Services, request: wire.DeleteAclsRequest, context: RequestContext
-) -> wire.DeleteAclsResponse:
-    filters = [_filter(each) for each in request.filters]
-    if context.access is None:
-        refused = wire.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
-        return wire.DeleteAclsResponse(filter_results=[refused for _ in filters])
-    results = [wire.DeleteAclsFilterResult() for _ in filters]
-    doomed: dict[Resource, dict[Entry, int]] = {}  # -> the first filter that found it
-    for acl in context.access.authorizer.acls:
-        number = next((number for number, each in enumerate(filters) if each is not None and each.matches(acl)), None)
-        if number is not None:
-            doomed.setdefault(acl.resource, {})[acl.entry] = number
-    for resource, entries in doomed.items():
-        code, message = ErrorCode.NONE, None
-        gone = frozenset(entries)
-        try:
-            await services.metadata.writes.change_acls(
-                resource,
-                lambda there, gone=gone: tuple(each for each in there if each not in gone),  # type: ignore[misc]
-            )
-        except KafkaError as error:
-            code, message = error.code, error.message
-        for entry, number in entries.items():
-            results[number].matching_acls.append(
-                wire.DeleteAclsMatchingAcl(
-                    error_code=code,
-                    error_message=message,
-                    resource_type=resource.type,
-                    resource_name=resource.name,
-                    pattern_type=resource.pattern,
+    def describe_acls(self, request: wire.DescribeAclsRequest, context: RequestContext) -> wire.DescribeAclsResponse:
+        wanted = _filter(request)
+        if context.access is None:
+            return wire.DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+        by_resource: dict[Resource, list[wire.AclDescription]] = {}
+        for resource, entry in context.access.authorizer.acls.found(wanted) if wanted is not None else ():
+            by_resource.setdefault(resource, []).append(
+                wire.AclDescription(
                     principal=entry.principal,
                     host=entry.host,
                     operation=entry.operation,
                     permission_type=entry.permission,
                 )
             )
-    return wire.DeleteAclsResponse(filter_results=results)
+        return wire.DescribeAclsResponse(
+            resources=[
+                wire.DescribeAclsResource(
+                    resource_type=resource.type, resource_name=resource.name, pattern_type=resource.pattern, acls=acls
+                )
+                for resource, acls in by_resource.items()
+            ]
+        )
+
+    async def create_acls(self, request: wire.CreateAclsRequest, context: RequestContext) -> wire.CreateAclsResponse:
+        results: list[wire.AclCreationResult] = [wire.AclCreationResult() for _ in request.creations]
+        added: dict[Resource, dict[int, Entry]] = {}
+        for number, creation in enumerate(request.creations):
+            try:
+                acl = _acl(creation)
+                if context.access is None:
+                    raise KafkaError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
+            except KafkaError as error:
+                results[number] = wire.AclCreationResult(error_code=error.code, error_message=error.message)
+            else:
+                added.setdefault(acl.resource, {})[number] = acl.entry
+        for resource, entries in added.items():
+            new = tuple(entries.values())
+            try:
+                await self.metadata.writes.change_acls(resource, lambda there, new=new: _joined(there, new))  # type: ignore[misc]
+            except KafkaError as error:
+                for number in entries:
+                    results[number] = wire.AclCreationResult(error_code=error.code, error_message=error.message)
+        return wire.CreateAclsResponse(results=results)
+
+    async def delete_acls(self, request: wire.DeleteAclsRequest, context: RequestContext) -> wire.DeleteAclsResponse:
+        filters = [_filter(each) for each in request.filters]
+        if context.access is None:
+            refused = wire.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+            return wire.DeleteAclsResponse(filter_results=[refused for _ in filters])
+        results = [wire.DeleteAclsFilterResult() for _ in filters]
+        doomed: dict[Resource, dict[Entry, int]] = {}  # -> the first filter that found it
+        for acl in context.access.authorizer.acls:
+            number = next(
+                (number for number, each in enumerate(filters) if each is not None and each.matches(acl)), None
+            )
+            if number is not None:
+                doomed.setdefault(acl.resource, {})[acl.entry] = number
+        for resource, entries in doomed.items():
+            code, message = ErrorCode.NONE, None
+            gone = frozenset(entries)
+            try:
+                await self.metadata.writes.change_acls(
+                    resource,
+                    lambda there, gone=gone: tuple(each for each in there if each not in gone),  # type: ignore[misc]
+                )
+            except KafkaError as error:
+                code, message = error.code, error.message
+            for entry, number in entries.items():
+                results[number].matching_acls.append(
+                    wire.DeleteAclsMatchingAcl(
+                        error_code=code,
+                        error_message=message,
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        pattern_type=resource.pattern,
+                        principal=entry.principal,
+                        host=entry.host,
+                        operation=entry.operation,
+                        permission_type=entry.permission,
+                    )
+                )
+        return wire.DeleteAclsResponse(filter_results=results)
 
 
 def _joined(there: tuple[Entry, ...], new: tuple[Entry, ...]) -> tuple[Entry, ...]:

@@ -11,19 +11,24 @@ import json
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.api.request.consumable_records import CountPlan
-from kafkalite.api.request.request_context import RequestContext
-from kafkalite.api.request.request_watch import FETCH, PRODUCE, WatchedClient
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.request_context import RequestContext, Runtime
+from kafkalite.api.request.request_watch import FETCH, PRODUCE, ReportSources, WatchedClient
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.text import read_json
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest, BrokerReportResponse
+from kafkalite.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
+    from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.coordinator.group.group import GroupDescription, MemberDescription
     from kafkalite.log.segment.record_counts import SegmentCounts
     from kafkalite.log.segment.segment import SegmentTimes
@@ -37,22 +42,253 @@ ARGUMENTS_CHARS_MAX = 1 << 20
 _PER_TURN = 200
 
 Json = dict[str, Any]
+Report = Callable[[Json], Awaitable[Json]]
 
 
-async def broker_report(
-    services: Services, request: BrokerReportRequest, context: RequestContext
-) -> BrokerReportResponse:
-    """The report of one kind. A refusal names the fault of the request in a sentence."""
-    try:
-        report = REPORTS.get(request.kind)
-        if report is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no report {request.kind[:40]!r}")
-        content = await report(services, _arguments(request.arguments))
-    except KafkaError as fault:
-        return BrokerReportResponse(error_code=fault.code, error_message=fault.message)
-    except StorageError as fault:
-        return BrokerReportResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(fault))
-    return BrokerReportResponse(content=json.dumps(content).encode())
+class BrokerReportApi(NamedTuple):
+    """The BrokerReport API. `cleaner` is the log cleaner, which is created at its first use."""
+
+    runtime: Runtime
+    config: Callable[[], BrokerConfig]
+    metadata: ClusterMetadata
+    logs: LogManager
+    replica_manager: ReplicaManager
+    groups: GroupCoordinator
+    cleaner: Callable[[], LogCleaner]
+    sources: ReportSources
+
+    async def broker_report(self, request: BrokerReportRequest, context: RequestContext) -> BrokerReportResponse:
+        """The report of one kind. A refusal names the fault of the request in a sentence."""
+        try:
+            report = self._reports().get(request.kind)
+            if report is None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no report {request.kind[:40]!r}")
+            content = await report(_arguments(request.arguments))
+        except KafkaError as fault:
+            return BrokerReportResponse(error_code=fault.code, error_message=fault.message)
+        except StorageError as fault:
+            return BrokerReportResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(fault))
+        return BrokerReportResponse(content=json.dumps(content).encode())
+
+    def _reports(self) -> Mapping[str, Report]:
+        return {
+            "broker": self._broker,
+            "records": self._records,
+            "segments": self._segments,
+            "connections": self._connections,
+            "slow_requests": self._slow_requests,
+            "rebalances": self._rebalances,
+            "cluster": self._cluster,
+            "restart": self._restart,
+        }
+
+    async def _broker(self, arguments: Json) -> Json:
+        """The numbers of this broker: gauges, counters, and latencies since the last report."""
+        sources = self.sources
+        sources.watch.keep_on()
+        processors = sources.network().processors
+        size_bytes = under_replicated = records_in = 0
+        for processor in processors:
+            processor.renew_clock()
+        for at, (key, log) in enumerate(list(self.logs.logs.items())):
+            size_bytes += log.size_bytes
+            partition = self.replica_manager.partition(*key)
+            if partition is not None:
+                records_in += log.end_offset
+                under_replicated += self._is_under_replicated(*key)
+            if at % _PER_TURN == _PER_TURN - 1:
+                await asyncio.sleep(0)
+        counts = sources.watch.counts
+        totals = self.cleaner().totals() if self.config().log_cleaner_enable else None
+        return {
+            "version": sources.version(),
+            "uptime_ms": self.runtime.clock.monotonic_ms() - sources.started_ms,
+            "connections": sources.network().connection_count,
+            "requests": sum(one.requests for one in processors),
+            "bytes_in": sum(one.bytes_in for one in processors),
+            "bytes_out": sum(one.bytes_out for one in processors),
+            "records_in": records_in,
+            "produce_requests": counts.get(PRODUCE, 0),
+            "fetch_requests": counts.get(FETCH, 0),
+            "under_replicated": under_replicated,
+            "disk_used_bytes": size_bytes,
+            "cleaner_bytes": None if totals is None else totals.bytes_read,
+            "cleaner_problem": None if totals is None else self.cleaner().problem,
+            **self._quantiles("produce", PRODUCE),
+            **self._quantiles("fetch", FETCH),
+        }
+
+    def _is_under_replicated(self, topic: str, index: int) -> bool:
+        record = self.metadata.topics.get(topic)
+        state = record.partitions.get(index) if record is not None else None
+        return state is not None and len(state.isr) < len(state.replicas)
+
+    def _quantiles(self, name: str, api_key: int) -> Json:
+        found = self.sources.watch.quantiles_ms(api_key)
+        middle, high = (None, None) if found is None else found
+        return {f"{name}_p50_ms": middle, f"{name}_p99_ms": high}
+
+    async def _records(self, arguments: Json) -> Json:
+        """The records that a consumer at each place would still get; null where that is not known."""
+        places = arguments.get("places")
+        if not isinstance(places, list) or len(places) > PLACES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"places must be a list of at most {PLACES_MAX}")
+        committed_only = bool(arguments.get("committed_only", True))
+        found: list[int | None] = []
+        for at, place in enumerate(places):
+            found.append(await self._records_at(place, committed_only))
+            if at % _PER_TURN == _PER_TURN - 1:
+                await asyncio.sleep(0)
+        return {"records": found}
+
+    async def _records_at(self, place: Any, committed_only: bool) -> int | None:
+        try:
+            topic, index, offset = place
+            partition = self.replica_manager.partition(topic, index)
+            offset = int(offset)
+        except (TypeError, ValueError):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a place must be [topic, partition, offset]") from None
+        if partition is None or partition.is_offline:
+            return None
+        try:
+            plan = CountPlan(partition, offset, committed_only=committed_only)
+        except OSError:
+            return None
+        if not plan.bytes_to_read:
+            return plan.count()
+        return await self.runtime.loop.run_in_executor(self.runtime.readers, plan.count)
+
+    async def _segments(self, arguments: Json) -> Json:
+        topic, index = arguments.get("topic"), arguments.get("partition")
+        if not isinstance(topic, str) or not isinstance(index, int):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topic and partition are needed")
+        partition = self.replica_manager.partition(topic, index)
+        if partition is None or partition.is_offline:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic[:249]}-{index} is not led here")
+        log = partition.log
+        counts = {one.base_offset: one for one in log.counts().segments}
+        segments = log.segments[-SEGMENTS_MAX:]
+        row = next(iter(self.cleaner().rows([(topic, index)])), None) if self.config().log_cleaner_enable else None
+        first_dirty = None if row is None else row.first_dirty_offset
+        ends = [*(one.base_offset for one in segments[1:]), log.end_offset]
+        described = partial(_described, [one.times() for one in segments], ends, counts, first_dirty)
+        items = await self.runtime.loop.run_in_executor(self.runtime.readers, described)
+        return {"start_offset": log.start_offset, "end_offset": log.end_offset, "items": items}
+
+    async def _connections(self, arguments: Json) -> Json:
+        sources = self.sources
+        sources.watch.keep_on()
+        now = Moment(self.runtime.clock.monotonic_ms(), self.runtime.clock.wall_ms())
+        items: list[Json] = []
+        clients = set()
+        for processor in sources.network().processors:
+            processor.renew_clock()
+            for connection in list(processor.connections):
+                client = connection.client
+                clients.add(client)
+                if len(items) < CONNECTIONS_MAX:
+                    watched = sources.watch.by_client.get(client)
+                    items.append(_connection(client, watched, now, now.monotonic_ms - connection.active_ms))
+        sources.watch.clients_now(clients)
+        return {"items": items, "total": len(clients)}
+
+    async def _slow_requests(self, arguments: Json) -> Json:
+        watch = self.sources.watch
+        watch.keep_on()
+        items = [
+            {
+                "api": _name(one.api_key),
+                "version": one.version,
+                "client_id": one.client_id,
+                "host": one.client.host,
+                "software": one.client.client_software_name,
+                "began_ms": one.began_ms,
+                "took_ms": one.took_ms,
+                "bytes_in": one.bytes_in,
+                "bytes_out": one.bytes_out,
+            }
+            for one in watch.slow
+        ]
+        return {"items": items}
+
+    async def _rebalances(self, arguments: Json) -> Json:
+        """The groups that wait for members now, or the one that is named."""
+        wanted = arguments.get("group_id")
+        now = self.runtime.clock.monotonic_ms()
+        wall_ms = self.runtime.clock.wall_ms()
+        found: list[Json] = []
+        for group in self.groups.store:
+            if wanted is not None and group.group_id != wanted:
+                continue
+            waiting = group.waiting(now)
+            if waiting is not None and len(found) < GROUPS_MAX:
+                since_ms = waiting.since_ms or wall_ms
+                found.append(
+                    {
+                        "group_id": group.group_id,
+                        "phase": waiting.phase,
+                        "since_ms": since_ms,
+                        "waited_ms": max(0, wall_ms - since_ms),
+                        "until_ms": None if waiting.left_ms is None else wall_ms + waiting.left_ms,
+                        "waits_for": _members(group.describe(), waiting.member_ids, Moment(now, wall_ms)),
+                        "sentence": waiting.sentence(group.group_id, wall_ms - since_ms),
+                    }
+                )
+        return {"groups": found}
+
+    async def _cluster(self, arguments: Json) -> Json:
+        """The cluster as this broker sees it."""
+        metadata = self.metadata
+        connect = self.config().zookeeper_connect
+        own = metadata.brokers.get(self.config().broker_id)
+        session = {
+            "connect": connect,
+            "state": metadata.registration_state.value,
+            "transaction": metadata.last_transaction,
+            "brokers": sorted(metadata.brokers),
+        }
+        return {
+            "broker_epoch": own.epoch if own is not None and connect else None,
+            "registration": own.registration if own is not None and connect else None,
+            "is_intact": own.intact if own is not None and connect else None,
+            "is_stopping": own.stopping if own is not None and connect else None,
+            "controller_id": metadata.controller_id if metadata.controller_id >= 0 else None,
+            "controller_epoch": metadata.controller_epoch,
+            "zookeeper": session if connect else None,
+        }
+
+    async def _restart(self, arguments: Json) -> Json:
+        """Bytes that the next start would read of each directory if the broker died now; none after a clean stop.
+        Source: `LogRecovery.recover_unclean`, which begins at the segment with the recovery point of the checkpoint
+        file."""
+        items = []
+        for directory in self.logs.online:
+            kept = directory.checkpoints.recovery_points
+            logs = segment_count = size_bytes = 0
+            for at, (key, log) in enumerate(list(directory.logs.items())):
+                segments = log.segments
+                first = max(0, bisect_right(segments, kept.get(key, 0), key=lambda segment: segment.base_offset) - 1)
+                checked = [segment.size_bytes for segment in segments[first:]]
+                if any(checked):
+                    logs += 1
+                    segment_count += len(checked)
+                    size_bytes += sum(checked)
+                if at % _PER_TURN == _PER_TURN - 1:
+                    await asyncio.sleep(0)
+            items.append(
+                {
+                    "path": directory.path,
+                    "logs": logs,
+                    "segments": segment_count,
+                    "size_bytes": size_bytes,
+                    "all_logs": len(directory.logs),
+                }
+            )
+        return {
+            "directories": items,
+            "was_clean": self.logs.was_clean,
+            "threads": self.config().num_recovery_threads_per_data_dir,
+        }
 
 
 def _arguments(text: str) -> Json:
@@ -63,116 +299,6 @@ def _arguments(text: str) -> Json:
     if not isinstance(found, dict):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the arguments are no JSON object")
     return found
-
-
-# broker
-
-
-async def _broker(services: Services, arguments: Json) -> Json:
-    """The numbers of this broker: gauges, counters, and latencies since the last report."""
-    sources = services.reports
-    sources.watch.keep_on()
-    processors = sources.network().processors
-    size_bytes = under_replicated = records_in = 0
-    for processor in processors:
-        processor.renew_clock()
-    for at, (key, log) in enumerate(list(services.logs.logs.items())):
-        size_bytes += log.size_bytes
-        partition = services.replica_manager.partition(*key)
-        if partition is not None:
-            records_in += log.end_offset
-            under_replicated += _is_under_replicated(services, *key)
-        if at % _PER_TURN == _PER_TURN - 1:
-            await asyncio.sleep(0)
-    counts = sources.watch.counts
-    totals = services.cleaner.get().totals() if services.config.log_cleaner_enable else None
-    return {
-        "version": sources.version(),
-        "uptime_ms": services.runtime.clock.monotonic_ms() - sources.started_ms,
-        "connections": sources.network().connection_count,
-        "requests": sum(one.requests for one in processors),
-        "bytes_in": sum(one.bytes_in for one in processors),
-        "bytes_out": sum(one.bytes_out for one in processors),
-        "records_in": records_in,
-        "produce_requests": counts.get(PRODUCE, 0),
-        "fetch_requests": counts.get(FETCH, 0),
-        "under_replicated": under_replicated,
-        "disk_used_bytes": size_bytes,
-        "cleaner_bytes": None if totals is None else totals.bytes_read,
-        "cleaner_problem": None if totals is None else services.cleaner.get().problem,
-        **_quantiles(services, "produce", PRODUCE),
-        **_quantiles(services, "fetch", FETCH),
-    }
-
-
-def _is_under_replicated(services: Services, topic: str, index: int) -> bool:
-    record = services.metadata.topics.get(topic)
-    state = record.partitions.get(index) if record is not None else None
-    return state is not None and len(state.isr) < len(state.replicas)
-
-
-def _quantiles(services: Services, name: str, api_key: int) -> Json:
-    found = services.reports.watch.quantiles_ms(api_key)
-    middle, high = (None, None) if found is None else found
-    return {f"{name}_p50_ms": middle, f"{name}_p99_ms": high}
-
-
-# records
-
-
-async def _records(services: Services, arguments: Json) -> Json:
-    """The records that a consumer at each place would still get; null where that is not known."""
-    places = arguments.get("places")
-    if not isinstance(places, list) or len(places) > PLACES_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"places must be a list of at most {PLACES_MAX}")
-    committed_only = bool(arguments.get("committed_only", True))
-    found: list[int | None] = []
-    for at, place in enumerate(places):
-        found.append(await _records_at(services, place, committed_only))
-        if at % _PER_TURN == _PER_TURN - 1:
-            await asyncio.sleep(0)
-    return {"records": found}
-
-
-async def _records_at(services: Services, place: Any, committed_only: bool) -> int | None:
-    try:
-        topic, index, offset = place
-        partition = services.replica_manager.partition(topic, index)
-        offset = int(offset)
-    except (TypeError, ValueError):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a place must be [topic, partition, offset]") from None
-    if partition is None or partition.is_offline:
-        return None
-    try:
-        plan = CountPlan(partition, offset, committed_only=committed_only)
-    except OSError:
-        return None
-    if not plan.bytes_to_read:
-        return plan.count()
-    return await services.runtime.loop.run_in_executor(services.runtime.readers, plan.count)
-
-
-# segments
-
-
-async def _segments(services: Services, arguments: Json) -> Json:
-    topic, index = arguments.get("topic"), arguments.get("partition")
-    if not isinstance(topic, str) or not isinstance(index, int):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "topic and partition are needed")
-    partition = services.replica_manager.partition(topic, index)
-    if partition is None or partition.is_offline:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic[:249]}-{index} is not led here")
-    log = partition.log
-    counts = {one.base_offset: one for one in log.counts().segments}
-    segments = log.segments[-SEGMENTS_MAX:]
-    row = (
-        next(iter(services.cleaner.get().rows([(topic, index)])), None) if services.config.log_cleaner_enable else None
-    )
-    first_dirty = None if row is None else row.first_dirty_offset
-    ends = [*(one.base_offset for one in segments[1:]), log.end_offset]
-    described = partial(_described, [one.times() for one in segments], ends, counts, first_dirty)
-    items = await services.runtime.loop.run_in_executor(services.runtime.readers, described)
-    return {"start_offset": log.start_offset, "end_offset": log.end_offset, "items": items}
 
 
 def _described(
@@ -201,27 +327,6 @@ def _described(
     return items
 
 
-# connections and requests
-
-
-async def _connections(services: Services, arguments: Json) -> Json:
-    sources = services.reports
-    sources.watch.keep_on()
-    now = Moment(services.runtime.clock.monotonic_ms(), services.runtime.clock.wall_ms())
-    items: list[Json] = []
-    clients = set()
-    for processor in sources.network().processors:
-        processor.renew_clock()
-        for connection in list(processor.connections):
-            client = connection.client
-            clients.add(client)
-            if len(items) < CONNECTIONS_MAX:
-                watched = sources.watch.by_client.get(client)
-                items.append(_connection(client, watched, now, now.monotonic_ms - connection.active_ms))
-    sources.watch.clients_now(clients)
-    return {"items": items, "total": len(clients)}
-
-
 def _connection(client: ClientConnection, watched: WatchedClient | None, now: Moment, idle_ms: int) -> Json:
     apis = {} if watched is None else {_name(key): count for key, count in watched.counts.items()}
     return {
@@ -242,55 +347,6 @@ def _connection(client: ClientConnection, watched: WatchedClient | None, now: Mo
 
 def _name(api_key: int) -> str:
     return SERVED[api_key].name if api_key in SERVED else str(api_key)
-
-
-async def _slow_requests(services: Services, arguments: Json) -> Json:
-    watch = services.reports.watch
-    watch.keep_on()
-    items = [
-        {
-            "api": _name(one.api_key),
-            "version": one.version,
-            "client_id": one.client_id,
-            "host": one.client.host,
-            "software": one.client.client_software_name,
-            "began_ms": one.began_ms,
-            "took_ms": one.took_ms,
-            "bytes_in": one.bytes_in,
-            "bytes_out": one.bytes_out,
-        }
-        for one in watch.slow
-    ]
-    return {"items": items}
-
-
-# groups
-
-
-async def _rebalances(services: Services, arguments: Json) -> Json:
-    """The groups that wait for members now, or the one that is named."""
-    wanted = arguments.get("group_id")
-    now = services.runtime.clock.monotonic_ms()
-    wall_ms = services.runtime.clock.wall_ms()
-    found: list[Json] = []
-    for group in services.groups.store:
-        if wanted is not None and group.group_id != wanted:
-            continue
-        waiting = group.waiting(now)
-        if waiting is not None and len(found) < GROUPS_MAX:
-            since_ms = waiting.since_ms or wall_ms
-            found.append(
-                {
-                    "group_id": group.group_id,
-                    "phase": waiting.phase,
-                    "since_ms": since_ms,
-                    "waited_ms": max(0, wall_ms - since_ms),
-                    "until_ms": None if waiting.left_ms is None else wall_ms + waiting.left_ms,
-                    "waits_for": _members(group.describe(), waiting.member_ids, Moment(now, wall_ms)),
-                    "sentence": waiting.sentence(group.group_id, wall_ms - since_ms),
-                }
-            )
-    return {"groups": found}
 
 
 def _members(group: GroupDescription, member_ids: Iterable[str], now: Moment) -> list[Json]:
@@ -315,78 +371,3 @@ def _last_seen_ms(member: MemberDescription, now: Moment) -> int | None:
     if member.session_began_ms is None:
         return None
     return now.wall_ms - max(0, now.monotonic_ms - member.session_began_ms)
-
-
-# cluster
-
-
-async def _cluster(services: Services, arguments: Json) -> Json:
-    """The cluster as this broker sees it."""
-    metadata = services.metadata
-    connect = services.config.zookeeper_connect
-    own = metadata.brokers.get(services.config.broker_id)
-    session = {
-        "connect": connect,
-        "state": metadata.registration_state.value,
-        "transaction": metadata.last_transaction,
-        "brokers": sorted(metadata.brokers),
-    }
-    return {
-        "broker_epoch": own.epoch if own is not None and connect else None,
-        "registration": own.registration if own is not None and connect else None,
-        "is_intact": own.intact if own is not None and connect else None,
-        "is_stopping": own.stopping if own is not None and connect else None,
-        "controller_id": metadata.controller_id if metadata.controller_id >= 0 else None,
-        "controller_epoch": metadata.controller_epoch,
-        "zookeeper": session if connect else None,
-    }
-
-
-# restart
-
-
-async def _restart(services: Services, arguments: Json) -> Json:
-    """Bytes that the next start would read of each directory if the broker died now; none after a clean stop.
-    Source: `LogRecovery.recover_unclean`, which begins at the segment with the recovery point of the checkpoint file.
-    """
-    items = []
-    for directory in services.logs.online:
-        kept = directory.checkpoints.recovery_points
-        logs = segment_count = size_bytes = 0
-        for at, (key, log) in enumerate(list(directory.logs.items())):
-            segments = log.segments
-            first = max(0, bisect_right(segments, kept.get(key, 0), key=lambda segment: segment.base_offset) - 1)
-            checked = [segment.size_bytes for segment in segments[first:]]
-            if any(checked):
-                logs += 1
-                segment_count += len(checked)
-                size_bytes += sum(checked)
-            if at % _PER_TURN == _PER_TURN - 1:
-                await asyncio.sleep(0)
-        items.append(
-            {
-                "path": directory.path,
-                "logs": logs,
-                "segments": segment_count,
-                "size_bytes": size_bytes,
-                "all_logs": len(directory.logs),
-            }
-        )
-    return {
-        "directories": items,
-        "was_clean": services.logs.was_clean,
-        "threads": services.config.num_recovery_threads_per_data_dir,
-    }
-
-
-Report = Callable[[Services, Json], Awaitable[Json]]
-REPORTS: Mapping[str, Report] = {
-    "broker": _broker,
-    "records": _records,
-    "segments": _segments,
-    "connections": _connections,
-    "slow_requests": _slow_requests,
-    "rebalances": _rebalances,
-    "cluster": _cluster,
-    "restart": _restart,
-}

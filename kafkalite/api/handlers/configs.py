@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from kafkalite.api.request.request_context import RequestContext, refusal
-from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import topic_name_fault
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.dynamic_settings import refusal as dynamic_refusal
 from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.protocol.messages import configs as wire
+from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.security.acl.acl import Operation, ResourceType
 
 TOPIC = 2
@@ -34,20 +37,227 @@ _Resource = TypeVar(
 )
 Settings = Mapping[str, str]
 
-
-def topic_config_entries(services: Services, overrides: Settings) -> list[ConfigEntry]:
-    """All settings of a topic with these `overrides`."""
-    return TopicConfig.describe(overrides, services.config)
+Fault = tuple[int, str, ErrorCode, str | None]
 
 
-def describe_configs(
-    services: Services, request: wire.DescribeConfigsRequest, context: RequestContext
-) -> wire.DescribeConfigsResponse:
-    # A resource that is named twice is answered once, since clients keep the answers by resource. Otherwise five bytes
-    # of a request would become a hundred kilobytes of response.
-    resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
-    allowed = _refused_last(context, Operation.DESCRIBE_CONFIGS, resources.values())
-    return wire.DescribeConfigsResponse(results=[_describe(services, *each, request) for each in allowed])
+class DynamicConfig(Protocol):
+    """The broker's settings, which may change at runtime."""
+
+    @property
+    def now(self) -> BrokerConfig: ...
+
+    def change(
+        self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
+    ) -> Awaitable[None]:
+        """Replace the dynamic settings of `broker` ("": of all) by the result of `change`. Raises ConfigError."""
+        ...
+
+
+class ConfigApi(NamedTuple):
+    """The APIs of topics' and brokers' settings."""
+
+    dynamic_config: DynamicConfig
+    metadata: ClusterMetadata
+    replica_manager: ReplicaManager
+    topic_admin: TopicAdmin
+    broker_id: int
+
+    def describe_configs(
+        self, request: wire.DescribeConfigsRequest, context: RequestContext
+    ) -> wire.DescribeConfigsResponse:
+        # A resource that is named twice is answered once, since clients keep the answers by resource. Otherwise five
+        # bytes of a request would become a hundred kilobytes of response.
+        resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+        allowed = _refused_last(context, Operation.DESCRIBE_CONFIGS, resources.values())
+        return wire.DescribeConfigsResponse(results=[self._describe(*each, request) for each in allowed])
+
+    def _describe(
+        self,
+        resource: wire.DescribeConfigsResource,
+        refused: KafkaError | None,
+        request: wire.DescribeConfigsRequest,
+    ) -> wire.DescribeConfigsResult:
+        result = wire.DescribeConfigsResult(
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+        )
+        try:
+            if refused is not None:
+                raise refused
+            entries = self._entries(resource)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message or ""
+            return result
+        wanted = set(resource.configuration_keys) if resource.configuration_keys else None  # null or empty: all
+        result.configs = [
+            wire.DescribeConfigsResourceResult(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                is_default=entry.is_default,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+                synonyms=[
+                    wire.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
+                    for one in entry.synonyms
+                ]
+                if request.include_synonyms
+                else [],
+                config_type=entry.type,
+                documentation=entry.doc if request.include_documentation else None,
+            )
+            for entry in entries
+            if wanted is None or entry.name in wanted
+        ]
+        return result
+
+    def _entries(self, resource: wire.DescribeConfigsResource) -> Iterable[ConfigEntry]:
+        if resource.resource_type == TOPIC:
+            _check_topic_name(resource.resource_name)
+            topic = self.replica_manager.by_name.get(resource.resource_name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return TopicConfig.describe(topic.overrides, self.dynamic_config.now)
+        if resource.resource_type != BROKER:
+            raise _unknown_type(resource.resource_type)
+        self._check_is_this_broker(resource.resource_name)
+        entries = self.dynamic_config.now.describe()
+        if resource.resource_name == ALL_BROKERS:
+            return _changed_for_all(entries)
+        number = str(self.broker_id)  # generated at the first start if none is configured
+        return [entry._replace(value=number) if entry.name in _NUMBERS else entry for entry in entries]
+
+    async def alter_configs(
+        self, request: wire.AlterConfigsRequest, context: RequestContext
+    ) -> wire.AlterConfigsResponse:
+        def change(resource: wire.AlterConfigsResource, old: Settings) -> dict[str, str]:
+            _check_no_nulls((entry.name, entry.value) for entry in resource.configs)
+            return {entry.name: entry.value or "" for entry in resource.configs}
+
+        faults = await self._alter_all(context, request.resources, change, request.validate_only)
+        return wire.AlterConfigsResponse(
+            responses=[
+                wire.AlterConfigsResourceResponse(
+                    error_code=code, error_message=message, resource_type=kind, resource_name=name
+                )
+                for kind, name, code, message in faults
+            ]
+        )
+
+    async def incremental_alter_configs(
+        self, request: wire.IncrementalAlterConfigsRequest, context: RequestContext
+    ) -> wire.IncrementalAlterConfigsResponse:
+        def change(resource: wire.IncrementalAlterConfigsResource, old: Settings) -> dict[str, str]:
+            _check_no_nulls((entry.name, entry.value) for entry in resource.configs if entry.config_operation != DELETE)
+            new = dict(old)
+            for entry in resource.configs:
+                self._apply(resource.resource_type, entry, new)
+            return new
+
+        faults = await self._alter_all(context, request.resources, change, request.validate_only)
+        return wire.IncrementalAlterConfigsResponse(
+            responses=[
+                wire.AlterConfigsResourceResponse(
+                    error_code=code, error_message=message, resource_type=kind, resource_name=name
+                )
+                for kind, name, code, message in faults
+            ]
+        )
+
+    def _apply(self, kind: int, entry: wire.IncrementalAlterableConfig, settings: dict[str, str]) -> None:
+        """Apply one operation of an incremental change to `settings`."""
+        name, operation, value = entry.name, entry.config_operation, entry.value or ""
+        if operation == SET:
+            settings[name] = value
+        elif operation == DELETE:
+            settings.pop(name, None)
+        elif operation in (APPEND, SUBTRACT):
+            setting = TopicConfig.by_name.get(name) if kind == TOPIC else self.dynamic_config.now.setting_of(name)
+            if setting is None or setting.type is not ConfigType.LIST:
+                word = "append" if operation == APPEND else "subtract"
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
+            if kind == TOPIC:
+                default = setting.format(self.dynamic_config.now.topic_default(setting))
+            else:
+                default = self.dynamic_config.now.text_of(name)
+            words = [word for word in (settings.get(name, default) or "").split(",") if word]
+            changed = [word.strip() for word in value.split(",")]
+            if operation == APPEND:
+                words += [word for word in changed if word not in words]
+            else:
+                words = [word for word in words if word not in changed]
+            settings[name] = ",".join(words)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {operation} for {name}")
+
+    async def _alter_all(
+        self,
+        context: RequestContext,
+        resources: Sequence[_Altered],
+        change: Callable[[_Altered, Settings], dict[str, str]],
+        validate_only: bool,
+    ) -> list[Fault]:
+        """Change each resource independently of the others; returns (type, name, code, message) of each."""
+        times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        faults: list[Fault] = []
+        for resource, refused in _refused_last(context, Operation.ALTER_CONFIGS, resources):
+            kind, name = resource.resource_type, resource.resource_name
+            try:
+                if refused is not None:
+                    raise refused
+                if times[kind, name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
+                keys = Counter(entry.name for entry in resource.configs)
+                doubled = [key for key, count in keys.items() if count > 1]
+                if doubled:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(doubled)}"
+                    )
+                await self._alter_one(kind, name, lambda old: change(resource, old), validate_only)  # noqa: B023
+                faults.append((kind, name, ErrorCode.NONE, None))
+            except KafkaError as error:
+                faults.append((kind, name, error.code, error.message))
+        return faults
+
+    def _alter_one(
+        self, kind: int, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
+    ) -> Awaitable[None]:
+        if kind == TOPIC:
+            if not name:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "topics have no defaults to alter: a topic's name is missing"
+                )
+            _check_topic_name(name)
+            return self.topic_admin.change_overrides(name, change, validate_only=validate_only)
+        if kind != BROKER:
+            raise _unknown_type(kind)
+        self._check_is_a_broker(name)
+        return self._alter_broker(name, change, validate_only)
+
+    async def _alter_broker(self, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool) -> None:
+        def dynamic_only(old: Settings) -> dict[str, str]:
+            new = change(old)
+            changed = {key: value for key, value in new.items() if old.get(key) != value}
+            if fault := dynamic_refusal(self.dynamic_config.now, changed, for_all=name == ALL_BROKERS):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, fault)
+            return new
+
+        try:
+            await self.dynamic_config.change(name, dynamic_only, validate_only)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def _check_is_a_broker(self, name: str) -> None:
+        """Any broker accepts changes of another broker's settings, even while the other one is down. Kafka's clients
+        must send them to the broker itself."""
+        if not (self.metadata.is_shared and name.isascii() and name.isdigit() and len(name) < _DIGITS_MAX):
+            self._check_is_this_broker(name)
+
+    def _check_is_this_broker(self, name: str) -> None:
+        if name not in (ALL_BROKERS, str(self.broker_id)):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self.broker_id} or empty string, but received {name}",
+            )
 
 
 def _refused_last(
@@ -64,62 +274,6 @@ def _refused_last(
     return sorted(((each, refused(each)) for each in resources), key=lambda one: one[1] is not None)
 
 
-def _describe(
-    services: Services,
-    resource: wire.DescribeConfigsResource,
-    refused: KafkaError | None,
-    request: wire.DescribeConfigsRequest,
-) -> wire.DescribeConfigsResult:
-    result = wire.DescribeConfigsResult(
-        error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
-    )
-    try:
-        if refused is not None:
-            raise refused
-        entries = _entries(services, resource)
-    except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message or ""
-        return result
-    wanted = set(resource.configuration_keys) if resource.configuration_keys else None  # null or empty: all
-    result.configs = [
-        wire.DescribeConfigsResourceResult(
-            name=entry.name,
-            value=entry.value,
-            read_only=entry.read_only,
-            is_default=entry.is_default,
-            config_source=entry.source,
-            is_sensitive=entry.sensitive,
-            synonyms=[
-                wire.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in entry.synonyms
-            ]
-            if request.include_synonyms
-            else [],
-            config_type=entry.type,
-            documentation=entry.doc if request.include_documentation else None,
-        )
-        for entry in entries
-        if wanted is None or entry.name in wanted
-    ]
-    return result
-
-
-def _entries(services: Services, resource: wire.DescribeConfigsResource) -> Iterable[ConfigEntry]:
-    if resource.resource_type == TOPIC:
-        _check_topic_name(resource.resource_name)
-        topic = services.replica_manager.by_name.get(resource.resource_name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return topic_config_entries(services, topic.overrides)
-    if resource.resource_type != BROKER:
-        raise _unknown_type(resource.resource_type)
-    _check_is_this_broker(services, resource.resource_name)
-    entries = services.config.describe()
-    if resource.resource_name == ALL_BROKERS:
-        return _changed_for_all(entries)
-    number = str(services.brokers.broker_id)  # generated at the first start if none is configured
-    return [entry._replace(value=number) if entry.name in _NUMBERS else entry for entry in entries]
-
-
 def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
     """The dynamic settings of all brokers (cluster-wide defaults), also if this broker overrides them."""
     changed = []
@@ -130,72 +284,6 @@ def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
     return changed
 
 
-async def alter_configs(
-    services: Services, request: wire.AlterConfigsRequest, context: RequestContext
-) -> wire.AlterConfigsResponse:
-    def change(resource: wire.AlterConfigsResource, old: Settings) -> dict[str, str]:
-        _check_no_nulls((entry.name, entry.value) for entry in resource.configs)
-        return {entry.name: entry.value or "" for entry in resource.configs}
-
-    faults = await _alter_all(services, context, request.resources, change, request.validate_only)
-    return wire.AlterConfigsResponse(
-        responses=[
-            wire.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=kind, resource_name=name
-            )
-            for kind, name, code, message in faults
-        ]
-    )
-
-
-async def incremental_alter_configs(
-    services: Services, request: wire.IncrementalAlterConfigsRequest, context: RequestContext
-) -> wire.IncrementalAlterConfigsResponse:
-    def change(resource: wire.IncrementalAlterConfigsResource, old: Settings) -> dict[str, str]:
-        _check_no_nulls((entry.name, entry.value) for entry in resource.configs if entry.config_operation != DELETE)
-        new = dict(old)
-        for entry in resource.configs:
-            _apply(services, resource.resource_type, entry, new)
-        return new
-
-    faults = await _alter_all(services, context, request.resources, change, request.validate_only)
-    return wire.IncrementalAlterConfigsResponse(
-        responses=[
-            wire.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=kind, resource_name=name
-            )
-            for kind, name, code, message in faults
-        ]
-    )
-
-
-def _apply(services: Services, kind: int, entry: wire.IncrementalAlterableConfig, settings: dict[str, str]) -> None:
-    """Apply one operation of an incremental change to `settings`."""
-    name, operation, value = entry.name, entry.config_operation, entry.value or ""
-    if operation == SET:
-        settings[name] = value
-    elif operation == DELETE:
-        settings.pop(name, None)
-    elif operation in (APPEND, SUBTRACT):
-        setting = TopicConfig.by_name.get(name) if kind == TOPIC else services.config.setting_of(name)
-        if setting is None or setting.type is not ConfigType.LIST:
-            word = "append" if operation == APPEND else "subtract"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
-        if kind == TOPIC:
-            default = setting.format(services.config.topic_default(setting))
-        else:
-            default = services.config.text_of(name)
-        words = [word for word in (settings.get(name, default) or "").split(",") if word]
-        changed = [word.strip() for word in value.split(",")]
-        if operation == APPEND:
-            words += [word for word in changed if word not in words]
-        else:
-            words = [word for word in words if word not in changed]
-        settings[name] = ",".join(words)
-    else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {operation} for {name}")
-
-
 def _check_no_nulls(entries: Iterable[tuple[str, str | None]]) -> None:
     entries = list(entries)
     nulls = [name for name, value in entries if value is None]
@@ -203,86 +291,10 @@ def _check_no_nulls(entries: Iterable[tuple[str, str | None]]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-Fault = tuple[int, str, ErrorCode, str | None]
-
-
-async def _alter_all(
-    services: Services,
-    context: RequestContext,
-    resources: Sequence[_Altered],
-    change: Callable[[_Altered, Settings], dict[str, str]],
-    validate_only: bool,
-) -> list[Fault]:
-    """Change each resource independently of the others; returns (type, name, code, message) of each."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    faults: list[Fault] = []
-    for resource, refused in _refused_last(context, Operation.ALTER_CONFIGS, resources):
-        kind, name = resource.resource_type, resource.resource_name
-        try:
-            if refused is not None:
-                raise refused
-            if times[kind, name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
-            keys = Counter(entry.name for entry in resource.configs)
-            doubled = [key for key, count in keys.items() if count > 1]
-            if doubled:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(doubled)}")
-            await _alter_one(services, kind, name, lambda old: change(resource, old), validate_only)  # noqa: B023
-            faults.append((kind, name, ErrorCode.NONE, None))
-        except KafkaError as error:
-            faults.append((kind, name, error.code, error.message))
-    return faults
-
-
-def _alter_one(
-    services: Services, kind: int, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
-) -> Awaitable[None]:
-    if kind == TOPIC:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no defaults to alter: a topic's name is missing")
-        _check_topic_name(name)
-        return services.topic_admin.change_overrides(name, change, validate_only=validate_only)
-    if kind != BROKER:
-        raise _unknown_type(kind)
-    _check_is_a_broker(services, name)
-    return _alter_broker(services, name, change, validate_only)
-
-
-async def _alter_broker(
-    services: Services, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
-) -> None:
-    def dynamic_only(old: Settings) -> dict[str, str]:
-        new = change(old)
-        changed = {key: value for key, value in new.items() if old.get(key) != value}
-        if fault := dynamic_refusal(services.config, changed, for_all=name == ALL_BROKERS):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, fault)
-        return new
-
-    try:
-        await services.dynamic_config.change(name, dynamic_only, validate_only)
-    except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-
-
 def _check_topic_name(name: str) -> None:
     fault = topic_name_fault(name)
     if fault is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-
-
-def _check_is_a_broker(services: Services, name: str) -> None:
-    """Any broker accepts changes of another broker's settings, even while the other one is down. Kafka's clients must
-    send them to the broker itself."""
-    if not (services.metadata.is_shared and name.isascii() and name.isdigit() and len(name) < _DIGITS_MAX):
-        _check_is_this_broker(services, name)
-
-
-def _check_is_this_broker(services: Services, name: str) -> None:
-    if name not in (ALL_BROKERS, str(services.brokers.broker_id)):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {services.brokers.broker_id} or empty string, but received {name}",
-        )
 
 
 def _unknown_type(kind: int) -> KafkaError:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafkalite.api.request.request_context import TOPIC, RequestContext, refusal
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.request_context import TOPIC, RequestContext, Runtime, refusal
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS
+from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.protocol.messages.topics import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -24,6 +24,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopicResult,
 )
 from kafkalite.replication.partition import Partition
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.security.acl.acl import Operation
 
 UNKNOWN = -1
@@ -39,82 +40,88 @@ class _Pending(NamedTuple):
     offset: int
 
 
-async def delete_records(
-    services: Services, request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse:
-    clock = services.runtime.clock
-    deadline_ms = clock.monotonic_ms() + min(max(request.timeout_ms, 0), _WAIT_MS_MAX)
-    topics = []
-    raised = []
-    pending: list[_Pending] = []
-    for topic, is_allowed in context.refused_last(Operation.DELETE, TOPIC, request.topics):
-        answers = []
-        for wanted in topic.partitions:
-            index = wanted.partition_index
-            try:
-                if not is_allowed:
-                    raise refusal(TOPIC)
-                if topic.name in INTERNAL_TOPICS:
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                partition = services.replica_manager.require(topic.name, index)
-                before = partition.log.start_offset
-                start_offset = partition.delete_records_before(wanted.offset)
-                if start_offset > before:  # it took some renames and a small file: let other requests run
-                    raised.append((topic.name, index))
-                    await asyncio.sleep(0)
-                low_watermark = partition.low_watermark
-                answers.append(
-                    answer := DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
-                )
-                asked = start_offset if wanted.offset == HIGH_WATERMARK else wanted.offset
-                if low_watermark < asked:
-                    pending.append(_Pending(answer, partition, asked))
-            except KafkaError as error:
-                answers.append(
-                    DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN, error_code=error.code)
-                )
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
-    kept = asyncio.Event()
-    services.logs.write_start_offsets(raised, kept.set)
-    await kept.wait()
-    if pending:
-        await _wait(services, pending, deadline_ms)
-    return DeleteRecordsResponse(topics=topics)
+class DeleteRecordsApi(NamedTuple):
+    """The DeleteRecords API."""
 
+    runtime: Runtime
+    logs: LogManager
+    replica_manager: ReplicaManager
 
-async def _wait(services: Services, pending: Sequence[_Pending], deadline_ms: int) -> None:
-    """Completes the answers, at the latest at the deadline (monotonic)."""
-    over: asyncio.Future[None] = services.runtime.loop.create_future()
-    missing = dict(enumerate(pending))
+    async def delete_records(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+        clock = self.runtime.clock
+        deadline_ms = clock.monotonic_ms() + min(max(request.timeout_ms, 0), _WAIT_MS_MAX)
+        topics = []
+        raised = []
+        pending: list[_Pending] = []
+        for topic, is_allowed in context.refused_last(Operation.DELETE, TOPIC, request.topics):
+            answers = []
+            for wanted in topic.partitions:
+                index = wanted.partition_index
+                try:
+                    if not is_allowed:
+                        raise refusal(TOPIC)
+                    if topic.name in INTERNAL_TOPICS:
+                        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                    partition = self.replica_manager.require(topic.name, index)
+                    before = partition.log.start_offset
+                    start_offset = partition.delete_records_before(wanted.offset)
+                    if start_offset > before:  # it took some renames and a small file: let other requests run
+                        raised.append((topic.name, index))
+                        await asyncio.sleep(0)
+                    low_watermark = partition.low_watermark
+                    answers.append(
+                        answer := DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
+                    )
+                    asked = start_offset if wanted.offset == HIGH_WATERMARK else wanted.offset
+                    if low_watermark < asked:
+                        pending.append(_Pending(answer, partition, asked))
+                except KafkaError as error:
+                    answers.append(
+                        DeleteRecordsPartitionResult(
+                            partition_index=index, low_watermark=UNKNOWN, error_code=error.code
+                        )
+                    )
+            topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+        kept = asyncio.Event()
+        self.logs.write_start_offsets(raised, kept.set)
+        await kept.wait()
+        if pending:
+            await self._wait(pending, deadline_ms)
+        return DeleteRecordsResponse(topics=topics)
 
-    def tell(number: int, low_watermark: int) -> None:
-        one = missing.pop(number, None)
-        if one is not None:
-            _complete(one, low_watermark)
-        if not missing:
-            end()
+    async def _wait(self, pending: Sequence[_Pending], deadline_ms: int) -> None:
+        """Completes the answers, at the latest at the deadline (monotonic)."""
+        over: asyncio.Future[None] = self.runtime.loop.create_future()
+        missing = dict(enumerate(pending))
 
-    def end() -> None:
-        if not over.done():
-            over.set_result(None)
+        def tell(number: int, low_watermark: int) -> None:
+            one = missing.pop(number, None)
+            if one is not None:
+                _complete(one, low_watermark)
+            if not missing:
+                end()
 
-    for number, one in enumerate(pending):
-        low_watermark = one.partition.low_watermark  # may have risen meanwhile
-        if services.replica_manager.partition(one.partition.topic, one.partition.index) is not one.partition:
-            tell(number, UNKNOWN)
-        elif low_watermark >= one.offset:
-            tell(number, low_watermark)
-        else:
-            one.partition.when_deleted(one.offset, partial(tell, number))
-    clock = services.runtime.clock
-    timer = clock.call_later(max(deadline_ms - clock.monotonic_ms(), 0), end)
-    try:
-        await over
-    finally:
-        timer.cancel()
-    for one in missing.values():
-        one.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-    missing.clear()
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        for number, one in enumerate(pending):
+            low_watermark = one.partition.low_watermark  # may have risen meanwhile
+            if self.replica_manager.partition(one.partition.topic, one.partition.index) is not one.partition:
+                tell(number, UNKNOWN)
+            elif low_watermark >= one.offset:
+                tell(number, low_watermark)
+            else:
+                one.partition.when_deleted(one.offset, partial(tell, number))
+        clock = self.runtime.clock
+        timer = clock.call_later(max(deadline_ms - clock.monotonic_ms(), 0), end)
+        try:
+            await over
+        finally:
+            timer.cancel()
+        for one in missing.values():
+            one.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        missing.clear()
 
 
 def _complete(one: _Pending, low_watermark: int) -> None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
-from kafkalite.api.request.request_context import CLUSTER, RequestContext, refusal
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.request_context import CLUSTER, RequestContext, Runtime, refusal
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import desanitized, sanitized
+from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.protocol.messages import entity_configs as wire
 from kafkalite.security.acl.acl import Operation
 from kafkalite.security.quota.entities import IP, Alteration, Component, Entity, EntityFilter, Match, changed
@@ -29,39 +30,143 @@ _NUMBERS = {name: number for number, name in _NAMES.items()}
 ScramAlteration = wire.ScramCredentialDeletion | wire.ScramCredentialUpsertion
 
 
-def describe_user_scram_credentials(
-    services: Services, request: wire.DescribeUserScramCredentialsRequest, context: RequestContext
-) -> wire.DescribeUserScramCredentialsResponse:
-    if not context.may_cluster(Operation.DESCRIBE):
-        error = refusal(CLUSTER)
-        return wire.DescribeUserScramCredentialsResponse(
-            error_code=error.code,
-            error_message=error.message,
-            results=[
-                wire.DescribeUserScramCredentialsResult(error_code=error.code) for _ in request.users or ()
-            ],  # no names
-        )
-    known = _all(services.metadata.entity_configs)
-    if not request.users:
-        return wire.DescribeUserScramCredentialsResponse(
-            results=[
-                wire.DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
-                for name, infos in sorted(known.items())
+class EntityConfigApi(NamedTuple):
+    """The APIs of quotas and SCRAM credentials."""
+
+    runtime: Runtime
+    metadata: ClusterMetadata
+
+    def describe_user_scram_credentials(
+        self, request: wire.DescribeUserScramCredentialsRequest, context: RequestContext
+    ) -> wire.DescribeUserScramCredentialsResponse:
+        if not context.may_cluster(Operation.DESCRIBE):
+            error = refusal(CLUSTER)
+            return wire.DescribeUserScramCredentialsResponse(
+                error_code=error.code,
+                error_message=error.message,
+                results=[
+                    wire.DescribeUserScramCredentialsResult(error_code=error.code) for _ in request.users or ()
+                ],  # no names
+            )
+        known = _all(self.metadata.entity_configs)
+        if not request.users:
+            return wire.DescribeUserScramCredentialsResponse(
+                results=[
+                    wire.DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
+                    for name, infos in sorted(known.items())
+                ]
+            )
+        results = []
+        for name, count in Counter(each.name for each in request.users).items():
+            result = wire.DescribeUserScramCredentialsResult(user=name, credential_infos=known.get(name, []))
+            if count > 1:
+                result.error_code, result.credential_infos = ErrorCode.DUPLICATE_RESOURCE, []
+                result.error_message = (
+                    f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+                )
+            elif name not in known:
+                result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+                result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+            results.append(result)
+        return wire.DescribeUserScramCredentialsResponse(results=results)
+
+    async def alter_user_scram_credentials(
+        self, request: wire.AlterUserScramCredentialsRequest, context: RequestContext
+    ) -> wire.AlterUserScramCredentialsResponse:
+        by_user: dict[str, list[ScramAlteration]] = {}
+        alterations: list[ScramAlteration] = [*request.deletions, *request.upsertions]
+        for each in alterations:
+            by_user.setdefault(each.name, []).append(each)
+        results = []
+        is_allowed = context.may_cluster(Operation.ALTER)
+        for name, own in by_user.items():
+            result = wire.AlterUserScramCredentialsResult(user=name)
+            try:
+                if not is_allowed:
+                    raise refusal(CLUSTER)
+                _check_alterations(name, own)
+                await self._alter_credentials(name, own)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+            results.append(result)
+        return wire.AlterUserScramCredentialsResponse(results=results)
+
+    async def _alter_credentials(self, name: str, alterations: list[ScramAlteration]) -> None:
+        def changed(there: Mapping[str, str]) -> Mapping[str, str]:
+            config = dict(there)
+            for each in alterations:
+                mechanism = _NAMES[each.mechanism]
+                if isinstance(each, wire.ScramCredentialUpsertion):
+                    salt, salted = bytes(each.salt), bytes(each.salted_password)
+                    config[mechanism] = credential_of(mechanism, salt, salted, each.iterations).text
+                elif config.pop(mechanism, None) is None:
+                    message = f"Attempt to delete a user credential that does not exist with username {name}"
+                    raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
+            return config
+
+        await self.metadata.writes.change_entity_config(_USERS + sanitized(name), changed)
+
+    def describe_client_quotas(
+        self, request: wire.DescribeClientQuotasRequest, context: RequestContext
+    ) -> wire.DescribeClientQuotasResponse:
+        if not context.may_cluster(Operation.DESCRIBE_CONFIGS):
+            return wire.DescribeClientQuotasResponse(
+                error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
+            )
+        try:
+            components = [(each.entity_type, _component(each)) for each in request.components]
+            found = EntityFilter(components, strict=request.strict).quotas(self.metadata.entity_configs)
+        except KafkaError as error:
+            return wire.DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+        return wire.DescribeClientQuotasResponse(
+            entries=[
+                wire.DescribedQuotas(
+                    entity=[wire.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names],
+                    values=[wire.QuotaValue(key=key, value=value) for key, value in quotas.items()],
+                )
+                for entity, quotas in found.items()
             ]
         )
-    results = []
-    for name, count in Counter(each.name for each in request.users).items():
-        result = wire.DescribeUserScramCredentialsResult(user=name, credential_infos=known.get(name, []))
-        if count > 1:
-            result.error_code, result.credential_infos = ErrorCode.DUPLICATE_RESOURCE, []
-            result.error_message = (
-                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+
+    async def alter_client_quotas(
+        self, request: wire.AlterClientQuotasRequest, context: RequestContext
+    ) -> wire.AlterClientQuotasResponse:
+        results: dict[
+            Entity, wire.AlterClientQuotasResult
+        ] = {}  # an entity that comes twice has the result of its last entry
+        for wanted in request.entries:
+            entity = _entity(wanted)
+            result = wire.AlterClientQuotasResult(
+                entity=[wire.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names]
             )
-        elif name not in known:
-            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
-            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
-        results.append(result)
-    return wire.DescribeUserScramCredentialsResponse(results=results)
+            try:
+                await self._alter(entity, wanted, validate_only=request.validate_only)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+            results[entity] = result
+        return wire.AlterClientQuotasResponse(entries=list(results.values()))
+
+    async def _alter(self, entity: Entity, wanted: wire.AlteredEntity, *, validate_only: bool) -> None:
+        path = entity.path
+        alterations = [Alteration(each.key, None if each.remove else each.value) for each in wanted.ops]
+        for kind, name in entity.names:
+            if kind == IP and name is not None and not await self._is_known(name):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP or resolvable host.")
+        configs = self.metadata.entity_configs
+
+        def change(there: Mapping[str, str]) -> Mapping[str, str]:
+            return changed(path, there, alterations)
+
+        change(configs.get(path, {}))  # before anything is written
+        if not validate_only:
+            await self.metadata.writes.change_entity_config(path, change)
+
+    async def _is_known(self, host: str) -> bool:
+        try:
+            await self.runtime.loop.getaddrinfo(host, None)
+        except (OSError, UnicodeError):
+            return False
+        return True
 
 
 def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[wire.CredentialInfo]]:
@@ -78,28 +183,6 @@ def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[wire.Creden
         if infos:
             found[desanitized(path[len(_USERS) :])] = infos
     return found
-
-
-async def alter_user_scram_credentials(
-    services: Services, request: wire.AlterUserScramCredentialsRequest, context: RequestContext
-) -> wire.AlterUserScramCredentialsResponse:
-    by_user: dict[str, list[ScramAlteration]] = {}
-    alterations: list[ScramAlteration] = [*request.deletions, *request.upsertions]
-    for each in alterations:
-        by_user.setdefault(each.name, []).append(each)
-    results = []
-    is_allowed = context.may_cluster(Operation.ALTER)
-    for name, own in by_user.items():
-        result = wire.AlterUserScramCredentialsResult(user=name)
-        try:
-            if not is_allowed:
-                raise refusal(CLUSTER)
-            _check_alterations(name, own)
-            await _alter_credentials(services, name, own)
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
-        results.append(result)
-    return wire.AlterUserScramCredentialsResponse(results=results)
 
 
 def _check_alterations(name: str, alterations: list[ScramAlteration]) -> None:
@@ -121,45 +204,6 @@ def _check_alterations(name: str, alterations: list[ScramAlteration]) -> None:
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
 
 
-async def _alter_credentials(services: Services, name: str, alterations: list[ScramAlteration]) -> None:
-    def changed(there: Mapping[str, str]) -> Mapping[str, str]:
-        config = dict(there)
-        for each in alterations:
-            mechanism = _NAMES[each.mechanism]
-            if isinstance(each, wire.ScramCredentialUpsertion):
-                salt, salted = bytes(each.salt), bytes(each.salted_password)
-                config[mechanism] = credential_of(mechanism, salt, salted, each.iterations).text
-            elif config.pop(mechanism, None) is None:
-                message = f"Attempt to delete a user credential that does not exist with username {name}"
-                raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
-        return config
-
-    await services.metadata.writes.change_entity_config(_USERS + sanitized(name), changed)
-
-
-def describe_client_quotas(
-    services: Services, request: wire.DescribeClientQuotasRequest, context: RequestContext
-) -> wire.DescribeClientQuotasResponse:
-    if not context.may_cluster(Operation.DESCRIBE_CONFIGS):
-        return wire.DescribeClientQuotasResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
-        )
-    try:
-        components = [(each.entity_type, _component(each)) for each in request.components]
-        found = EntityFilter(components, strict=request.strict).quotas(services.metadata.entity_configs)
-    except KafkaError as error:
-        return wire.DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    return wire.DescribeClientQuotasResponse(
-        entries=[
-            wire.DescribedQuotas(
-                entity=[wire.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names],
-                values=[wire.QuotaValue(key=key, value=value) for key, value in quotas.items()],
-            )
-            for entity, quotas in found.items()
-        ]
-    )
-
-
 def _component(wanted: wire.QuotaFilterComponent) -> Component:
     if wanted.match_type not in tuple(Match) or (wanted.match_type == Match.EXACT and wanted.match is None):
         what = "needs a name to match" if wanted.match_type == Match.EXACT else "has an unknown match type"
@@ -169,49 +213,6 @@ def _component(wanted: wire.QuotaFilterComponent) -> Component:
     return Component(match, wanted.match if match is Match.EXACT else None)
 
 
-async def alter_client_quotas(
-    services: Services, request: wire.AlterClientQuotasRequest, context: RequestContext
-) -> wire.AlterClientQuotasResponse:
-    results: dict[
-        Entity, wire.AlterClientQuotasResult
-    ] = {}  # an entity that comes twice has the result of its last entry
-    for wanted in request.entries:
-        entity = _entity(wanted)
-        result = wire.AlterClientQuotasResult(
-            entity=[wire.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.names]
-        )
-        try:
-            await _alter(services, entity, wanted, validate_only=request.validate_only)
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
-        results[entity] = result
-    return wire.AlterClientQuotasResponse(entries=list(results.values()))
-
-
 def _entity(wanted: wire.AlteredEntity) -> Entity:
     names = {each.entity_type: each.entity_name for each in wanted.entity}
     return Entity(tuple(sorted(names.items(), reverse=True)))
-
-
-async def _alter(services: Services, entity: Entity, wanted: wire.AlteredEntity, *, validate_only: bool) -> None:
-    path = entity.path
-    alterations = [Alteration(each.key, None if each.remove else each.value) for each in wanted.ops]
-    for kind, name in entity.names:
-        if kind == IP and name is not None and not await _is_known(services, name):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP or resolvable host.")
-    configs = services.metadata.entity_configs
-
-    def change(there: Mapping[str, str]) -> Mapping[str, str]:
-        return changed(path, there, alterations)
-
-    change(configs.get(path, {}))  # before anything is written
-    if not validate_only:
-        await services.metadata.writes.change_entity_config(path, change)
-
-
-async def _is_known(services: Services, host: str) -> bool:
-    try:
-        await services.runtime.loop.getaddrinfo(host, None)
-    except (OSError, UnicodeError):
-        return False
-    return True

@@ -13,7 +13,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from kafkalite.api.request.fetch_reader import FIRST_VERSION_OF_BATCHES, WAIT_MS_MAX, FetchReader, Found, LongPoll
+from kafkalite.api.request.broker_endpoints import FindBroker
+from kafkalite.api.request.fetch_reader import (
+    FIRST_VERSION_OF_BATCHES,
+    WAIT_MS_MAX,
+    FetchParts,
+    FetchReader,
+    Found,
+    LongPoll,
+)
 from kafkalite.api.request.fetch_sessions import (
     FIRST_VERSION_BY_ID,
     NO_SESSION,
@@ -23,7 +31,6 @@ from kafkalite.api.request.fetch_sessions import (
 )
 from kafkalite.api.request.replica_fetch import DelayedReplicaFetch, ReplicaFetchReader
 from kafkalite.api.request.request_context import TOPIC, RequestContext
-from kafkalite.api.request.services import FindBroker, Services
 from kafkalite.api.request.throttling import exempt, quotas_of
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import Pending
@@ -32,102 +39,99 @@ from kafkalite.replication.partition import Partition
 from kafkalite.security.acl.acl import Operation
 
 
-def fetch(
-    services: Services, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Pending | Awaitable[FetchResponse]:
-    try:
-        fetch_context = services.fetch_sessions.context(
-            request, context.api_version, services.runtime.clock.monotonic_ms()
-        )
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
-    find = partial(services.brokers.find, context.connection)
-    is_follower = replica_of(request)[0] >= 0
-    if is_follower and not context.may_cluster(Operation.CLUSTER_ACTION):
-        refused = FetchReader(services, request, fetch_context, context.api_version, find)
-        refused.deny(lambda _: False)
-        return refused.response(refused.read(is_over=True)[0])
-    if is_follower:
-        exempt(context.connection)
-        return _fetch_as_replica(
-            services, request, ReplicaFetchReader(services, request, fetch_context, context.api_version, find)
-        )
-    reader = FetchReader(services, request, fetch_context, context.api_version, find)
-    if context.access is not None:
-        reader.deny(partial(context.may, Operation.READ, TOPIC))
-    if (quotas := quotas_of(context.connection)) is not None:
-        reader.limit(quotas.fetch_bytes_max, quotas.fetch_wait_ms)
-    waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
-    if context.api_version < FIRST_VERSION_OF_BATCHES:
-        return asyncio.ensure_future(_fetch_of_old(services, request, reader, waits=waits))
-    if waits and (partitions := reader.exhausted()) is not None:
-        return _wait(services, request, reader, reader.min_bytes, partitions)
-    found, missing_bytes = reader.read(is_over=not waits)
-    if missing_bytes:
-        return _wait(services, request, reader, missing_bytes)
-    return reader.response(found)
+class FetchApi(FetchParts):
+    """The Fetch API, of consumers and followers."""
 
+    __slots__ = ()
 
-def _fetch_as_replica(services: Services, request: FetchRequest, reader: ReplicaFetchReader) -> FetchResponse | Pending:
-    """A follower's fetch. It counts on its arrival, before anything is read, and once."""
-    reader.record_progress()
-    waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
-    found, missing_bytes = reader.read(is_over=not waits)
-    if missing_bytes:
-        return DelayedReplicaFetch(services.runtime, reader, missing_bytes, min(request.max_wait_ms, WAIT_MS_MAX))
-    return reader.response(found)
-
-
-def answer_now(
-    services: Services,
-    request: FetchRequest,
-    version: int,
-    wanted: WantedPartition,
-    find: FindBroker,
-) -> FetchResponse:
-    """The immediate answer to a fetch of one partition, without a session and without regard to min_bytes."""
-    context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
-    reader = FetchReader(services, request, context, version, find)
-    return reader.response(reader.read(is_over=True)[0])
-
-
-def _wait(
-    services: Services,
-    request: FetchRequest,
-    reader: FetchReader,
-    missing_bytes: int,
-    partitions: Sequence[Partition] | None = None,
-    respond: Callable[[Found], object] | None = None,
-) -> Pending:
-    """The answer of `respond` (None: the response), when the request is satisfied or max_wait_ms have passed."""
-
-    def poll_partitions(is_over: bool) -> int:
-        if reply.is_done:
-            return 0
+    def fetch(
+        self, request: FetchRequest, context: RequestContext
+    ) -> FetchResponse | Pending | Awaitable[FetchResponse]:
         try:
-            found, missing_bytes = reader.read(is_over=is_over)
-            response = None if missing_bytes else (respond or reader.response)(found)
-        except Exception as error:
-            reply.fail(error)
-            return 0
+            fetch_context = self.sessions.context(request, context.api_version, self.runtime.clock.monotonic_ms())
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, session_id=NO_SESSION)
+        find = partial(self.brokers.find, context.connection)
+        is_follower = replica_of(request)[0] >= 0
+        if is_follower and not context.may_cluster(Operation.CLUSTER_ACTION):
+            refused = FetchReader(self, request, fetch_context, context.api_version, find)
+            refused.deny(lambda _: False)
+            return refused.response(refused.read(is_over=True)[0])
+        if is_follower:
+            exempt(context.connection)
+            return self._fetch_as_replica(
+                request, ReplicaFetchReader(self, request, fetch_context, context.api_version, find)
+            )
+        reader = FetchReader(self, request, fetch_context, context.api_version, find)
+        if context.access is not None:
+            reader.deny(partial(context.may, Operation.READ, TOPIC))
+        if (quotas := quotas_of(context.connection)) is not None:
+            reader.limit(quotas.fetch_bytes_max, quotas.fetch_wait_ms)
+        waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
+        if context.api_version < FIRST_VERSION_OF_BATCHES:
+            return asyncio.ensure_future(self._fetch_of_old(request, reader, waits=waits))
+        if waits and (partitions := reader.exhausted()) is not None:
+            return self._wait(request, reader, reader.min_bytes, partitions)
+        found, missing_bytes = reader.read(is_over=not waits)
         if missing_bytes:
-            reader.watch(poll)
-        else:
-            reply.answer(response)
-        return missing_bytes
+            return self._wait(request, reader, missing_bytes)
+        return reader.response(found)
 
-    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-    poll = LongPoll(services.runtime, wait_ms, missing_bytes, poll_partitions, reader.reads_committed)
-    reply = Pending(poll.stop)
-    reader.watch(poll, partitions)
-    return reply
+    def _fetch_as_replica(self, request: FetchRequest, reader: ReplicaFetchReader) -> FetchResponse | Pending:
+        """A follower's fetch. It counts on its arrival, before anything is read, and once."""
+        reader.record_progress()
+        waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
+        found, missing_bytes = reader.read(is_over=not waits)
+        if missing_bytes:
+            return DelayedReplicaFetch(self.runtime, reader, missing_bytes, min(request.max_wait_ms, WAIT_MS_MAX))
+        return reader.response(found)
 
+    def answer_now(
+        self,
+        request: FetchRequest,
+        version: int,
+        wanted: WantedPartition,
+        find: FindBroker,
+    ) -> FetchResponse:
+        """The immediate answer to a fetch of one partition, without a session and without regard to min_bytes."""
+        context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
+        reader = FetchReader(self, request, context, version, find)
+        return reader.response(reader.read(is_over=True)[0])
 
-async def _fetch_of_old(
-    services: Services, request: FetchRequest, reader: FetchReader, *, waits: bool
-) -> FetchResponse:
-    """`fetch` for versions whose records are down-converted, in a task. The bytes that are stored count."""
-    _, missing_bytes = reader.read(is_over=not waits)
-    if missing_bytes:
-        await _wait(services, request, reader, missing_bytes, respond=len)
-    return reader.response(await reader.read_converted())
+    def _wait(
+        self,
+        request: FetchRequest,
+        reader: FetchReader,
+        missing_bytes: int,
+        partitions: Sequence[Partition] | None = None,
+        respond: Callable[[Found], object] | None = None,
+    ) -> Pending:
+        """The answer of `respond` (None: the response), when the request is satisfied or max_wait_ms have passed."""
+
+        def poll_partitions(is_over: bool) -> int:
+            if reply.is_done:
+                return 0
+            try:
+                found, missing_bytes = reader.read(is_over=is_over)
+                response = None if missing_bytes else (respond or reader.response)(found)
+            except Exception as error:
+                reply.fail(error)
+                return 0
+            if missing_bytes:
+                reader.watch(poll)
+            else:
+                reply.answer(response)
+            return missing_bytes
+
+        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        poll = LongPoll(self.runtime, wait_ms, missing_bytes, poll_partitions, reader.reads_committed)
+        reply = Pending(poll.stop)
+        reader.watch(poll, partitions)
+        return reply
+
+    async def _fetch_of_old(self, request: FetchRequest, reader: FetchReader, *, waits: bool) -> FetchResponse:
+        """`fetch` for versions whose records are down-converted, in a task. The bytes that are stored count."""
+        _, missing_bytes = reader.read(is_over=not waits)
+        if missing_bytes:
+            await self._wait(request, reader, missing_bytes, respond=len)
+        return reader.response(await reader.read_converted())

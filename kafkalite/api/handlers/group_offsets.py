@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafkalite.api.request.request_context import GROUP, TOPIC, PendingResponse, RequestContext
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.request_context import GROUP, TOPIC, PendingResponse, RequestContext, Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import ProducerIdAndEpoch
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from kafkalite.coordinator.group.group import Identity
+from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offset_manager import (
     NO_OFFSET,
     UNSTABLE_OFFSET,
@@ -28,10 +30,11 @@ from kafkalite.coordinator.offset_manager import (
     TransactionalCommit,
 )
 from kafkalite.protocol.messages import group_offsets as wire
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
-    pass
+    from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
 FIRST_FETCH_WITH_TOP_LEVEL_ERROR = 2
 FIRST_FETCH_OF_MANY_GROUPS = 8
@@ -46,112 +49,193 @@ A = TypeVar("A", bound=wire.OffsetCommitResponsePartition | wire.TxnOffsetCommit
 R = TypeVar("R", bound=wire.OffsetCommitResponse | wire.TxnOffsetCommitResponse)
 
 
-def offset_commit(
-    services: Services, request: wire.OffsetCommitRequest, context: RequestContext
-) -> wire.OffsetCommitResponse | Awaitable[wire.OffsetCommitResponse]:
-    topics, offsets, answers = _existing_partitions(
-        context.refused_last(Operation.READ, TOPIC, request.topics),
-        services.replica_manager.exists,
-        wire.OffsetCommitResponseTopic,
-        wire.OffsetCommitResponsePartition,
-    )
-    response = wire.OffsetCommitResponse(topics=topics)
-    if not offsets:
+class GroupOffsetApi(NamedTuple):
+    """The APIs of committed offsets. `legacy_offsets` are those in ZooKeeper (None without ZooKeeper)."""
+
+    runtime: Runtime
+    config: Callable[[], BrokerConfig]
+    replica_manager: ReplicaManager
+    groups: GroupCoordinator
+    add_partitions: AddPartitionsToTxnManager
+    legacy_offsets: LegacyOffsets | None
+
+    def offset_commit(
+        self, request: wire.OffsetCommitRequest, context: RequestContext
+    ) -> wire.OffsetCommitResponse | Awaitable[wire.OffsetCommitResponse]:
+        topics, offsets, answers = _existing_partitions(
+            context.refused_last(Operation.READ, TOPIC, request.topics),
+            self.replica_manager.exists,
+            wire.OffsetCommitResponseTopic,
+            wire.OffsetCommitResponsePartition,
+        )
+        response = wire.OffsetCommitResponse(topics=topics)
+        if not offsets:
+            return response
+        if context.api_version == 0:
+            return self._commit_v0(request.group_id, response, offsets, answers)
+        pending = PendingResponse(partial(_with_errors, response, answers))
+        self.groups.offsets.commit(
+            request.group_id,
+            Identity(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch),
+            offsets,
+            request.retention_time_ms,
+            pending,
+        )
+        return pending.outcome(self.runtime.loop)
+
+    def txn_offset_commit(
+        self, request: wire.TxnOffsetCommitRequest, context: RequestContext
+    ) -> wire.TxnOffsetCommitResponse | Awaitable[wire.TxnOffsetCommitResponse]:
+        named = [topic for topic in request.topics if topic.partitions]  # Kafka leaves out topics without partitions
+        topics, offsets, answers = _existing_partitions(
+            context.refused_last(Operation.READ, TOPIC, named),
+            self.replica_manager.exists,
+            wire.TxnOffsetCommitResponseTopic,
+            wire.TxnOffsetCommitResponsePartition,
+        )
+        response = wire.TxnOffsetCommitResponse(topics=topics)
+        if not offsets:
+            return response
+        version = context.api_version
+
+        def render(errors: Sequence[ErrorCode]) -> wire.TxnOffsetCommitResponse:
+            return _with_errors(response, answers, [_known_error(each, version) for each in errors])
+
+        pending = PendingResponse(render)
+        commit = TransactionalCommit(
+            request.group_id,
+            Identity(request.member_id, request.group_instance_id, request.generation_id),
+            request.transactional_id,
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+            offsets,
+            adds_partition=version >= FIRST_TXN_COMMIT_THAT_ADDS,
+        )
+        self.groups.offsets.commit_in_transaction(commit, pending, self.add_partitions.verify_commit)
+        return pending.outcome(self.runtime.loop)
+
+    def offset_fetch(
+        self, request: wire.OffsetFetchRequest, context: RequestContext
+    ) -> wire.OffsetFetchResponse | Awaitable[wire.OffsetFetchResponse]:
+        """Null topics mean all topics that the client may describe, an empty list means none."""
+        version = context.api_version
+        if version >= FIRST_FETCH_OF_MANY_GROUPS:
+            wanted = {each.group_id: each for each in request.groups}  # clients look up answers by group id
+            named = context.refused_last(Operation.DESCRIBE, GROUP, wanted.values(), attrgetter("group_id"))
+            groups = [self._fetched_group(context, each, request, is_allowed) for each, is_allowed in named]
+            return wire.OffsetFetchResponse(groups=groups)
+        error = ErrorCode.NONE
+        if not context.may(Operation.DESCRIBE, GROUP, request.group_id):
+            error, topics = ErrorCode.GROUP_AUTHORIZATION_FAILED, _refused_topics(request.topics or ())
+            refused: list[wire.OffsetFetchResponseTopic] = []
+        elif version == 0:
+            return self._fetch_v0(request, *_split_topics(context, request.topics))
+        else:
+            error, topics, refused = self._fetch(context, request.group_id, request.topics, request.require_stable)
+        if error and version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
+            return wire.OffsetFetchResponse(error_code=error)
+        if error:  # versions 0 and 1 have only the errors of the partitions
+            for partition in (each for topic in topics for each in topic.partitions):
+                partition.error_code = error
+        return wire.OffsetFetchResponse(topics=topics + refused)
+
+    def offset_delete(self, request: wire.OffsetDeleteRequest, context: RequestContext) -> wire.OffsetDeleteResponse:
+        """A partition that is named twice is answered once. A missing group is an error even if no topic may be
+        read."""
+        needed = context.refused_last(Operation.READ, TOPIC, request.topics)
+        partitions = {
+            (topic.name, each.partition_index): is_allowed for topic, is_allowed in needed for each in topic.partitions
+        }
+        exists = self.replica_manager.exists
+        existing = [each for each, is_allowed in partitions.items() if is_allowed and exists(*each)]
+        error, errors = self.groups.offsets.delete(request.group_id, existing)
+        if error:
+            return wire.OffsetDeleteResponse(error_code=error)
+        topics: dict[str, wire.OffsetDeleteResponseTopic] = {}
+        for (name, index), is_allowed in partitions.items():
+            topic = topics.setdefault(name, wire.OffsetDeleteResponseTopic(name=name))
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if is_allowed:
+                code = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic.partitions.append(wire.OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+        return wire.OffsetDeleteResponse(topics=list(topics.values()))
+
+    async def _commit_v0(
+        self,
+        group_id: str,
+        response: wire.OffsetCommitResponse,
+        offsets: list[OffsetToCommit],
+        answers: Answers,
+    ) -> wire.OffsetCommitResponse:
+        if self.legacy_offsets is None:
+            for each in (each for topic in response.topics for each in topic.partitions):
+                if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    each.error_code = ErrorCode.UNSUPPORTED_VERSION
+            return response
+        length_max = self.config().offset_metadata_max_bytes
+        accepted = {}
+        for (name, index, offset, _, metadata, _), answer in zip(offsets, answers, strict=True):
+            if len(metadata.encode("utf-16-le")) // 2 > length_max:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                accepted[name, index] = offset
+        try:
+            await self.legacy_offsets.commit(group_id, accepted)
+        except KafkaError as reason:
+            return _with_errors(response, answers, [ErrorCode(each.error_code) or reason.code for each in answers])
         return response
-    if context.api_version == 0:
-        return _commit_v0(services, request.group_id, response, offsets, answers)
-    pending = PendingResponse(partial(_with_errors, response, answers))
-    services.groups.offsets.commit(
-        request.group_id,
-        Identity(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch),
-        offsets,
-        request.retention_time_ms,
-        pending,
-    )
-    return pending.outcome(services.runtime.loop)
 
-
-def txn_offset_commit(
-    services: Services, request: wire.TxnOffsetCommitRequest, context: RequestContext
-) -> wire.TxnOffsetCommitResponse | Awaitable[wire.TxnOffsetCommitResponse]:
-    named = [topic for topic in request.topics if topic.partitions]  # Kafka leaves out topics without partitions
-    topics, offsets, answers = _existing_partitions(
-        context.refused_last(Operation.READ, TOPIC, named),
-        services.replica_manager.exists,
-        wire.TxnOffsetCommitResponseTopic,
-        wire.TxnOffsetCommitResponsePartition,
-    )
-    response = wire.TxnOffsetCommitResponse(topics=topics)
-    if not offsets:
-        return response
-    version = context.api_version
-
-    def render(errors: Sequence[ErrorCode]) -> wire.TxnOffsetCommitResponse:
-        return _with_errors(response, answers, [_known_error(each, version) for each in errors])
-
-    pending = PendingResponse(render)
-    commit = TransactionalCommit(
-        request.group_id,
-        Identity(request.member_id, request.group_instance_id, request.generation_id),
-        request.transactional_id,
-        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-        offsets,
-        adds_partition=version >= FIRST_TXN_COMMIT_THAT_ADDS,
-    )
-    services.groups.offsets.commit_in_transaction(commit, pending, services.add_partitions.verify_commit)
-    return pending.outcome(services.runtime.loop)
-
-
-def offset_fetch(
-    services: Services, request: wire.OffsetFetchRequest, context: RequestContext
-) -> wire.OffsetFetchResponse | Awaitable[wire.OffsetFetchResponse]:
-    """Null topics mean all topics that the client may describe, an empty list means none."""
-    version = context.api_version
-    if version >= FIRST_FETCH_OF_MANY_GROUPS:
-        wanted = {each.group_id: each for each in request.groups}  # clients look up answers by group id
-        named = context.refused_last(Operation.DESCRIBE, GROUP, wanted.values(), attrgetter("group_id"))
-        groups = [_fetched_group(services, context, each, request, is_allowed) for each, is_allowed in named]
-        return wire.OffsetFetchResponse(groups=groups)
-    error = ErrorCode.NONE
-    if not context.may(Operation.DESCRIBE, GROUP, request.group_id):
-        error, topics = ErrorCode.GROUP_AUTHORIZATION_FAILED, _refused_topics(request.topics or ())
-        refused: list[wire.OffsetFetchResponseTopic] = []
-    elif version == 0:
-        return _fetch_v0(services, request, *_split_topics(context, request.topics))
-    else:
-        error, topics, refused = _fetch(services, context, request.group_id, request.topics, request.require_stable)
-    if error and version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
-        return wire.OffsetFetchResponse(error_code=error)
-    if error:  # versions 0 and 1 have only the errors of the partitions
-        for partition in (each for topic in topics for each in topic.partitions):
-            partition.error_code = error
-    return wire.OffsetFetchResponse(topics=topics + refused)
-
-
-def offset_delete(
-    services: Services, request: wire.OffsetDeleteRequest, context: RequestContext
-) -> wire.OffsetDeleteResponse:
-    """A partition that is named twice is answered once. A missing group is an error even if no topic may be read."""
-    needed = context.refused_last(Operation.READ, TOPIC, request.topics)
-    partitions = {
-        (topic.name, each.partition_index): is_allowed for topic, is_allowed in needed for each in topic.partitions
-    }
-    exists = services.replica_manager.exists
-    existing = [each for each, is_allowed in partitions.items() if is_allowed and exists(*each)]
-    error, errors = services.groups.offsets.delete(request.group_id, existing)
-    if error:
-        return wire.OffsetDeleteResponse(error_code=error)
-    topics: dict[str, wire.OffsetDeleteResponseTopic] = {}
-    for (name, index), is_allowed in partitions.items():
-        topic = topics.setdefault(name, wire.OffsetDeleteResponseTopic(name=name))
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    def _fetched_group(
+        self,
+        context: RequestContext,
+        wanted: wire.OffsetFetchRequestGroup,
+        request: wire.OffsetFetchRequest,
+        is_allowed: bool,
+    ) -> wire.OffsetFetchResponseGroup:
+        group_id, error = wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED
         if is_allowed:
-            code = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        topic.partitions.append(wire.OffsetDeleteResponsePartition(partition_index=index, error_code=code))
-    return wire.OffsetDeleteResponse(topics=list(topics.values()))
+            error, topics, refused = self._fetch(context, group_id, wanted.topics, request.require_stable)
+        if error:
+            return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=error)
+        return wire.OffsetFetchResponseGroup(group_id=group_id, topics=topics + refused)
 
+    def _fetch(
+        self,
+        context: RequestContext,
+        group_id: str,
+        topics: Sequence[wire.OffsetFetchRequestTopic] | None,
+        require_stable: bool,
+    ) -> tuple[ErrorCode, list[wire.OffsetFetchResponseTopic], list[wire.OffsetFetchResponseTopic]]:
+        """The error of a group, its offsets in `topics`, and refusals of the topics that the client may not
+        describe."""
+        allowed, refused = _split_topics(context, topics)
+        error, rows = self.groups.offsets.fetch(group_id, _wanted(allowed), require_stable=require_stable)
+        if topics is None:
+            rows = [each for each in rows if context.may(Operation.DESCRIBE, TOPIC, each[0], is_logged=False)]
+        return error, _fetched_topics(rows), refused
 
-# --- commit
+    async def _fetch_v0(
+        self,
+        request: wire.OffsetFetchRequest,
+        topics: Sequence[wire.OffsetFetchRequestTopic] | None,
+        refused: list[wire.OffsetFetchResponseTopic],
+    ) -> wire.OffsetFetchResponse:
+        partitions = [(name, index) for name, indexes in _wanted(topics) or () for index in indexes]
+        error, found = ErrorCode.UNSUPPORTED_VERSION, {}
+        if self.legacy_offsets is not None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            existing = [each for each in partitions if self.replica_manager.exists(*each)]
+            try:
+                found = await self.legacy_offsets.fetch(request.group_id, existing)
+            except KafkaError as reason:
+                found = dict.fromkeys(existing, (NO_OFFSET.offset, reason.code))
+        answers: dict[str, wire.OffsetFetchResponseTopic] = {}
+        for name, index in partitions:
+            offset, code = found.get((name, index), (NO_OFFSET.offset, error))
+            topic = answers.setdefault(name, wire.OffsetFetchResponseTopic(name=name))
+            topic.partitions.append(
+                wire.OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=code)
+            )
+        return wire.OffsetFetchResponse(topics=[*answers.values(), *refused])
 
 
 def _existing_partitions(
@@ -210,35 +294,6 @@ def _known_error(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-async def _commit_v0(
-    services: Services,
-    group_id: str,
-    response: wire.OffsetCommitResponse,
-    offsets: list[OffsetToCommit],
-    answers: Answers,
-) -> wire.OffsetCommitResponse:
-    if services.legacy_offsets is None:
-        for each in (each for topic in response.topics for each in topic.partitions):
-            if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                each.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return response
-    length_max = services.config.offset_metadata_max_bytes
-    accepted = {}
-    for (name, index, offset, _, metadata, _), answer in zip(offsets, answers, strict=True):
-        if len(metadata.encode("utf-16-le")) // 2 > length_max:
-            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        else:
-            accepted[name, index] = offset
-    try:
-        await services.legacy_offsets.commit(group_id, accepted)
-    except KafkaError as reason:
-        return _with_errors(response, answers, [ErrorCode(each.error_code) or reason.code for each in answers])
-    return response
-
-
-# --- fetch
-
-
 def _wanted(
     topics: Sequence[wire.OffsetFetchRequestTopic] | None,
 ) -> list[tuple[str, dict[int, None]]] | None:
@@ -250,36 +305,6 @@ def _wanted(
         if topic.partition_indexes:
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return list(wanted.items())
-
-
-def _fetched_group(
-    services: Services,
-    context: RequestContext,
-    wanted: wire.OffsetFetchRequestGroup,
-    request: wire.OffsetFetchRequest,
-    is_allowed: bool,
-) -> wire.OffsetFetchResponseGroup:
-    group_id, error = wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if is_allowed:
-        error, topics, refused = _fetch(services, context, group_id, wanted.topics, request.require_stable)
-    if error:
-        return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=error)
-    return wire.OffsetFetchResponseGroup(group_id=group_id, topics=topics + refused)
-
-
-def _fetch(
-    services: Services,
-    context: RequestContext,
-    group_id: str,
-    topics: Sequence[wire.OffsetFetchRequestTopic] | None,
-    require_stable: bool,
-) -> tuple[ErrorCode, list[wire.OffsetFetchResponseTopic], list[wire.OffsetFetchResponseTopic]]:
-    """The error of a group, its offsets in `topics`, and refusals of the topics that the client may not describe."""
-    allowed, refused = _split_topics(context, topics)
-    error, rows = services.groups.offsets.fetch(group_id, _wanted(allowed), require_stable=require_stable)
-    if topics is None:
-        rows = [each for each in rows if context.may(Operation.DESCRIBE, TOPIC, each[0], is_logged=False)]
-    return error, _fetched_topics(rows), refused
 
 
 def _split_topics(
@@ -325,28 +350,3 @@ def _fetched_topics(rows: CommittedOffsets) -> list[wire.OffsetFetchResponseTopi
         )
         for name, offsets in rows
     ]
-
-
-async def _fetch_v0(
-    services: Services,
-    request: wire.OffsetFetchRequest,
-    topics: Sequence[wire.OffsetFetchRequestTopic] | None,
-    refused: list[wire.OffsetFetchResponseTopic],
-) -> wire.OffsetFetchResponse:
-    partitions = [(name, index) for name, indexes in _wanted(topics) or () for index in indexes]
-    error, found = ErrorCode.UNSUPPORTED_VERSION, {}
-    if services.legacy_offsets is not None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        existing = [each for each in partitions if services.replica_manager.exists(*each)]
-        try:
-            found = await services.legacy_offsets.fetch(request.group_id, existing)
-        except KafkaError as reason:
-            found = dict.fromkeys(existing, (NO_OFFSET.offset, reason.code))
-    answers: dict[str, wire.OffsetFetchResponseTopic] = {}
-    for name, index in partitions:
-        offset, code = found.get((name, index), (NO_OFFSET.offset, error))
-        topic = answers.setdefault(name, wire.OffsetFetchResponseTopic(name=name))
-        topic.partitions.append(
-            wire.OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=code)
-        )
-    return wire.OffsetFetchResponse(topics=[*answers.values(), *refused])

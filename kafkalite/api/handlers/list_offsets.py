@@ -15,17 +15,18 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import NamedTuple
 
 from kafkalite.api.request.replica_fetch import is_ahead
-from kafkalite.api.request.request_context import TOPIC, RequestContext, refusal
-from kafkalite.api.request.services import Services
+from kafkalite.api.request.request_context import TOPIC, RequestContext, Runtime, refusal
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
 from kafkalite.log.storage.files import storage_error
-from kafkalite.metadata.cluster_metadata import may_be_led_elsewhere
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.protocol.messages import list_offsets as wire
 from kafkalite.replication.partition import Partition
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.security.acl.acl import Operation
 
 LATEST_TIMESTAMP = -1
@@ -51,35 +52,104 @@ _Sought = tuple[wire.ListOffsetsPartitionResponse, TimeLookup, Partition]
 """An answer, and the look-up in the partition that completes it."""
 
 
-def list_offsets(
-    services: Services, request: wire.ListOffsetsRequest, context: RequestContext
-) -> wire.ListOffsetsResponse | Awaitable[wire.ListOffsetsResponse]:
-    asked = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
-    seen: set[TopicPartition] = set()
-    doubled = {key for key in asked if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
-    topics = []
-    sought: list[_Sought] = []
-    for topic, is_allowed in context.refused_last(Operation.DESCRIBE, TOPIC, request.topics):
-        answers = []
-        for wanted in topic.partitions:
-            try:
-                if not is_allowed:
-                    raise refusal(TOPIC)
-                if (topic.name, wanted.partition_index) in doubled:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST)
-                epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
-                partition = _require(services, topic.name, wanted.partition_index, epoch_of_replica)
-                if context.api_version == 0:
-                    answers.append(_find_as_of_old(partition, wanted, services.runtime.clock.wall_ms()))
-                else:
-                    answers.append(_find(partition, wanted, request, context.api_version, sought))
-            except KafkaError as error:
-                answers.append(_answer(wanted.partition_index, code=_known(error.code, context.api_version)))
-        topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    response = wire.ListOffsetsResponse(topics=topics)
-    if not sought:
+class ListOffsetsApi(NamedTuple):
+    """The ListOffsets and OffsetForLeaderEpoch APIs."""
+
+    runtime: Runtime
+    metadata: ClusterMetadata
+    replica_manager: ReplicaManager
+    broker_id: int
+
+    def list_offsets(
+        self, request: wire.ListOffsetsRequest, context: RequestContext
+    ) -> wire.ListOffsetsResponse | Awaitable[wire.ListOffsetsResponse]:
+        asked = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
+        seen: set[TopicPartition] = set()
+        doubled = {key for key in asked if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+        topics = []
+        sought: list[_Sought] = []
+        for topic, is_allowed in context.refused_last(Operation.DESCRIBE, TOPIC, request.topics):
+            answers = []
+            for wanted in topic.partitions:
+                try:
+                    if not is_allowed:
+                        raise refusal(TOPIC)
+                    if (topic.name, wanted.partition_index) in doubled:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST)
+                    epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
+                    partition = self._require(topic.name, wanted.partition_index, epoch_of_replica)
+                    if context.api_version == 0:
+                        answers.append(_find_as_of_old(partition, wanted, self.runtime.clock.wall_ms()))
+                    else:
+                        answers.append(_find(partition, wanted, request, context.api_version, sought))
+                except KafkaError as error:
+                    answers.append(_answer(wanted.partition_index, code=_known(error.code, context.api_version)))
+            topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        response = wire.ListOffsetsResponse(topics=topics)
+        if not sought:
+            return response
+        return asyncio.ensure_future(self._when_found(response, sought, context.api_version))
+
+    async def _when_found(
+        self, response: wire.ListOffsetsResponse, sought: Sequence[_Sought], version: int
+    ) -> wire.ListOffsetsResponse:
+        """Completes the look-ups `sought`, then returns `response`."""
+        waiting = deque(sought)
+        at_work: list[_Sought] = []
+        try:
+            while waiting or at_work:
+                # look-ups that need another segment come before waiting ones
+                at_work = [one for one in at_work if _has_to_read(*one, version)]
+                while waiting and len(at_work) < _FILES_AT_A_TIME:
+                    one = waiting.popleft()
+                    at_work += [one] * _has_to_read(*one, version)
+                if at_work:
+                    await self.runtime.loop.run_in_executor(self.runtime.readers, partial(_read, at_work))
+        finally:
+            for _, lookup, _ in at_work:  # if the client has left
+                lookup.give_up()
         return response
-    return asyncio.ensure_future(_when_found(services, response, sought, context.api_version))
+
+    def _require(self, topic: str, index: int, epoch_of_replica: int) -> Partition:
+        """The partition. Raises KafkaError; a follower that knows of an election before this broker is to ask again."""
+        found = self.replica_manager.by_name.get(topic)
+        is_led = found is not None and index in found.partitions
+        if epoch_of_replica >= 0 and not is_led and is_ahead(self.broker_id, found, index, epoch_of_replica):
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return self.replica_manager.require(topic, index)
+
+    def offset_for_leader_epoch(
+        self, request: wire.OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> wire.OffsetForLeaderEpochResponse:
+        topics = []
+        is_broker = context.access is not None and context.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
+        needed = [(each, True) for each in request.topics]
+        if not is_broker:
+            needed = context.refused_last(Operation.DESCRIBE, TOPIC, request.topics, attrgetter("topic"))
+        for topic, is_allowed in needed:
+            answers = []
+            for wanted in topic.partitions:
+                try:
+                    if not is_allowed:
+                        raise refusal(TOPIC)
+                    epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
+                    partition = self._require(topic.topic, wanted.partition, epoch_of_replica)
+                    _check_epoch(partition, wanted.current_leader_epoch)
+                    is_ahead_of_us = wanted.leader_epoch > partition.leader_epoch
+                    if is_ahead_of_us and may_be_led_elsewhere(self.metadata, topic.topic, wanted.partition):
+                        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # "no such epoch" would send a consumer back
+                    epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+                    answers.append(
+                        wire.EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
+                    )
+                except KafkaError as error:
+                    answers.append(
+                        wire.EpochEndOffset(
+                            error_code=error.code, partition=wanted.partition, leader_epoch=UNKNOWN, end_offset=UNKNOWN
+                        )
+                    )
+            topics.append(wire.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        return wire.OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _known(code: ErrorCode, version: int) -> ErrorCode:
@@ -87,27 +157,6 @@ def _known(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return code
-
-
-async def _when_found(
-    services: Services, response: wire.ListOffsetsResponse, sought: Sequence[_Sought], version: int
-) -> wire.ListOffsetsResponse:
-    """Completes the look-ups `sought`, then returns `response`."""
-    waiting = deque(sought)
-    at_work: list[_Sought] = []
-    try:
-        while waiting or at_work:
-            # look-ups that need another segment come before waiting ones
-            at_work = [one for one in at_work if _has_to_read(*one, version)]
-            while waiting and len(at_work) < _FILES_AT_A_TIME:
-                one = waiting.popleft()
-                at_work += [one] * _has_to_read(*one, version)
-            if at_work:
-                await services.runtime.loop.run_in_executor(services.runtime.readers, partial(_read, at_work))
-    finally:
-        for _, lookup, _ in at_work:  # if the client has left
-            lookup.give_up()
-    return response
 
 
 def _has_to_read(
@@ -201,15 +250,6 @@ def _find_as_of_old(
     return wire.ListOffsetsPartitionResponse(partition_index=wanted.partition_index, old_style_offsets=newest_first)
 
 
-def _require(services: Services, topic: str, index: int, epoch_of_replica: int) -> Partition:
-    """The partition. Raises KafkaError; a follower that knows of an election before this broker is to ask again."""
-    found = services.replica_manager.by_name.get(topic)
-    is_led = found is not None and index in found.partitions
-    if epoch_of_replica >= 0 and not is_led and is_ahead(services, found, index, epoch_of_replica):
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-    return services.replica_manager.require(topic, index)
-
-
 def _check_epoch(partition: Partition, known_by_client: int) -> None:
     """Here only -1 means that the client does not know the epoch; in a fetch, every negative epoch does."""
     if known_by_client < UNKNOWN:
@@ -228,37 +268,3 @@ def _answer(
     return wire.ListOffsetsPartitionResponse(
         partition_index=index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
     )
-
-
-def offset_for_leader_epoch(
-    services: Services, request: wire.OffsetForLeaderEpochRequest, context: RequestContext
-) -> wire.OffsetForLeaderEpochResponse:
-    topics = []
-    is_broker = context.access is not None and context.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
-    needed = [(each, True) for each in request.topics]
-    if not is_broker:
-        needed = context.refused_last(Operation.DESCRIBE, TOPIC, request.topics, attrgetter("topic"))
-    for topic, is_allowed in needed:
-        answers = []
-        for wanted in topic.partitions:
-            try:
-                if not is_allowed:
-                    raise refusal(TOPIC)
-                epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
-                partition = _require(services, topic.topic, wanted.partition, epoch_of_replica)
-                _check_epoch(partition, wanted.current_leader_epoch)
-                is_ahead_of_us = wanted.leader_epoch > partition.leader_epoch
-                if is_ahead_of_us and may_be_led_elsewhere(services.metadata, topic.topic, wanted.partition):
-                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # "no such epoch" would send a consumer back
-                epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
-                answers.append(
-                    wire.EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
-                )
-            except KafkaError as error:
-                answers.append(
-                    wire.EpochEndOffset(
-                        error_code=error.code, partition=wanted.partition, leader_epoch=UNKNOWN, end_offset=UNKNOWN
-                    )
-                )
-        topics.append(wire.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
-    return wire.OffsetForLeaderEpochResponse(topics=topics)

@@ -12,26 +12,28 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
-from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext
-from kafkalite.api.request.services import BrokerEndpoint, Services
+from kafkalite.api.request.broker_endpoints import BrokerEndpoint, BrokerEndpoints
+from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext, Runtime
 from kafkalite.api.request.throttling import MutationQuota
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import (
-    GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
     NO_LEADER,
-    TRANSACTION_STATE_TOPIC,
     ZERO_UUID,
     topic_name_fault,
 )
-from kafkalite.metadata.cluster_metadata import PartitionRecord
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.coordinator.internal_topic import InternalTopic
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages import metadata as wire
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.replica_manager import Topic
+from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.security.acl.acl import Operation
 
 logger = logging.getLogger(__name__)
@@ -42,58 +44,196 @@ FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
 _CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
 
-
-def metadata(
-    services: Services, request: wire.MetadataRequest, context: RequestContext
-) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
-    version = context.api_version
-    by_name = services.replica_manager.by_name
-    if request.topics is None or (version == 0 and not request.topics):
-        names = [name for name in by_name if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False)]
-        return _answer(services, request, context, names)
-    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
-        return _by_id(services, request, request.topics, context)
-    creates = services.config.auto_create_topics_enable and (
-        version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
-    )
-    names, missing = [], []
-    refused: list[wire.MetadataResponseTopic] = []
-    for name in dict.fromkeys(topic.name or "" for topic in request.topics):
-        is_created = creates and name not in by_name
-        if not context.may(Operation.DESCRIBE, TOPIC, name) or (is_created and not context.may_create(name)):
-            refused.append(wire.MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
-            continue
-        names.append(name)
-        if is_created:
-            missing.append(name)
-    if missing:
-        return _create_and_answer(services, request, context, names, missing, refused)
-    return _answer(services, request, context, names, refused)
+API_VERSIONS_KEY = 18
+FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_LEVEL_ZERO = 4
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_LEVEL = 2  # a new epoch for every transaction, whose partitions the brokers add (KIP-890)
+_FEATURES_EPOCH = 0  # the features never change
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
-def _by_id(
-    services: Services, request: wire.MetadataRequest, topics: list[wire.MetadataRequestTopic], context: RequestContext
-) -> wire.MetadataResponse:
-    """The answer to a request with topic ids; names in it are ignored, as in Kafka."""
-    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
-    if context.api_version < FIRST_VERSION_BY_ID or not ids:
-        return _refused(topics, ErrorCode.INVALID_REQUEST)
-    names: list[str] = []
-    unknown: list[wire.MetadataResponseTopic] = []
-    refused: list[wire.MetadataResponseTopic] = []
-    for topic_id in ids:
-        topic = services.replica_manager.by_id.get(topic_id)
-        if topic is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-            unknown.append(wire.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
-        elif context.may(Operation.DESCRIBE, TOPIC, topic.name):
-            names.append(topic.name)
-        else:
-            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            refused.append(wire.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
-    response = _answer(services, request, context, names, refused)
-    response.topics = unknown + response.topics
-    return response
+class MetadataApi(NamedTuple):
+    """The Metadata, DescribeCluster and ApiVersions APIs."""
+
+    runtime: Runtime
+    config: Callable[[], BrokerConfig]
+    cluster: ClusterMetadata
+    brokers: BrokerEndpoints
+    replica_manager: ReplicaManager
+    topic_admin: TopicAdmin
+    internal_topics: Mapping[str, InternalTopic]
+
+    def metadata(
+        self, request: wire.MetadataRequest, context: RequestContext
+    ) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
+        version = context.api_version
+        by_name = self.replica_manager.by_name
+        if request.topics is None or (version == 0 and not request.topics):
+            names = [name for name in by_name if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False)]
+            return self._answer(request, context, names)
+        if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
+            return self._by_id(request, request.topics, context)
+        creates = self.config().auto_create_topics_enable and (
+            version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
+        )
+        names, missing = [], []
+        refused: list[wire.MetadataResponseTopic] = []
+        for name in dict.fromkeys(topic.name or "" for topic in request.topics):
+            is_created = creates and name not in by_name
+            if not context.may(Operation.DESCRIBE, TOPIC, name) or (is_created and not context.may_create(name)):
+                refused.append(wire.MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+                continue
+            names.append(name)
+            if is_created:
+                missing.append(name)
+        if missing:
+            return self._create_and_answer(request, context, names, missing, refused)
+        return self._answer(request, context, names, refused)
+
+    def _by_id(
+        self, request: wire.MetadataRequest, topics: list[wire.MetadataRequestTopic], context: RequestContext
+    ) -> wire.MetadataResponse:
+        """The answer to a request with topic ids; names in it are ignored, as in Kafka."""
+        ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
+        if context.api_version < FIRST_VERSION_BY_ID or not ids:
+            return _refused(topics, ErrorCode.INVALID_REQUEST)
+        names: list[str] = []
+        unknown: list[wire.MetadataResponseTopic] = []
+        refused: list[wire.MetadataResponseTopic] = []
+        for topic_id in ids:
+            topic = self.replica_manager.by_id.get(topic_id)
+            if topic is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+                unknown.append(wire.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+            elif context.may(Operation.DESCRIBE, TOPIC, topic.name):
+                names.append(topic.name)
+            else:
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused.append(wire.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+        response = self._answer(request, context, names, refused)
+        response.topics = unknown + response.topics
+        return response
+
+    async def _create_and_answer(
+        self,
+        request: wire.MetadataRequest,
+        context: RequestContext,
+        names: list[str],
+        missing: list[str],
+        refused: list[wire.MetadataResponseTopic],
+    ) -> wire.MetadataResponse:
+        faults: dict[str, ErrorCode] = {}
+        quota = MutationQuota(context.connection, self.runtime.clock, is_strict=False)
+        for name in missing[:_CREATED_AT_ONCE_MAX]:
+            try:
+                if (internal := self.internal_topics.get(name)) is not None:
+                    await internal.ensure()
+                else:
+                    partition_count = self.config().num_partitions
+                    quota.take(partition_count)
+                    await self.topic_admin.ensure(name, partition_count, {})
+            except KafkaError as error:
+                # a topic that cannot be created now may exist later; clients retry LEADER_NOT_AVAILABLE
+                cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT
+                faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
+                if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+                    logger.warning("topic %s could not be created on demand: %s", name, error)
+        return self._answer(request, context, names, refused, faults)
+
+    def _answer(
+        self,
+        request: wire.MetadataRequest,
+        context: RequestContext,
+        names: list[str],
+        refused: Iterable[wire.MetadataResponseTopic] = (),
+        faults: Mapping[str, ErrorCode] = MappingProxyType({}),
+    ) -> wire.MetadataResponse:
+        """The answer about topics that the client may describe, and about `refused` ones."""
+        topics: list[wire.MetadataResponseTopic] = []
+        brokers = self.brokers.all_for(context.connection)
+        describer = _Describer(self, context, brokers)
+        is_asked = request.include_topic_authorized_operations
+        for name in names:
+            operations = context.operations(TOPIC, name) if is_asked else OPERATIONS_NOT_ASKED
+            topic = self.replica_manager.by_name.get(name)
+            if topic is not None:
+                topics.append(describer.topic(topic, operations))
+            else:
+                code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if topic_name_fault(name) is not None:
+                    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                topics.append(
+                    wire.MetadataResponseTopic(
+                        error_code=code,
+                        name=name,
+                        is_internal=name in INTERNAL_TOPICS,
+                        partitions=[],
+                        topic_authorized_operations=operations,
+                    )
+                )
+        return wire.MetadataResponse(
+            brokers=[
+                wire.MetadataResponseBroker(
+                    node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+                )
+                for broker in brokers
+            ],
+            cluster_id=self.cluster.cluster_id,
+            controller_id=self.cluster.controller_id,
+            topics=[*topics, *refused],
+            cluster_authorized_operations=_cluster_operations(request, context),
+            missing_at=self._missing_at(request.is_missing),
+        )
+
+    def _missing_at(self, broker_id: int) -> int:
+        """The transaction id as of which broker `broker_id`, the requester, is not registered; -1 if it is registered,
+        or if this broker is not registered itself."""
+        members = self.cluster.brokers
+        if broker_id < 0 or broker_id in members or self.brokers.broker_id not in members:
+            return -1
+        return self.cluster.last_transaction
+
+    def describe_cluster(
+        self, request: wire.DescribeClusterRequest, context: RequestContext
+    ) -> wire.DescribeClusterResponse:
+        if request.endpoint_type != BROKER_ENDPOINTS:
+            is_known = request.endpoint_type == CONTROLLER_ENDPOINTS
+            return wire.DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message=f"this is a broker: its endpoint type is {BROKER_ENDPOINTS}, not {request.endpoint_type}",
+            )
+        return wire.DescribeClusterResponse(
+            cluster_id=self.cluster.cluster_id,
+            controller_id=self.cluster.controller_id,
+            brokers=[
+                wire.DescribeClusterBroker(
+                    broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+                )
+                for broker in self.brokers.all_for(context.connection)
+            ],
+            cluster_authorized_operations=_cluster_operations(request, context),
+        )
+
+    def api_versions(self, request: wire.ApiVersionsRequest, context: RequestContext) -> wire.ApiVersionsResponse:
+        names = (request.client_software_name, request.client_software_version)
+        if context.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
+            return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software_name = request.client_software_name or None
+        context.connection.client_software_version = request.client_software_version or None
+        return wire.ApiVersionsResponse(
+            api_keys=[
+                wire.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+                for api in APIS.values()
+            ],
+            supported_features=_supported_features(context.api_version),
+            finalized_features_epoch=_FEATURES_EPOCH,
+            finalized_features=[
+                wire.FinalizedFeatureKey(
+                    name=TRANSACTION_VERSION, min_version_level=TRANSACTION_LEVEL, max_version_level=TRANSACTION_LEVEL
+                )
+            ],
+        )
 
 
 def _refused(topics: list[wire.MetadataRequestTopic], code: ErrorCode) -> wire.MetadataResponse:
@@ -106,88 +246,6 @@ def _refused(topics: list[wire.MetadataRequestTopic], code: ErrorCode) -> wire.M
     )
 
 
-async def _create_and_answer(
-    services: Services,
-    request: wire.MetadataRequest,
-    context: RequestContext,
-    names: list[str],
-    missing: list[str],
-    refused: list[wire.MetadataResponseTopic],
-) -> wire.MetadataResponse:
-    faults: dict[str, ErrorCode] = {}
-    quota = MutationQuota(context.connection, services.runtime.clock, is_strict=False)
-    for name in missing[:_CREATED_AT_ONCE_MAX]:
-        try:
-            if name == GROUP_METADATA_TOPIC:
-                await services.offsets_topic.ensure()
-            elif name == TRANSACTION_STATE_TOPIC:
-                await services.transaction_topic.ensure()
-            else:
-                partition_count = services.config.num_partitions
-                quota.take(partition_count)
-                await services.topic_admin.ensure(name, partition_count, {})
-        except KafkaError as error:
-            # a topic that cannot be created now may exist later; clients retry LEADER_NOT_AVAILABLE
-            cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT
-            faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
-            if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
-                logger.warning("topic %s could not be created on demand: %s", name, error)
-    return _answer(services, request, context, names, refused, faults)
-
-
-def _answer(
-    services: Services,
-    request: wire.MetadataRequest,
-    context: RequestContext,
-    names: list[str],
-    refused: Iterable[wire.MetadataResponseTopic] = (),
-    faults: Mapping[str, ErrorCode] = MappingProxyType({}),
-) -> wire.MetadataResponse:
-    """The answer about topics that the client may describe, and about `refused` ones."""
-    topics: list[wire.MetadataResponseTopic] = []
-    brokers = services.brokers.all_for(context.connection)
-    describer = _Describer(services, context, brokers)
-    is_asked = request.include_topic_authorized_operations
-    for name in names:
-        operations = context.operations(TOPIC, name) if is_asked else OPERATIONS_NOT_ASKED
-        topic = services.replica_manager.by_name.get(name)
-        if topic is not None:
-            topics.append(describer.topic(topic, operations))
-        else:
-            code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if topic_name_fault(name) is not None:
-                code = ErrorCode.INVALID_TOPIC_EXCEPTION
-            topics.append(
-                wire.MetadataResponseTopic(
-                    error_code=code,
-                    name=name,
-                    is_internal=name in INTERNAL_TOPICS,
-                    partitions=[],
-                    topic_authorized_operations=operations,
-                )
-            )
-    return wire.MetadataResponse(
-        brokers=[
-            wire.MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in brokers
-        ],
-        cluster_id=services.metadata.cluster_id,
-        controller_id=services.metadata.controller_id,
-        topics=[*topics, *refused],
-        cluster_authorized_operations=_cluster_operations(request, context),
-        missing_at=_missing_at(services, request.is_missing),
-    )
-
-
-def _missing_at(services: Services, broker_id: int) -> int:
-    """The transaction id as of which broker `broker_id`, the requester, is not registered; -1 if it is registered, or
-    if this broker is not registered itself."""
-    members = services.metadata.brokers
-    if broker_id < 0 or broker_id in members or services.brokers.broker_id not in members:
-        return -1
-    return services.metadata.last_transaction
-
-
 def _cluster_operations(request: wire.MetadataRequest | wire.DescribeClusterRequest, context: RequestContext) -> int:
     return context.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
 
@@ -195,12 +253,12 @@ def _cluster_operations(request: wire.MetadataRequest | wire.DescribeClusterRequ
 class _Describer:
     """Describes topics to one client: partitions led here by their own state, the others by the metadata."""
 
-    def __init__(self, services: Services, context: RequestContext, brokers: Iterable[BrokerEndpoint]) -> None:
-        self._me = services.brokers.broker_id
+    def __init__(self, api: MetadataApi, context: RequestContext, brokers: Iterable[BrokerEndpoint]) -> None:
+        self._me = api.brokers.broker_id
         self._reachable = {broker.broker_id for broker in brokers}  # brokers with an endpoint on the client's listener
-        self._alive = services.metadata.brokers
+        self._alive = api.cluster.brokers
         self._version = context.api_version
-        self._is_offline_here = services.replica_manager.is_offline
+        self._is_offline_here = api.replica_manager.is_offline
 
     def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
         led = topic.partitions
@@ -249,58 +307,6 @@ class _Describer:
             isr_nodes=list(isr),
             offline_replicas=offline,
         )
-
-
-def describe_cluster(
-    services: Services, request: wire.DescribeClusterRequest, context: RequestContext
-) -> wire.DescribeClusterResponse:
-    if request.endpoint_type != BROKER_ENDPOINTS:
-        is_known = request.endpoint_type == CONTROLLER_ENDPOINTS
-        return wire.DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"this is a broker: ask for endpoint type {BROKER_ENDPOINTS}, not {request.endpoint_type}",
-        )
-    return wire.DescribeClusterResponse(
-        cluster_id=services.metadata.cluster_id,
-        controller_id=services.metadata.controller_id,
-        brokers=[
-            wire.DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in services.brokers.all_for(context.connection)
-        ],
-        cluster_authorized_operations=_cluster_operations(request, context),
-    )
-
-
-API_VERSIONS_KEY = 18
-FIRST_VERSION_WITH_SOFTWARE = 3
-FIRST_VERSION_WITH_LEVEL_ZERO = 4
-TRANSACTION_VERSION = "transaction.version"
-TRANSACTION_LEVEL = 2  # a new epoch for every transaction, whose partitions the brokers add (KIP-890)
-_FEATURES_EPOCH = 0  # the features never change
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
-
-
-def api_versions(
-    services: Services, request: wire.ApiVersionsRequest, context: RequestContext
-) -> wire.ApiVersionsResponse:
-    names = (request.client_software_name, request.client_software_version)
-    if context.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
-        return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    context.connection.client_software_name = request.client_software_name or None
-    context.connection.client_software_version = request.client_software_version or None
-    return wire.ApiVersionsResponse(
-        api_keys=[
-            wire.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-            for api in APIS.values()
-        ],
-        supported_features=_supported_features(context.api_version),
-        finalized_features_epoch=_FEATURES_EPOCH,
-        finalized_features=[
-            wire.FinalizedFeatureKey(
-                name=TRANSACTION_VERSION, min_version_level=TRANSACTION_LEVEL, max_version_level=TRANSACTION_LEVEL
-            )
-        ],
-    )
 
 
 def _supported_features(version: int) -> list[wire.SupportedFeatureKey]:

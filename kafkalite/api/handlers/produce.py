@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.api.request.admission import (
     ACKS_ALL,
@@ -20,12 +20,13 @@ from kafkalite.api.request.admission import (
     VerifiedAdmission,
     transactional_batch,
 )
-from kafkalite.api.request.awaited_election import awaited, elections
-from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, PendingResponse, RequestContext
-from kafkalite.api.request.services import FindBroker, Services
+from kafkalite.api.request.awaited_election import AwaitedElections
+from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker
+from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, PendingResponse, RequestContext, Runtime
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
+from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ClientConnection, Pending
@@ -34,7 +35,7 @@ from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.record.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 from kafkalite.record.validation.batch_validation import InvalidRecords
 from kafkalite.replication.partition import Partition, ReplicatedPartition
-from kafkalite.replication.replica_manager import Topic
+from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:
@@ -61,21 +62,212 @@ Admission = ProduceAdmission | VerifiedAdmission
 Produced = wire.ProduceResponse | Pending | Coroutine[Any, Any, wire.ProduceResponse | None] | None
 """The response, now or later; None for acks=0."""
 
+IN_FLIGHT_MAX = 5
+"""Of an idempotent producer: ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION_FOR_IDEMPOTENCE."""
+_PARTITIONS_MAX = 1_000  # of one connection
+_DISK_WAIT_MS_MIN = 30_000
+_ACK_WAIT_MS_MAX = 2**31 - 1
 
-def produce(services: Services, request: wire.ProduceRequest, context: RequestContext) -> Produced:
-    """Admit the request, wait at most once, for an election or a verification, and append."""
-    refused = _NONE_REFUSED
-    try:
-        if context.access is not None:
-            refused = _refused_topics(request, context)
-        keys = awaited(services, request, refused)
-        admission = None if keys else _admit(services, request, context, refused)
-    except KafkaError as error:
-        return _all_failed(request, error, refused)
-    if isinstance(admission, (ProduceAdmission, VerifiedAdmission)):
-        return _append(services, request, context, refused, admission)
-    _keep_records(request)
-    return _wait_and_append(services, request, context, refused, keys, admission)
+
+class ProduceApi(NamedTuple):
+    """The Produce API."""
+
+    runtime: Runtime
+    metadata: ClusterMetadata
+    brokers: BrokerEndpoints
+    replica_manager: ReplicaManager
+    admission: ProduceAdmission
+    add_partitions: AddPartitionsToTxnManager
+    elections: AwaitedElections
+
+    def produce(self, request: wire.ProduceRequest, context: RequestContext) -> Produced:
+        """Admit the request, wait at most once, for an election or a verification, and append."""
+        refused = _NONE_REFUSED
+        try:
+            if context.access is not None:
+                refused = _refused_topics(request, context)
+            keys = self.elections.expected(request, refused)
+            admission = None if keys else self._admit(request, context, refused)
+        except KafkaError as error:
+            return _all_failed(request, error, refused)
+        if isinstance(admission, (ProduceAdmission, VerifiedAdmission)):
+            return self._append(request, context, refused, admission)
+        _keep_records(request)
+        return self._wait_and_append(request, context, refused, keys, admission)
+
+    def _admit(
+        self, request: wire.ProduceRequest, context: RequestContext, refused: frozenset[str]
+    ) -> Admission | Awaitable[Admission]:
+        """The admission of a request; an awaitable while its transaction's coordinator is asked. Raises KafkaError."""
+        error_code = self.admission.request_error(request)
+        if error_code is not None:
+            raise KafkaError(error_code)
+        if request.transactional_id is not None:
+            return self.verify(request, request.transactional_id, context.api_version, refused)
+        return self.admission
+
+    def verify(
+        self, request: wire.ProduceRequest, transactional_id: str, version: int, refused: Container[str] = ()
+    ) -> VerifiedAdmission | Awaitable[VerifiedAdmission]:
+        """The admission of `request` but its topics that are `refused`; an awaitable if the coordinator cannot answer
+        at once. Raises TransactionRefused if the request has batches of several producers."""
+        batches = {
+            (topic.name, data.index): batch
+            for topic in request.topic_data
+            for data in topic.partition_data
+            if topic.name not in refused and (batch := transactional_batch(data.records)) is not None
+        }
+        producers = {(batch.producer_id, batch.epoch) for batch in batches.values()}
+        if len(producers) > 1:
+            message = "Transactional records contained more than one producer ID"
+            raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+        errors: dict[TopicPartition, KafkaError] = {}
+        guards: dict[TopicPartition, VerificationGuard] = {}
+        verified = VerifiedAdmission(self.admission, version, errors, guards)
+        adds = version >= FIRST_VERSION_THAT_ADDS
+        if not (adds or self.add_partitions.is_enabled()):
+            return verified
+
+        def begin() -> bool:
+            before = guards.copy()
+            for (topic, index), batch in batches.items():
+                try:
+                    guard = self.replica_manager.require(topic, index).begin_verification(*batch)
+                except KafkaError as error:
+                    errors[topic, index] = error
+                else:
+                    if guard is not None:
+                        guards[topic, index] = guard
+            return guards != before
+
+        begin()
+        if not guards:
+            return verified
+        pending = PendingResponse(verified.with_errors)
+        ((producer_id, epoch),) = producers
+        self.add_partitions.verify_or_add(
+            transactional_id, producer_id, epoch, list(guards), adds, pending.answer, begin
+        )
+        return pending.outcome(self.runtime.loop)
+
+    async def _wait_and_append(
+        self,
+        request: wire.ProduceRequest,
+        context: RequestContext,
+        refused: frozenset[str],
+        keys: list[TopicPartition],
+        admission: Awaitable[Admission] | None,
+    ) -> wire.ProduceResponse | None:
+        """Append when the partitions `keys` are led here, and the batches of a transaction are verified."""
+        await self.elections.wait(keys)
+        try:
+            admitted = admission or self._admit(request, context, refused)
+        except KafkaError as error:
+            return _all_failed(request, error, refused)
+        if isinstance(admitted, Awaitable):
+            admitted = await admitted
+        response = self._append(request, context, refused, admitted)
+        return await response if isinstance(response, DelayedProduce) else response
+
+    def _append(
+        self,
+        request: wire.ProduceRequest,
+        context: RequestContext,
+        refused: frozenset[str],
+        admission: Admission,
+    ) -> wire.ProduceResponse | DelayedProduce | None:
+        acks, version = request.acks, context.api_version
+        clock = self.runtime.clock
+        now_ms = clock.wall_ms()
+        deadline_ms = clock.monotonic_ms() + _WORK_MS_MAX
+        responses: list[wire.TopicProduceResponse] = []
+        pending: list[wire.PartitionProduceResponse] = []
+        waited: list[tuple[Partition, int]] = []
+        failed = False
+        topics = request.topic_data
+        if refused:
+            topics = sorted(topics, key=lambda each: each.name in refused)
+        for topic_data in topics:
+            name = topic_data.name
+            is_refused = name in refused
+            admitted = None if is_refused else admission.topic(name, acks, context.client_id, version)
+            answers: list[wire.PartitionProduceResponse] = []
+            for data in topic_data.partition_data:
+                try:
+                    if is_refused:
+                        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    if (answers or responses) and clock.monotonic_ms() > deadline_ms:
+                        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+                    partition = admitted.topic.partitions.get(data.index) if admitted is not None else None
+                    if admitted is None or partition is None:
+                        raise KafkaError(self.replica_manager.missing_partition_error(name, data.index))
+                    records = data.records
+                    if records is None:
+                        result = admitted.check_and_append(partition, records, now_ms, version)
+                    else:
+                        result = admitted.append(partition, records, now_ms, version)
+                    if result is None:
+                        answers.append(wire.PartitionProduceResponse(index=data.index, base_offset=-1))
+                        continue
+                    answers.append(answer := success(data.index, result, partition))
+                    if result.last_offset >= partition.high_watermark and waits(partition, result.last_offset, acks):
+                        pending.append(answer)
+                        waited.append((partition, result.last_offset))
+                except KafkaError as reason:
+                    failed = True
+                    error = inherited_error(self.metadata, context.connection, name, data.index, reason)
+                    answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
+            if answers:
+                responses.append(wire.TopicProduceResponse(name=name, partition_responses=answers))
+        if acks == 0:
+            if failed:
+                raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
+            return None
+        response = wire.ProduceResponse(responses=responses)
+        if not failed and not pending:
+            return response
+        return self._answer_later(request, context, response, pending, waited, failed)
+
+    def _answer_later(
+        self,
+        request: wire.ProduceRequest,
+        context: RequestContext,
+        response: wire.ProduceResponse,
+        pending: list[wire.PartitionProduceResponse],
+        waited: list[tuple[Partition, int]],
+        has_moved: bool,
+    ) -> wire.ProduceResponse | DelayedProduce:
+        """The response when the batches of `pending` are acknowledged. `has_moved`: some partition may be led
+        elsewhere."""
+        find, version = self.brokers.finder_for(context.connection), context.api_version
+
+        def refuse(number: int, error: KafkaError) -> None:
+            nonlocal has_moved
+            has_moved = has_moved or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answer = pending[number]
+            answer.error_code = error.code
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+
+        def finish() -> wire.ProduceResponse:
+            if has_moved and version >= FIRST_VERSION_WITH_LEADERS:
+                self.add_leaders(response, find)
+            return response
+
+        if not pending:
+            return finish()
+        return DelayedProduce(self.runtime.clock, waited, request.acks, request.timeout_ms, refuse, finish)
+
+    def add_leaders(self, response: wire.ProduceResponse, find: FindBroker) -> None:
+        """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
+        endpoints = {}
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader, epoch = self.brokers.leader_of(topic.name, partition.index)
+                    partition.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                    if (it := find(leader)) is not None:
+                        endpoints[leader] = NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
+        response.node_endpoints = list(endpoints.values())
 
 
 def _refused_topics(request: wire.ProduceRequest, context: RequestContext) -> frozenset[str]:
@@ -99,191 +291,12 @@ def _is_transactional(data: wire.PartitionProduceData) -> bool:
     return bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL)
 
 
-def _admit(
-    services: Services, request: wire.ProduceRequest, context: RequestContext, refused: frozenset[str]
-) -> Admission | Awaitable[Admission]:
-    """The admission of a request; an awaitable while its transaction's coordinator is asked. Raises KafkaError."""
-    error_code = services.produce_admission.request_error(request)
-    if error_code is not None:
-        raise KafkaError(error_code)
-    if request.transactional_id is not None:
-        return verify(services, request, request.transactional_id, context.api_version, refused)
-    return services.produce_admission
-
-
-def verify(
-    services: Services, request: wire.ProduceRequest, transactional_id: str, version: int, refused: Container[str] = ()
-) -> VerifiedAdmission | Awaitable[VerifiedAdmission]:
-    """The admission of `request` but its topics that are `refused`; an awaitable if the coordinator cannot answer at
-    once. Raises TransactionRefused if the request has batches of several producers."""
-    batches = {
-        (topic.name, data.index): batch
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if topic.name not in refused and (batch := transactional_batch(data.records)) is not None
-    }
-    producers = {(batch.producer_id, batch.epoch) for batch in batches.values()}
-    if len(producers) > 1:
-        message = "Transactional records contained more than one producer ID"
-        raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
-    errors: dict[TopicPartition, KafkaError] = {}
-    guards: dict[TopicPartition, VerificationGuard] = {}
-    verified = VerifiedAdmission(services.produce_admission, version, errors, guards)
-    adds = version >= FIRST_VERSION_THAT_ADDS
-    if not (adds or services.config.transaction_partition_verification_enable):
-        return verified
-
-    def begin() -> bool:
-        before = guards.copy()
-        for (topic, index), batch in batches.items():
-            try:
-                guard = services.replica_manager.require(topic, index).begin_verification(*batch)
-            except KafkaError as error:
-                errors[topic, index] = error
-            else:
-                if guard is not None:
-                    guards[topic, index] = guard
-        return guards != before
-
-    begin()
-    if not guards:
-        return verified
-    pending = PendingResponse(verified.with_errors)
-    ((producer_id, epoch),) = producers
-    services.add_partitions.verify_or_add(
-        transactional_id, producer_id, epoch, list(guards), adds, pending.answer, begin
-    )
-    return pending.outcome(services.runtime.loop)
-
-
-async def _wait_and_append(
-    services: Services,
-    request: wire.ProduceRequest,
-    context: RequestContext,
-    refused: frozenset[str],
-    keys: list[TopicPartition],
-    admission: Awaitable[Admission] | None,
-) -> wire.ProduceResponse | None:
-    """Append when the partitions `keys` are led here, and the batches of a transaction are verified."""
-    await elections(services, keys)
-    try:
-        admitted = admission or _admit(services, request, context, refused)
-    except KafkaError as error:
-        return _all_failed(request, error, refused)
-    if isinstance(admitted, Awaitable):
-        admitted = await admitted
-    response = _append(services, request, context, refused, admitted)
-    return await response if isinstance(response, DelayedProduce) else response
-
-
-def _append(
-    services: Services,
-    request: wire.ProduceRequest,
-    context: RequestContext,
-    refused: frozenset[str],
-    admission: Admission,
-) -> wire.ProduceResponse | DelayedProduce | None:
-    acks, version = request.acks, context.api_version
-    clock = services.runtime.clock
-    now_ms = clock.wall_ms()
-    deadline_ms = clock.monotonic_ms() + _WORK_MS_MAX
-    responses: list[wire.TopicProduceResponse] = []
-    pending: list[wire.PartitionProduceResponse] = []
-    waited: list[tuple[Partition, int]] = []
-    failed = False
-    topics = request.topic_data
-    if refused:
-        topics = sorted(topics, key=lambda each: each.name in refused)
-    for topic_data in topics:
-        name = topic_data.name
-        is_refused = name in refused
-        admitted = None if is_refused else admission.topic(name, acks, context.client_id, version)
-        answers: list[wire.PartitionProduceResponse] = []
-        for data in topic_data.partition_data:
-            try:
-                if is_refused:
-                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                if (answers or responses) and clock.monotonic_ms() > deadline_ms:
-                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-                partition = admitted.topic.partitions.get(data.index) if admitted is not None else None
-                if admitted is None or partition is None:
-                    raise KafkaError(services.replica_manager.missing_partition_error(name, data.index))
-                records = data.records
-                if records is None:
-                    result = admitted.check_and_append(partition, records, now_ms, version)
-                else:
-                    result = admitted.append(partition, records, now_ms, version)
-                if result is None:
-                    answers.append(wire.PartitionProduceResponse(index=data.index, base_offset=-1))
-                    continue
-                answers.append(answer := success(data.index, result, partition))
-                if result.last_offset >= partition.high_watermark and waits(partition, result.last_offset, acks):
-                    pending.append(answer)
-                    waited.append((partition, result.last_offset))
-            except KafkaError as reason:
-                failed = True
-                error = inherited_error(services.metadata, context.connection, name, data.index, reason)
-                answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
-        if answers:
-            responses.append(wire.TopicProduceResponse(name=name, partition_responses=answers))
-    if acks == 0:
-        if failed:
-            raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
-        return None
-    response = wire.ProduceResponse(responses=responses)
-    if not failed and not pending:
-        return response
-    return _answer_later(services, request, context, response, pending, waited, failed)
-
-
-def _answer_later(
-    services: Services,
-    request: wire.ProduceRequest,
-    context: RequestContext,
-    response: wire.ProduceResponse,
-    pending: list[wire.PartitionProduceResponse],
-    waited: list[tuple[Partition, int]],
-    has_moved: bool,
-) -> wire.ProduceResponse | DelayedProduce:
-    """The response when the batches of `pending` are acknowledged. `has_moved`: some partition may be led elsewhere."""
-    find, version = services.brokers.finder_for(context.connection), context.api_version
-
-    def refuse(number: int, error: KafkaError) -> None:
-        nonlocal has_moved
-        has_moved = has_moved or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answer = pending[number]
-        answer.error_code = error.code
-        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-
-    def finish() -> wire.ProduceResponse:
-        if has_moved and version >= FIRST_VERSION_WITH_LEADERS:
-            add_leaders(services, response, find)
-        return response
-
-    if not pending:
-        return finish()
-    return DelayedProduce(services.runtime.clock, waited, request.acks, request.timeout_ms, refuse, finish)
-
-
 def _keep_records(request: wire.ProduceRequest) -> None:
     """Copy the records: they are appended later, even if the client leaves, and the frame with it."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))
-
-
-def add_leaders(services: Services, response: wire.ProduceResponse, find: FindBroker) -> None:
-    """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
-    endpoints = {}
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader, epoch = services.leader_of(topic.name, partition.index)
-                partition.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-                if (it := find(leader)) is not None:
-                    endpoints[leader] = NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
-    response.node_endpoints = list(endpoints.values())
 
 
 def success(index: int, result: AppendResult, partition: Partition) -> wire.PartitionProduceResponse:
@@ -329,11 +342,6 @@ def _all_failed(
     return wire.ProduceResponse(responses=responses)
 
 
-IN_FLIGHT_MAX = 5
-"""Of an idempotent producer: ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION_FOR_IDEMPOTENCE."""
-_PARTITIONS_MAX = 1_000  # of one connection
-
-
 def inherited_error(
     metadata: ClusterMetadata, connection: ClientConnection, topic: str, index: int, error: KafkaError
 ) -> KafkaError:
@@ -361,10 +369,6 @@ def inherited_error(
             refused[key] = (code, left - 1)
         return KafkaError(ErrorCode(code), f"behind a batch that was refused; {error.message}")
     return error
-
-
-_DISK_WAIT_MS_MIN = 30_000
-_ACK_WAIT_MS_MAX = 2**31 - 1
 
 
 def waits(partition: Partition, last_offset: int, acks: int) -> bool:

@@ -1,1 +1,1 @@
-"""Parts that handlers share: services, context, admission, fetch sessions. Imports coordinator and replication."""
+"""Parts that handlers share: endpoints, context, admission, fetch sessions. Imports coordinator and replication."""

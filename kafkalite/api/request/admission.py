@@ -64,12 +64,13 @@ class AdmissionEpoch:
 
 
 class ProduceAdmission:
-    """The rules for produce requests."""
+    """The rules for produce requests. An outcome holds as long as `epoch` has the same value."""
 
-    __slots__ = ("_by_name",)
+    __slots__ = ("_by_name", "epoch")
 
     def __init__(self, topics: ReplicaManager) -> None:
         self._by_name = topics.by_name
+        self.epoch = AdmissionEpoch()
 
     def request_error(self, request: ProduceRequest) -> ErrorCode | None:
         """The error for the whole request, or None."""

@@ -17,15 +17,16 @@ from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.replication.delayed_operations import DelayedOperation
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.services import Services
+    from kafkalite.api.request.request_context import Runtime
     from kafkalite.common.names import TopicPartition
-    from kafkalite.metadata.cluster_metadata import BrokerRecord, PartitionRecord
+    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata, PartitionRecord
     from kafkalite.protocol.messages.produce import ProduceRequest
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 WAIT_MS = 100
-"""Elections after an announced stop take some 10 ms, on a busy machine some tens. Whoever comes later is refused."""
+"""Elections after an announced stop take some 10 ms, on a busy machine some tens. A later request is refused."""
 
-_AWAITED_MAX = 100_000
+_BEGUN_MAX = 100_000
 
 
 def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, BrokerRecord]) -> bool:
@@ -36,67 +37,88 @@ def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, 
     return broker_id in state.isr and leader is not None and leader.stopping
 
 
-def awaited(services: Services, request: ProduceRequest, refused: frozenset[str]) -> list[TopicPartition]:
-    """The partitions of a request that this broker does not lead, but may soon, and may still be waited for."""
-    if not services.metadata.is_shared:
-        return []
-    by_name = services.replica_manager.by_name
-    found: list[TopicPartition] = []
-    for topic_data in request.topic_data:
-        topic = by_name.get(topic_data.name)
-        if topic is not None and topic_data.name not in refused:
-            indexes = (data.index for data in topic_data.partition_data if data.index not in topic.partitions)
-            found += _expected(services, ((topic_data.name, index) for index in indexes))
-    return found if found and _deadline_ms(services, found) > services.runtime.clock.monotonic_ms() else []
+class AwaitedElections:
+    """The waits of produces for elections of this broker. `woken` has the operations to wake at each of them."""
 
+    __slots__ = ("_begun", "_broker_id", "_metadata", "_replica_manager", "_runtime", "_woken")
 
-def _expected(services: Services, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
-    metadata, broker_id = services.metadata, services.brokers.broker_id
-    if metadata.registration_state is not RegistrationState.MEMBER:  # it leads nothing, or learns of no election
-        return []
-    found: list[TopicPartition] = []
-    for name, index in keys:
-        record = metadata.topics.get(name)
-        state = record.partitions.get(index) if record is not None else None
-        if state is not None and may_lead_soon(state, broker_id, metadata.brokers):
-            found.append((name, index))
-    return found
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: ClusterMetadata,
+        replica_manager: ReplicaManager,
+        broker_id: int,
+        woken: dict[DelayedOperation, None],
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._replica_manager = replica_manager
+        self._broker_id = broker_id
+        self._woken = woken
+        # the state in which a partition is waited for, and until when
+        self._begun: dict[TopicPartition, tuple[PartitionRecord, int]] = {}
 
+    def expected(self, request: ProduceRequest, refused: frozenset[str]) -> list[TopicPartition]:
+        """The partitions of a request that this broker does not lead, but may soon, and may still be waited for."""
+        if not self._metadata.is_shared:
+            return []
+        by_name = self._replica_manager.by_name
+        found: list[TopicPartition] = []
+        for topic_data in request.topic_data:
+            topic = by_name.get(topic_data.name)
+            if topic is not None and topic_data.name not in refused:
+                indexes = (data.index for data in topic_data.partition_data if data.index not in topic.partitions)
+                found += self._led_soon((topic_data.name, index) for index in indexes)
+        return found if found and self._deadline_ms(found) > self._runtime.clock.monotonic_ms() else []
 
-def _deadline_ms(services: Services, keys: list[TopicPartition]) -> int:
-    """The first end of these partitions' waits. A wait begins with the first request that comes in their present
-    state."""
-    topics, begun = services.metadata.topics, services.follower_fetches.awaited
-    now_ms = services.runtime.clock.monotonic_ms()
-    deadlines_ms: list[int] = []
-    for key in keys:
-        state = topics[key[0]].partitions[key[1]]
-        known = begun.get(key)
-        if known is None or known[0] != state:
-            if len(begun) >= _AWAITED_MAX:  # of deleted topics, most of them
-                begun.clear()
-            known = begun[key] = (state, now_ms + WAIT_MS)
-        deadlines_ms.append(known[1])
-    return min(deadlines_ms)
+    def _led_soon(self, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+        metadata = self._metadata
+        if metadata.registration_state is not RegistrationState.MEMBER:  # it leads nothing, or learns of no election
+            return []
+        found: list[TopicPartition] = []
+        for name, index in keys:
+            record = metadata.topics.get(name)
+            state = record.partitions.get(index) if record is not None else None
+            if state is not None and may_lead_soon(state, self._broker_id, metadata.brokers):
+                found.append((name, index))
+        return found
 
+    def _deadline_ms(self, keys: list[TopicPartition]) -> int:
+        """The first end of these partitions' waits. A wait begins with the first request that comes in their present
+        state."""
+        topics, begun = self._metadata.topics, self._begun
+        now_ms = self._runtime.clock.monotonic_ms()
+        deadlines_ms: list[int] = []
+        for key in keys:
+            state = topics[key[0]].partitions[key[1]]
+            known = begun.get(key)
+            if known is None or known[0] != state:
+                if len(begun) >= _BEGUN_MAX:  # of deleted topics, most of them
+                    begun.clear()
+                known = begun[key] = (state, now_ms + WAIT_MS)
+            deadlines_ms.append(known[1])
+        return min(deadlines_ms)
 
-async def elections(services: Services, keys: list[TopicPartition]) -> None:
-    """Return when this broker leads each of `keys` or will not soon, and at the end of their wait in any case."""
-    loop, clock, manager = services.runtime.loop, services.runtime.clock, services.replica_manager
-    fetches = services.follower_fetches
-    while open_keys := _expected(services, (key for key in keys if manager.partition(*key) is None)):
-        left_ms = _deadline_ms(services, open_keys) - clock.monotonic_ms()
-        if left_ms <= 0:
-            return
-        woken = loop.create_future()
-        operation = DelayedOperation(1, lambda woken=woken: woken.set_result(None), loop.call_soon)  # type: ignore[misc]
-        operation.wait_in(fetches.ahead)
-        timer = clock.call_later(left_ms, operation.wake)
-        try:
-            await woken
-        finally:
-            timer.cancel()
-            operation.withdraw()
-    for key in keys:
-        if manager.partition(*key) is not None:
-            fetches.awaited.pop(key, None)
+    async def wait(self, keys: list[TopicPartition]) -> None:
+        """Return when this broker leads each of `keys` or will not soon, and at the end of their wait in any case."""
+        loop, clock = self._runtime.loop, self._runtime.clock
+        is_led = self._is_led
+        while open_keys := self._led_soon(key for key in keys if not is_led(key)):
+            left_ms = self._deadline_ms(open_keys) - clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            woken = loop.create_future()
+            operation = DelayedOperation(1, lambda woken=woken: woken.set_result(None), loop.call_soon)  # type: ignore[misc]
+            operation.wait_in(self._woken)
+            timer = clock.call_later(left_ms, operation.wake)
+            try:
+                await woken
+            finally:
+                timer.cancel()
+                operation.withdraw()
+        for key in keys:
+            if is_led(key):
+                self._begun.pop(key, None)
+
+    def _is_led(self, key: TopicPartition) -> bool:
+        return self._replica_manager.partition(*key) is not None

@@ -11,10 +11,10 @@ Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_sessions import FetchContext, WantedPartition
-from kafkalite.api.request.services import FindBroker, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
@@ -28,7 +28,13 @@ from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import Topic
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.services import Runtime
+    from kafkalite.api.request.admission import AdmissionEpoch
+    from kafkalite.api.request.broker_endpoints import BrokerEndpoints
+    from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
+    from kafkalite.api.request.request_context import Runtime
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 
 WAIT_MS_MAX = 2**31 - 1
@@ -104,33 +110,47 @@ _WITH_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 Found = list[tuple[WantedPartition, wire.PartitionData]]
 
 
+class FetchParts(NamedTuple):
+    """The parts of the broker that fetches use."""
+
+    runtime: Runtime
+    config: Callable[[], BrokerConfig]
+    metadata: ClusterMetadata
+    brokers: BrokerEndpoints
+    replica_manager: ReplicaManager
+    sessions: FetchSessions
+    follower_fetches: FollowerFetches
+    admission_epoch: AdmissionEpoch
+
+
 class FetchReader:
     """Reads the partitions of a consumer's request, possibly several times."""
 
     __slots__ = (
-        "_by_id", "_context", "_denied", "_find", "_is_old", "_min_bytes", "_rack", "_racks", "_services", "_version",
+        "_by_id", "_context", "_denied", "_find", "_is_old", "_min_bytes", "_parts", "_rack", "_racks", "_version",
         "_wait_ms", "max_bytes", "reads_committed",
     )  # fmt: skip
 
     def __init__(
         self,
-        services: Services,
+        parts: FetchParts,
         request: wire.FetchRequest,
         context: FetchContext,
         version: int,
         find: FindBroker,
     ) -> None:
-        self._services = services
+        self._parts = parts
+        config = parts.config()
         self._context = context
         self._by_id = context.by_id
         self._find = find
         self.reads_committed = request.isolation_level == READ_COMMITTED
-        self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self.max_bytes = min(request.max_bytes, config.fetch_max_bytes)
         self._min_bytes = request.min_bytes
         self._version = version
         self._is_old = version < FIRST_VERSION_WITH_ZSTD
         # empty: no replica is preferred to the leader
-        self._rack = request.rack_id if services.config.replica_selector_class else ""
+        self._rack = request.rack_id if config.replica_selector_class else ""
         self._racks: dict[int, str | None] | None = None
         self._denied: frozenset[str] = frozenset()
         self._wait_ms: Callable[[int], int] | None = None
@@ -138,7 +158,7 @@ class FetchReader:
             self._find_names()
 
     def _find_names(self) -> None:
-        by_id = self._services.replica_manager.by_id
+        by_id = self._parts.replica_manager.by_id
         for wanted in self._context.active.values():
             if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
                 wanted.topic = topic.name
@@ -169,7 +189,7 @@ class FetchReader:
             partition.watch(poll)
 
     def _partition_of(self, wanted: WantedPartition) -> Partition | None:
-        topic = self._services.replica_manager.by_name.get(wanted.topic)
+        topic = self._parts.replica_manager.by_name.get(wanted.topic)
         if topic is None:
             return None
         return topic.partitions.get(wanted.index) or self._followed(topic, wanted.index)
@@ -185,7 +205,7 @@ class FetchReader:
         """
         if self._rack or self._denied:
             return None  # a replica may be preferred, or a topic is refused
-        by_name = self._services.replica_manager.by_name
+        by_name = self._parts.replica_manager.by_name
         reads_committed = self.reads_committed
         partitions = []
         for wanted in self._context.partitions.values():
@@ -251,8 +271,8 @@ class FetchReader:
         """The current data for versions below `FIRST_VERSION_OF_BATCHES`."""
         from kafkalite.api.request.down_conversion import DownConversion
 
-        services = self._services
-        old = DownConversion(self._version, self.max_bytes, services.runtime.clock, services.runtime.readers)
+        runtime = self._parts.runtime
+        old = DownConversion(self._version, self.max_bytes, runtime.clock, runtime.readers)
         size_bytes = 0
         found: Found = []
         for wanted in self._context.partitions.values():
@@ -277,13 +297,13 @@ class FetchReader:
             refused = _failure(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             refused.aborted_transactions = []
             return None, refused
-        topic = self._services.replica_manager.by_name.get(wanted.topic)
+        topic = self._parts.replica_manager.by_name.get(wanted.topic)
         partition = None
         if topic is not None:
             partition = topic.partitions.get(wanted.index) or self._followed(topic, wanted.index)
         if topic is None or partition is None:
             known = wanted.topic or not self._by_id
-            topics = self._services.replica_manager
+            topics = self._parts.replica_manager
             code = topics.missing_partition_error(wanted.topic, wanted.index) if known else ErrorCode.UNKNOWN_TOPIC_ID
         elif self._by_id and wanted.topic_id is not topic.topic_id:
             code = ErrorCode.INCONSISTENT_TOPIC_ID
@@ -303,7 +323,7 @@ class FetchReader:
         """A leader that cannot know whether it still is one sends no consumer back."""
         if not is_led:
             return ErrorCode.OFFSET_NOT_AVAILABLE
-        is_doubtful = may_be_led_elsewhere(self._services.metadata, wanted.topic, wanted.index)
+        is_doubtful = may_be_led_elsewhere(self._parts.metadata, wanted.topic, wanted.index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_doubtful else ErrorCode.OFFSET_OUT_OF_RANGE
 
     def _refused(self, wanted: WantedPartition, code: ErrorCode) -> wire.PartitionData:
@@ -312,7 +332,7 @@ class FetchReader:
             sent = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client refresh its metadata, as it should
         data = _failure(wanted.index, sent)
         if code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
-            leader, epoch = self._services.leader_of(wanted.topic, wanted.index)
+            leader, epoch = self._parts.brokers.leader_of(wanted.topic, wanted.index)
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         return data
 
@@ -357,7 +377,7 @@ class FetchReader:
         if not isinstance(partition, LeaderPartition):
             return NO_REPLICA
         if self._racks is None:
-            self._racks = {each.broker_id: each.rack for each in self._services.metadata.brokers.values()}
+            self._racks = {each.broker_id: each.rack for each in self._parts.metadata.brokers.values()}
         preferred = partition.preferred_read_replica(self._rack, wanted.fetch_offset, self._racks)
         return NO_REPLICA if preferred is None or self._find(preferred) is None else preferred
 
@@ -369,7 +389,7 @@ class FetchReader:
             wait_ms = self._wait_ms(sum(len(data.records or b"") for _, data in found))
             if wait_ms > 0:
                 if not context.incremental:
-                    self._services.fetch_sessions.abandon(context)
+                    self._parts.sessions.abandon(context)
                 return wire.FetchResponse(throttle_time_ms=wait_ms, session_id=context.session_id)
         topics: list[wire.FetchableTopicResponse] = []
         current: wire.FetchableTopicResponse | None = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchReader, Found, LongPoll
+from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchParts, FetchReader, Found, LongPoll
 from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, Key, WantedPartition, replica_of
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import PreemptiblePending, ignore
@@ -28,7 +28,8 @@ from kafkalite.replication.replica.epoch_divergence import NO_EPOCH
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.services import FindBroker, Runtime, Services
+    from kafkalite.api.request.broker_endpoints import FindBroker
+    from kafkalite.api.request.request_context import Runtime
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic
 
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 _NEWS_WAIT_MS = 3
 
 
-def is_ahead(services: Services, topic: Topic | None, index: int, leader_epoch: int) -> bool:
+def is_ahead(broker_id: int, topic: Topic | None, index: int, leader_epoch: int) -> bool:
     """Whether a follower that names this epoch may know of an election that this broker has not seen, or has not
     carried out: the partition is not led here yet."""
     state = topic.states.get(index) if topic is not None else None
     if state is None:
         return leader_epoch != NO_EPOCH
-    is_elected = state.leader == services.brokers.broker_id
+    is_elected = state.leader == broker_id
     return leader_epoch > state.leader_epoch or (is_elected and leader_epoch == state.leader_epoch)
 
 
@@ -64,11 +65,11 @@ class ReplicaFetchReader(FetchReader):
     )  # fmt: skip
 
     def __init__(
-        self, services: Services, request: FetchRequest, context: FetchContext, version: int, find: FindBroker
+        self, parts: FetchParts, request: FetchRequest, context: FetchContext, version: int, find: FindBroker
     ) -> None:
-        super().__init__(services, request, context, version, find)
+        super().__init__(parts, request, context, version, find)
         self._broker_id, self._registration = replica_of(request)
-        self._fetches = services.follower_fetches
+        self._fetches = parts.follower_fetches
         self._final: dict[Key, PartitionData] = {}
         self._newer_epoch: dict[Key, WantedPartition] = {}
         self._throttled_bytes = 0
@@ -82,7 +83,7 @@ class ReplicaFetchReader(FetchReader):
         """Tell the leaders of the request. Called once, and does not wait."""
         session = self._context.session
         if isinstance(session, FollowerSession):
-            session.on_fetch(self._broker_id, self._registration, self._services.runtime.clock.monotonic_ms())
+            session.on_fetch(self._broker_id, self._registration, self._parts.runtime.clock.monotonic_ms())
         for wanted in tuple(self._context.active.values()):
             wanted.counted_by = None
             self._record(wanted)
@@ -96,17 +97,17 @@ class ReplicaFetchReader(FetchReader):
             self._record(wanted)
 
     def _record(self, wanted: WantedPartition) -> None:
-        services, key, epoch = self._services, wanted.key, wanted.current_leader_epoch
-        topic = services.replica_manager.by_name.get(wanted.topic)
+        parts, key, epoch = self._parts, wanted.key, wanted.current_leader_epoch
+        topic = parts.replica_manager.by_name.get(wanted.topic)
         if topic is not None and self._by_id and wanted.topic_id is not topic.topic_id:
             self._final[key] = self._refused(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
             return
         partition = topic.partitions.get(wanted.index) if topic is not None else None
         if partition is None:
-            if is_ahead(services, topic, wanted.index, epoch):
+            if is_ahead(parts.brokers.broker_id, topic, wanted.index, epoch):
                 self._newer_epoch[key] = wanted
             else:
-                missing = services.replica_manager.missing_partition_error(wanted.topic, wanted.index)
+                missing = parts.replica_manager.missing_partition_error(wanted.topic, wanted.index)
                 self._final[key] = self._refused(wanted, missing if wanted.topic else ErrorCode.UNKNOWN_TOPIC_ID)
             return
         if epoch > partition.leader_epoch:
@@ -217,14 +218,14 @@ class ReplicaFetchReader(FetchReader):
         return (
             self._is_throttled(partition)
             and self._broker_id not in partition.replica.in_sync.isr
-            and self._fetches.quota.is_exceeded(self._services.runtime.clock.monotonic_ms())
+            and self._fetches.quota.is_exceeded(self._parts.runtime.clock.monotonic_ms())
         )
 
     def response(self, found: Found) -> FetchResponse:
         for wanted in () if self._context.incremental else self._newer_epoch.values():
             found.append((wanted, self._refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)))
         if self._throttled_bytes:
-            self._fetches.quota.record(self._throttled_bytes, self._services.runtime.clock.monotonic_ms())
+            self._fetches.quota.record(self._throttled_bytes, self._parts.runtime.clock.monotonic_ms())
         for wanted, data in found:
             if data.records:
                 self._count_sent(wanted.counted_by, len(data.records))

@@ -18,6 +18,9 @@ from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.security.acl.acl import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from kafkalite.common.clock import Clock
     from kafkalite.common.log_lines import RateLimitedLogger
     from kafkalite.network.client_connection import ClientConnection
     from kafkalite.security.acl.authorizer import Authorizer
@@ -140,6 +143,17 @@ class RequestContext:
     def cluster_operations(self) -> int:
         """The same for the cluster; none for a client that may not describe it."""
         return self.operations(CLUSTER, CLUSTER_NAME) if self.may_cluster(Operation.DESCRIBE, is_logged=False) else 0
+
+
+class Runtime:
+    """The event loop, its clock, and `readers`: threads for long reads, which get files and values, never a log."""
+
+    __slots__ = ("clock", "loop", "readers")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, readers: Executor) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.readers = readers
 
 
 PARTITIONS_MAX = 100_000

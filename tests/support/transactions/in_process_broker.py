@@ -122,8 +122,8 @@ class InProcessBroker(BrokerServer):
     async def _open_sockets(self) -> None:
         readers = ThreadPoolExecutor(1)  # starts its thread at the first use only
         self._closing.callback(readers.shutdown)
-        self._services = self._build_services(readers)
-        self.dispatcher = Dispatcher(self._services)
+        self.apis = apis = self._bind_apis(readers)
+        self.dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch)
         self._closing.push_async_callback(self.dispatcher.settled)
         self.server: Any = _NoServer()
         self._closing.callback(self._answer_delayed_requests)

@@ -48,8 +48,8 @@ def live(tmp_path: Path) -> Callable[..., None]:
                 running = broker.server
                 if "t" not in running.replica_manager.by_name:
                     await running.topic_admin.create("t", 1, {})
-                await running._coordinators.offsets_topic.ensure()
-                await running._coordinators.transaction_topic.ensure()
+                await running.coordinators.offsets_topic.ensure()
+                await running.coordinators.transaction_topic.ensure()
                 await story(running)
 
         asyncio.run(one())
@@ -134,7 +134,7 @@ def test_offsets_count_from_the_end_of_their_transaction_on(live: Callable[..., 
         running.transactions.add_offsets("copy", *producer.ids, "g", added)
         assert added.result == OK
         request = TransactionalCommit("g", Identity("", None, -1), "copy", producer.ids, [("t", 0, 42, -1, "", -1)])
-        running.groups.offsets.commit_in_transaction(request, call, running._services.add_partitions.verify_commit)
+        running.groups.offsets.commit_in_transaction(request, call, running.coordinators.add_partitions.verify_commit)
         assert call.result == [OK]
         assert offset(running) == -1
         assert producer.end(commit=commit) == OK

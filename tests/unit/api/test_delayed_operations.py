@@ -107,9 +107,9 @@ def test_a_topic_that_is_deleted_wakes_its_readers(tell: Callable[..., None]) ->
 
 def test_others_are_served_while_records_of_many_partitions_are_deleted(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
-        services = broker._running._services
-        await services.topic_admin.create("t", 20, {})
-        partitions = services.replica_manager.by_name["t"].partitions
+        running = broker._running
+        await running.topic_admin.create("t", 20, {})
+        partitions = running.replica_manager.by_name["t"].partitions
         for partition in partitions.values():
             append(partition, 10)
         seen: set[int] = set()

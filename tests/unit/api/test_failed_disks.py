@@ -362,7 +362,7 @@ def test_groups_on_it_are_not_told_that_they_have_no_offsets(live: Callable[...,
 
     async def commit(asker: Any, broker: Any) -> None:
         await create(asker)
-        await broker._running._services.offsets_topic.ensure()
+        await broker._running.coordinators.offsets_topic.ensure()
         for group in groups:
             place = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
             wanted = [OffsetCommitRequestTopic(name="t", partitions=[place])]

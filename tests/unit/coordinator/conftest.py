@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkalite.api.handlers import group_offsets
-from kafkalite.api.handlers import groups as group_handlers
+from kafkalite.api.handlers.group_offsets import GroupOffsetApi
+from kafkalite.api.handlers.groups import GroupApi
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
@@ -123,16 +123,18 @@ class World:
         return self.coordinator.store
 
     @property
-    def services(self):
-        return SimpleNamespace(
-            groups=self.coordinator,
-            add_partitions=SimpleNamespace(verify_commit=self._verify),
-            replica_manager=SimpleNamespace(exists=lambda topic, index: 0 <= index < self.topics.get(topic, 0)),
-            runtime=SimpleNamespace(loop=self.loop),
-        )
+    def _groups(self):
+        return GroupApi(SimpleNamespace(loop=self.loop), None, self.coordinator, None, None, None)
+
+    @property
+    def offset_api(self):
+        replicas = SimpleNamespace(exists=lambda topic, index: 0 <= index < self.topics.get(topic, 0))
+        add_partitions = SimpleNamespace(verify_commit=self._verify)
+        runtime = SimpleNamespace(loop=self.loop)
+        return GroupOffsetApi(runtime, lambda: self.config, replicas, self.coordinator, add_partitions, None)
 
     def handle(self, handler, request, version, client="c"):
-        return handler(self.services, request, RequestContext(SimpleNamespace(host="10.0.0.1"), version, client))
+        return handler(request, RequestContext(SimpleNamespace(host="10.0.0.1"), version, client))
 
     def load(self, partition, batches):
         loader = GroupLoader()
@@ -207,7 +209,7 @@ class World:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
         )
-        return Call(self.handle(group_handlers.join_group, request, version, client))
+        return Call(self.handle(self._groups.join_group, request, version, client))
 
     def sync(self, member_id, generation, assignments=(), *, group="g", instance=None, version=3, **protocol):
         request = SyncGroupRequest(
@@ -221,13 +223,13 @@ class World:
             ],
             **protocol,
         )
-        return Call(self.handle(group_handlers.sync_group, request, version))
+        return Call(self.handle(self._groups.sync_group, request, version))
 
     def heartbeat(self, member_id, generation, *, group="g", instance=None):
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
-        return ErrorCode(self.handle(group_handlers.heartbeat, request, 4).error_code)
+        return ErrorCode(self.handle(self._groups.heartbeat, request, 4).error_code)
 
     def leave(self, *identities, group="g", version=3):
         """Each identity is a member id, or (member id, instance id)."""
@@ -238,7 +240,7 @@ class World:
             for each in identities
         ]
         request = LeaveGroupRequest(group_id=group, member_id=members[0].member_id, members=members)
-        return self.handle(group_handlers.leave_group, request, version)
+        return self.handle(self._groups.leave_group, request, version)
 
     def commit(self, offsets, member_id="", generation=-1, **changes):
         """`offsets` maps (topic, partition) to an offset. The codes come back in the same order."""
@@ -279,7 +281,7 @@ class World:
                 for (topic, index), offset in offsets.items()
             ],
         )
-        return Call(self.handle(group_offsets.offset_commit, request, version))
+        return Call(self.handle(self.offset_api.offset_commit, request, version))
 
     def commit_in_transaction(self, offsets, producer_id, member_id="", generation=-1, **changes):
         """The codes in the order of `offsets`."""
@@ -323,7 +325,7 @@ class World:
                 for (topic, index), offset in offsets.items()
             ],
         )
-        return Call(self.handle(group_offsets.txn_offset_commit, request, version))
+        return Call(self.handle(self.offset_api.txn_offset_commit, request, version))
 
     def ends(self, producer_id, *, is_committed=True, group="g"):
         """The marker of the transaction is written to the group's partition."""
@@ -352,7 +354,7 @@ class World:
                 groups=[OffsetFetchRequestGroup(group_id=each, topics=asked) for each in names],
                 require_stable=require_stable,
             )
-        return self.handle(group_offsets.offset_fetch, request, version)
+        return self.handle(self.offset_api.offset_fetch, request, version)
 
     def offsets(self, group="g"):
         """{(topic, partition): offset} of everything committed."""
@@ -363,17 +365,17 @@ class World:
         }
 
     def describe(self, group="g"):
-        return self.handle(group_handlers.describe_groups, DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        return self.handle(self._groups.describe_groups, DescribeGroupsRequest(groups=[group]), 5).groups[0]
 
     def state(self, group="g"):
         return self.describe(group).group_state
 
     def groups(self, *states):
-        response = self.handle(group_handlers.list_groups, ListGroupsRequest(states_filter=list(states)), 4)
+        response = self.handle(self._groups.list_groups, ListGroupsRequest(states_filter=list(states)), 4)
         return {each.group_id: each.group_state for each in response.groups}
 
     def delete(self, *groups):
-        response = self.handle(group_handlers.delete_groups, DeleteGroupsRequest(groups_names=list(groups)), 2)
+        response = self.handle(self._groups.delete_groups, DeleteGroupsRequest(groups_names=list(groups)), 2)
         return {each.group_id: ErrorCode(each.error_code) for each in response.results}
 
     # --- short cuts

@@ -4,7 +4,6 @@ import struct
 
 import pytest
 
-from kafkalite.api.handlers import group_offsets
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.group_offsets import (
     OffsetDeleteRequest,
@@ -22,7 +21,7 @@ def delete(world, *partitions, group="g"):
         OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
         for topic, index in partitions
     ]
-    response = world.handle(group_offsets.offset_delete, OffsetDeleteRequest(group_id=group, topics=topics), 0)
+    response = world.handle(world.offset_api.offset_delete, OffsetDeleteRequest(group_id=group, topics=topics), 0)
     if response.error_code:
         assert response.topics == []
         return ErrorCode(response.error_code)

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,7 +66,18 @@ def scrape(broker: Broker) -> dict[str, Family]:
 
 
 def metrics_of(running: BrokerServer, controller_stats: ControllerStats | None = None) -> Metrics:
-    return broker_metrics(running._services, controller_stats)
+    own: Any = running._member
+    member: Any = SimpleNamespace(metadata=own.metadata, broker_id=own.broker_id, controller_stats=controller_stats)
+    return broker_metrics(
+        member,
+        running.logs,
+        running.replica_manager,
+        running.coordinators,
+        running.server,
+        lambda: running.cleaner,
+        lambda: running.config,
+        running.clock,
+    )
 
 
 def test_what_is_told_of_partitions_is_true(tmp_path: Path) -> None:

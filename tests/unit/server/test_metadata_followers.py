@@ -52,7 +52,7 @@ def test_the_dispatcher_of_quotas_stands_there_only_while_there_are_some(tmp_pat
         async with Broker(data_dir=tmp_path, port=0) as broker:
             running: Any = broker._running
             handlers = [type(running.server.handler).__name__]
-            epochs = [running._services.admission_epoch.value]
+            epochs = [running.apis.admission_epoch.value]
             for config in (
                 {"SCRAM-SHA-256": "no quota"},
                 {"producer_byte_rate": "5"},
@@ -62,7 +62,7 @@ def test_the_dispatcher_of_quotas_stands_there_only_while_there_are_some(tmp_pat
             ):
                 await running.metadata.writes.change_entity_config("users/alice", lambda _, config=config: config)
                 handlers.append(getattr(running.server.handler, "__name__", "Dispatcher"))
-                epochs.append(running._services.admission_epoch.value)
+                epochs.append(running.apis.admission_epoch.value)
             assert handlers == ["Dispatcher", "Dispatcher", "within_bytes", "within_time", "within_time", "Dispatcher"]
             first = epochs[0]
             assert [epoch - first for epoch in epochs] == [0, 0, 1, 2, 2, 3]

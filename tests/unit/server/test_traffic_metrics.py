@@ -28,7 +28,7 @@ MANAGER = "kafka_server_replicamanager"
 def scrape(broker: Broker) -> dict[str, Family]:
     running: Any = broker._running
     metrics = Metrics()
-    add_replication_metrics(metrics, running.replica_manager, running._services.follower_fetches)
+    add_replication_metrics(metrics, running.replica_manager, running.apis.follower_fetches)
     return parse("".join(piece.decode() if isinstance(piece, bytes) else piece for piece in metrics.pieces()))
 
 
@@ -40,7 +40,7 @@ def test_a_leader_counts_its_partitions_by_their_in_sync_replicas(tmp_path: Path
             told = scrape(broker)
             assert value(told, f"{MANAGER}_underreplicatedpartitions") == 0
             assert value(told, f"{MANAGER}_atminisrpartitioncount") == 4  # with one replica, as in Kafka
-            fetches = running._services.follower_fetches
+            fetches = running.apis.follower_fetches
             fetches.bytes_out, fetches.reassignment_bytes_out = 7, 4
             whole = lead(broker, "t", 0, min_isr=2)
             lead(broker, "t", 1, isr=(TWO,), min_isr=2)

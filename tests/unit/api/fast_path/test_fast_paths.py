@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.dispatch import Dispatcher, handler_of
+from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.fast_path.fetch_fast_path import DelayedFetch, FetchFastPath
 from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
@@ -30,6 +30,7 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.bound_apis import replace_parts
 from tests.support.loop import until
 from tests.support.replication.led_in_broker import lead
 
@@ -160,12 +161,15 @@ def test_a_transactional_batch_takes_the_fast_path_unless_it_is_the_first(
         asked: list[Any] = []
 
         class Manager:
+            def is_enabled(self) -> bool:
+                return True
+
             def verify_or_add(self, *request: Any) -> None:
                 *identity, tell, _ = request
                 asked.append(tuple(identity))
                 tell({})
 
-        broker._running._services.add_partitions = Manager()
+        replace_parts(broker._running, add_partitions=Manager())
         partition = broker._running.replica_manager.partition("t", 0)
         veteran, plain = Client(broker), Client(broker)
 
@@ -210,7 +214,8 @@ def test_a_disk_that_refuses_a_transactional_batch_is_reported_as_that(tell: Cal
 
     async def story(_: Any, broker: Any) -> None:
         await topics(broker, "t")
-        broker._running._services.add_partitions = SimpleNamespace(verify_or_add=lambda *request: request[5]({}))
+        manager = SimpleNamespace(verify_or_add=lambda *request: request[5]({}), is_enabled=lambda: True)
+        replace_parts(broker._running, add_partitions=manager)
         client = Client(broker)
 
         def refuse(*_: Any) -> int:
@@ -452,7 +457,7 @@ def test_a_request_takes_the_long_way_once_after_the_admission_epoch_has_advance
 
     async def story(_: Any, broker: Any) -> None:
         await topics(broker, "t")
-        epoch = broker._running._services.admission_epoch
+        epoch = broker._running.apis.admission_epoch
         asked: list[tuple[Message, int]] = [(produce(batch()), 9), (fetch(0), 12), (fetch(0), 16)]
         for request, version in asked:
             veteran = Client(broker)
@@ -477,7 +482,8 @@ def counted(dispatch: Any, handled: list[str]) -> Any:
 
         return handler
 
-    again = Dispatcher(dispatch._services)
+    handler_of = dispatch._handler_of
+    again = Dispatcher(handler_of, dispatch._produce, dispatch._fetch)
     for name, key in (("Produce", 0), ("Fetch", 1)):
         for version in range(18):
             if (route := again._route(key, version)) is not None:

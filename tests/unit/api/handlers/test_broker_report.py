@@ -45,7 +45,7 @@ def test_a_connection_tells_who_it_is_and_what_it_asks(tell: Callable[..., None]
         [own] = (await report(asker, "connections"))["items"]
         assert own["client_id"] and own["apis"]["BrokerReport"] >= 1
         assert own["is_encrypted"] is False and own["idle_ms"] >= 0
-        assert own["connected_ms"] <= broker._running._services.runtime.clock.wall_ms()
+        assert own["connected_ms"] <= broker._running.clock.wall_ms()
 
     tell(story)
 
@@ -71,7 +71,7 @@ def test_after_a_crash_the_segment_with_the_recovery_point_is_read(tell: Callabl
         await write(asker, "orders")
         [directory] = (await report(asker, "restart"))["directories"]
         assert (directory["logs"], directory["segments"], directory["all_logs"]) == (1, 1, 2)
-        log = broker._running._services.logs.logs["orders", 0]
+        log = broker._running.logs.logs["orders", 0]
         assert directory["size_bytes"] == log.size_bytes > 0
 
     tell(story)
@@ -143,7 +143,7 @@ def test_segments_are_described_while_their_times_are_looked_up(
 
     async def story(asker: Any, broker: Any) -> None:
         running = broker._running
-        monkeypatch.setattr(running._services.runtime, "readers", held)
+        monkeypatch.setattr(running.apis.fetch.runtime, "readers", held)
         described = asyncio.ensure_future(report(asker, "segments", topic="orders", partition=0))
         await until(lambda: held.job)
         view = TimeIndex.view

@@ -30,6 +30,7 @@ from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.bound_apis import replace_parts
 from tests.support.loop import until
 from tests.support.wait import DEADLINE_S
 
@@ -54,7 +55,7 @@ class Cleaner:
 
 def replace_cleaner(broker: Any, **how: Any) -> Cleaner:
     cleaner = Cleaner(**how)
-    broker._running._services.cleaner.get = lambda: cleaner
+    replace_parts(broker._running, cleaner=lambda: cleaner)
     return cleaner
 
 
@@ -139,7 +140,7 @@ def test_a_wait_has_an_end(tell: Callable[..., None]) -> None:
         for timeout_ms in (0, -5, -(2**31)):
             answer = await run(asker, waits=True, timeout_ms=timeout_ms)
             assert {one.error_code for one in answer.partitions} == {ErrorCode.REQUEST_TIMED_OUT}
-            assert "it goes on; see kafkalite cleaner status" in answer.partitions[0].message
+            assert "it continues; see kafkalite cleaner status" in answer.partitions[0].message
         for done in cleaner.dones:
             done([RunOutcome("users", 0, stats=STATS)])  # too late for anybody
         assert (await run(asker, topic="none")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -216,7 +217,7 @@ def test_a_parked_run_holds_nothing_up(tell: Callable[..., None]) -> None:
         writer.close()
         await until(lambda: sum(len(each.connections) for each in broker._running.server.processors) <= 1)
         cleaner.dones[0]([RunOutcome("users", index) for index in range(3)])
-        assert broker._running._services.cleaner.pending_runs == 0
+        assert not broker._running.apis.handler_of("RunCleaner").__self__._runs
 
     tell(story)
 

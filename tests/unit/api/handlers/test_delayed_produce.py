@@ -378,7 +378,7 @@ def test_a_request_waits_for_the_partitions_that_wait(beside: Callable[..., None
 def test_a_committed_offset_waits_too(beside: Callable[..., None], gate: Gate) -> None:
     async def story(crowd: Crowd, broker: Broker, partition: Any) -> None:
         running: Any = broker._running
-        await running._services.offsets_topic.ensure()
+        await running.coordinators.offsets_topic.ensure()
         one = OffsetCommitRequestTopic(
             name="u", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
         )

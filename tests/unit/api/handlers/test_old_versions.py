@@ -187,7 +187,7 @@ def test_work_has_an_end(tell: Callable[..., None]) -> None:
         partition = broker._running.replica_manager.by_name["t"].partitions[0]
         clock = ManualClock()
         region = partition.read(0, 1 << 20, True)
-        readers = broker._running._services.runtime.readers
+        readers = broker._running._readers
         hurried = DownConversion(3, 1 << 20, clock, readers)
         clock.advance(10_000)
         assert [r.offset for r in records_of(await hurried.convert(partition, region, 0, 1 << 20))] == [0]
@@ -295,7 +295,7 @@ def test_only_the_reader_of_old_waits_for_its_conversion(tell: Callable[..., Non
         others = Crowd(broker)
         others.begin(fetch(), 2).add_done_callback(lambda done: done.exception())
         running = broker._running
-        await until(running._services.runtime.readers._work_queue.qsize)
+        await until(running._readers._work_queue.qsize)
         others.leave()
         await until(lambda: running.server.connection_count == 3)
         (data,) = (await asker.ask(fetch(), 11)).responses[0].partitions

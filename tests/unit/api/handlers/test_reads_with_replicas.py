@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.request.services import BrokerEndpoint
+from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord
@@ -27,6 +27,7 @@ from kafkalite.protocol.messages.transactions import DescribeProducersRequest, D
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
 from kafkalite.server.broker import Broker
+from tests.support.bound_apis import replace_parts
 from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.led_in_broker import REGISTRATIONS, follow, lead, resign
@@ -141,15 +142,21 @@ class _Others:
 
 
 def in_racks(broker: Broker, racks: dict[int, str]) -> None:
-    services: Any = broker._running._services  # type: ignore[union-attr]
+    running: Any = broker._running
     brokers = {each: BrokerRecord(each, (), rack) for each, rack in racks.items()}
-    services.metadata = _Others(services.metadata, brokers=brokers)
 
     def finder_for(connection: Any) -> Any:
         return lambda each: BrokerEndpoint(each, "there", 9092, racks.get(each)) if each in racks else None
 
-    services.brokers = _Others(
-        services.brokers, finder_for=finder_for, find=lambda connection, each: finder_for(connection)(each)
+    replace_parts(
+        running,
+        metadata=_Others(running.metadata, brokers=brokers),
+        brokers=_Others(
+            running.apis.fetch.brokers,
+            finder_for=finder_for,
+            find=lambda connection, each: finder_for(connection)(each),
+            all_for=lambda connection: [BrokerEndpoint(each, "there", 9092, None) for each in racks],
+        ),
     )
 
 
@@ -190,18 +197,17 @@ def test_a_leader_that_is_cut_off_sends_no_consumer_back(beside: Callable[..., N
             return answer.error_code, answer.leader_epoch, answer.end_offset
 
         running: Any = broker._running
-        services: Any = running._services
-        known = services.metadata
+        known = running.metadata
         unheard_of = _Others(known, is_surely_registered=False)
-        services.metadata = unheard_of
+        replace_parts(running, metadata=unheard_of)
         assert only(await crowd.ask(fetch(1), 12)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "nobody else has it"
-        services.metadata = known
+        replace_parts(running, metadata=known)
         leader = lead(broker, "t")
         own, newer = leader.leader_epoch, leader.leader_epoch + 1
         beyond = leader.log.end_offset + 1
         assert await end_of(newer) == (0, -1, -1), "as Kafka's"
         assert only(await crowd.ask(fetch(beyond), 12)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        services.metadata = unheard_of
+        replace_parts(running, metadata=unheard_of)
         assert await end_of(own) == (0, own, leader.log.end_offset)
         assert await end_of(newer) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
         for version in (4, 12):
@@ -339,7 +345,7 @@ def test_a_commit_waits_for_the_replicas_of_its_partition(beside: Callable[..., 
 
     async def story(crowd: Crowd, broker: Broker) -> None:
         running: Any = broker._running
-        await running._services.offsets_topic.ensure()
+        await running.coordinators.offsets_topic.ensure()
         leader = lead(broker, "__consumer_offsets", min_isr=2)
 
         def commit() -> asyncio.Task[Any]:
@@ -419,11 +425,7 @@ def test_metadata_names_replicas_isr_and_what_is_offline(beside: Callable[..., N
         me = running.broker_id
         leader = lead(broker, "t", isr=(TWO,))
         in_racks(broker, {me: "a", TWO: "b"})
-        services: Any = running._services
-        services.metadata.is_shared = True
-        services.brokers.all_for = lambda connection: [
-            BrokerEndpoint(each, "there", 9092, None) for each in services.metadata.brokers
-        ]
+        running.apis.fetch.metadata.is_shared = True
         told = await described()
         assert (told.leader_id, told.leader_epoch, told.error_code) == (me, leader.leader_epoch, 0)
         assert (told.replica_nodes, told.isr_nodes, told.offline_replicas) == ([me, TWO, THREE], [me, TWO], [THREE])

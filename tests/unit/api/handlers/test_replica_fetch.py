@@ -286,7 +286,7 @@ def test_a_fetch_that_knows_more_waits_for_this_broker_to_learn_it(world: Callab
 
     async def story(world: World, leader: Any) -> None:
         epoch = leader.leader_epoch
-        ahead = world.running._services.follower_fetches.ahead
+        ahead = world.running.apis.follower_fetches.ahead
         early = world.crowd.begin(world.fetch(TWO, world.wanted(0, epoch=epoch + 2)), VERSION)
         await until(lambda: ahead)
         clock.advance(WAIT_MS - 1)
@@ -378,7 +378,7 @@ def test_a_topic_that_comes_while_its_fetch_waits_is_found(world: Callable[..., 
         request = world.fetch(TWO, world.wanted(0), max_wait_ms=60_000, topic_id=UUID(int=topic.topic_id.int))
         del manager.by_name["t"], manager.by_id[topic.topic_id]
         early = world.crowd.begin(request, VERSION)
-        await until(lambda: world.running._services.follower_fetches.ahead)
+        await until(lambda: world.running.apis.follower_fetches.ahead)
         manager.by_name["t"] = manager.by_id[topic.topic_id] = topic
         manager.on_election(leader)
         assert len(only(await early).records) == len(BATCH)
@@ -388,7 +388,7 @@ def test_a_topic_that_comes_while_its_fetch_waits_is_found(world: Callable[..., 
 
 def test_the_bytes_for_a_replica_that_is_being_added_are_counted_for_themselves(world: Callable[..., None]) -> None:
     async def story(world: World, leader: Any) -> None:
-        manager, fetches = world.running.replica_manager, world.running._services.follower_fetches
+        manager, fetches = world.running.replica_manager, world.running.apis.follower_fetches
 
         def reassign(*adding: int) -> None:
             world.topic.states = {0: world.topic.states[0]._replace(adding=adding)}
@@ -411,7 +411,7 @@ def test_a_throttled_partition_is_left_out_while_the_follower_is_not_in_sync(wor
     clock = ManualClock()
 
     async def story(world: World, leader: Any) -> None:
-        manager, fetches = world.running.replica_manager, world.running._services.follower_fetches
+        manager, fetches = world.running.replica_manager, world.running.apis.follower_fetches
         manager.configure(world.topic, {"leader.replication.throttled.replicas": "*"})
         assert outcome(await world.produce(acks=1)) == (0, 0)
         fetches.quota._rate = lambda: 10

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.handlers.produce import verify
+from kafkalite.api.handlers.produce import ProduceApi
 from kafkalite.api.request.admission import (
     ProduceAdmission,
     TransactionalBatch,
@@ -55,13 +55,14 @@ class World:
         self.answer: dict[Any, ErrorCode] | None = {}
         self.call_back: Callable[[Any], None] = lambda _: None
         self.renew: Callable[[], bool] = lambda: False
-        self.services: Any = SimpleNamespace(
-            config=SimpleNamespace(transaction_partition_verification_enable=enabled),
-            replica_manager=SimpleNamespace(require=self.require),
-            produce_admission=ProduceAdmission(SimpleNamespace(by_name={"t": topic})),  # type: ignore[arg-type]
-            add_partitions=self,
-            runtime=SimpleNamespace(loop=SimpleNamespace(create_future=Future)),
-        )
+        self.is_enabled = lambda: enabled
+        parts: dict[str, Any] = {
+            "runtime": SimpleNamespace(loop=SimpleNamespace(create_future=Future)),
+            "replica_manager": SimpleNamespace(require=self.require),
+            "admission": ProduceAdmission(SimpleNamespace(by_name={"t": topic})),  # type: ignore[arg-type]
+            "add_partitions": self,
+        }
+        self.api = ProduceApi(metadata=None, brokers=None, elections=None, **parts)  # type: ignore[arg-type]
 
     def require(self, topic: str, index: int) -> Partition:
         if index not in self.partitions:
@@ -83,7 +84,7 @@ class World:
             for i, one in enumerate(batches)
         ]
         request = ProduceRequest(transactional_id="x", topic_data=[TopicProduceData(name="t", partition_data=data)])
-        return verify(self.services, request, "x", version)
+        return self.api.verify(request, "x", version)
 
     def append(self, verified: VerifiedAdmission, index: int, version: int = NEWEST) -> Any:
         """What comes of a batch: "appended", or the error's code and message."""

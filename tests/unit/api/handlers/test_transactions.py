@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkalite.api.handlers.group_offsets import txn_offset_commit
-from kafkalite.api.handlers.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, write_txn_markers
+from kafkalite.api.handlers.group_offsets import GroupOffsetApi
+from kafkalite.api.handlers.transactions import TransactionApi
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.protocol.messages.group_offsets import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
@@ -82,15 +82,20 @@ def exists(topic: str, index: int) -> bool:
     return topic in ("t", "u", "__consumer_offsets") and index < 3
 
 
-def services(coordinator: Coordinator | None = None, **more: Any) -> Any:
-    runtime = SimpleNamespace(loop=SimpleNamespace(create_future=Future))
-    return SimpleNamespace(
-        transactions=coordinator, replica_manager=SimpleNamespace(exists=exists), runtime=runtime, **more
-    )
+def api(coordinator: Coordinator | None = None, markers: Any = None) -> TransactionApi:
+    runtime: Any = SimpleNamespace(loop=SimpleNamespace(create_future=Future))
+    replicas: Any = SimpleNamespace(exists=exists)
+    return TransactionApi(runtime, replicas, coordinator, None, markers, None)  # type: ignore[arg-type]
+
+
+def offsets_api() -> Any:
+    runtime: Any = SimpleNamespace(loop=SimpleNamespace(create_future=Future))
+    replicas: Any = SimpleNamespace(exists=exists)
+    return GroupOffsetApi(runtime, None, replicas, None, None, None)  # type: ignore[arg-type]
 
 
 def ask(handler: Callable[..., Any], request: Any, version: int, coordinator: Coordinator) -> Any:
-    return handler(services(coordinator), request, RequestContext(None, version, "c"))  # type: ignore[arg-type]
+    return handler(api(coordinator), request, RequestContext(None, version, "c"))  # type: ignore[arg-type]
 
 
 def topics(**partitions: list[int]) -> list[AddPartitionsToTxnTopic]:
@@ -116,7 +121,7 @@ def codes(topic_results: Any) -> dict[tuple[str, int], int]:
 
 def test_a_client_adds_the_partitions_of_one_transaction() -> None:
     coordinator = Coordinator()
-    response = ask(add_partitions_to_txn, of_client(t=[1, 0, 1], u=[2]), 3, coordinator)
+    response = ask(TransactionApi.add_partitions_to_txn, of_client(t=[1, 0, 1], u=[2]), 3, coordinator)
     assert coordinator.calls == [("add", "x", 7, 3, [("t", 1), ("t", 0), ("u", 2)])]
     assert codes(response.results_by_topic_v3_and_below) == {("t", 1): 0, ("t", 0): 0, ("u", 2): 0}
     assert not response.results_by_transaction
@@ -124,7 +129,7 @@ def test_a_client_adds_the_partitions_of_one_transaction() -> None:
 
 def test_the_results_are_listed_as_the_partitions_of_the_request() -> None:
     """Also a partition that is named twice, and a topic without partitions."""
-    response = ask(add_partitions_to_txn, of_client(t=[1, 0, 1], u=[]), 3, Coordinator())
+    response = ask(TransactionApi.add_partitions_to_txn, of_client(t=[1, 0, 1], u=[]), 3, Coordinator())
     listed = [
         (each.name, [one.partition_index for one in each.results_by_partition])
         for each in response.results_by_topic_v3_and_below
@@ -134,12 +139,12 @@ def test_the_results_are_listed_as_the_partitions_of_the_request() -> None:
 
 def test_offsets_of_a_topic_without_partitions_are_not_answered() -> None:
     request = TxnOffsetCommitRequest(group_id="g", topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[])])
-    assert ask(txn_offset_commit, request, 4, Coordinator()).topics == []
+    assert offsets_api().txn_offset_commit(request, RequestContext(None, 4, "c")).topics == []  # type: ignore[arg-type]
 
 
 def test_nothing_is_added_if_a_partition_does_not_exist_or_is_internal() -> None:
     coordinator = Coordinator()
-    response = ask(add_partitions_to_txn, of_client(t=[0, 3], __consumer_offsets=[0]), 3, coordinator)
+    response = ask(TransactionApi.add_partitions_to_txn, of_client(t=[0, 3], __consumer_offsets=[0]), 3, coordinator)
     assert coordinator.calls == []
     assert codes(response.results_by_topic_v3_and_below) == {
         ("t", 0): NOT_TRIED,
@@ -163,7 +168,9 @@ def test_brokers_add_and_verify_for_several_transactions() -> None:
         transaction("c", t=[9, 0]),
         transaction("d", u=[0]),
     ]
-    waiting = ask(add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=transactions), 4, coordinator)
+    waiting = ask(
+        TransactionApi.add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=transactions), 4, coordinator
+    )
     assert not waiting.done()
     coordinator.answer_all()
     response = waiting.result()
@@ -175,27 +182,30 @@ def test_brokers_add_and_verify_for_several_transactions() -> None:
     ]
     assert [call[:2] for call in coordinator.calls] == [("verify", "a"), ("add", "b"), ("add", "d")]
     assert not response.error_code
-    assert ask(add_partitions_to_txn, AddPartitionsToTxnRequest(), 5, coordinator).results_by_transaction == []
+    assert (
+        ask(TransactionApi.add_partitions_to_txn, AddPartitionsToTxnRequest(), 5, coordinator).results_by_transaction
+        == []
+    )
 
 
 @pytest.mark.parametrize(("version", "expected"), [(0, EPOCH), (1, EPOCH), (2, FENCED), (3, FENCED)])
 def test_old_versions_do_not_know_the_code_of_a_fenced_producer(version: int, expected: ErrorCode) -> None:
-    added = ask(add_partitions_to_txn, of_client(t=[0]), version, Coordinator(FENCED))
+    added = ask(TransactionApi.add_partitions_to_txn, of_client(t=[0]), version, Coordinator(FENCED))
     assert codes(added.results_by_topic_v3_and_below) == {("t", 0): expected}
     offsets = AddOffsetsToTxnRequest(transactional_id="x", producer_id=7, producer_epoch=3, group_id="g")
     coordinator = Coordinator(FENCED)
-    assert ask(add_offsets_to_txn, offsets, version, coordinator).error_code == expected
+    assert ask(TransactionApi.add_offsets_to_txn, offsets, version, coordinator).error_code == expected
     assert coordinator.calls == [("offsets", "x", 7, 3, "g")]
     end = EndTxnRequest(transactional_id="x", producer_id=7, producer_epoch=3)
-    assert ask(end_txn, end, version, Coordinator(Identity(FENCED))).error_code == expected
+    assert ask(TransactionApi.end_txn, end, version, Coordinator(Identity(FENCED))).error_code == expected
 
 
 def test_the_version_of_end_txn_says_whether_the_epoch_is_bumped() -> None:
     request = EndTxnRequest(transactional_id="x", producer_id=7, producer_epoch=3, committed=True)
     coordinator = Coordinator(Identity(ErrorCode.NONE, 7, 4))
-    assert ask(end_txn, request, 4, coordinator).error_code == 0
+    assert ask(TransactionApi.end_txn, request, 4, coordinator).error_code == 0
     request.committed = False
-    response = ask(end_txn, request, 5, coordinator)
+    response = ask(TransactionApi.end_txn, request, 5, coordinator)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 7, 4)
     assert coordinator.calls == [("end", "x", 7, 3, True, 0), ("end", "x", 7, 3, False, 2)]
 
@@ -221,8 +231,7 @@ def test_markers_are_answered_when_all_of_them_are_committed() -> None:
         )
 
     markers = [marker(1, True, t=[0, 1], u=[5]), marker(2, False, t=[0]), marker(3, True), marker(1, True, u=[0])]
-    response: Any = write_txn_markers(
-        services(markers=SimpleNamespace(append=append_marker)),
+    response: Any = api(markers=SimpleNamespace(append=append_marker)).write_txn_markers(
         WriteTxnMarkersRequest(markers=markers),
         RequestContext(None, 1, None),  # type: ignore[arg-type]
     )
@@ -265,7 +274,7 @@ def test_a_full_disk_is_complained_of_once_in_a_while(
                 assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
             return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
-        monkeypatch.setattr(running._services.producer_ids, "_reserve", full, raising=True)
+        monkeypatch.setattr(running.coordinators.producer_ids, "_reserve", full, raising=True)
         assert await asked(20) == [f"producer ids: none can be given: {why}"]
         assert await asked(5) == []
         clock.advance(60_000)

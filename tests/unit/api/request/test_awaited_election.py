@@ -15,6 +15,7 @@ from kafkalite.metadata.cluster_metadata import BrokerRecord, PartitionRecord, R
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from tests.support.bound_apis import replace_parts
 from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.led_in_broker import lead, resign
@@ -57,11 +58,12 @@ def await_election(broker: Broker, stopping: bool) -> None:
     lead(broker, "t")
     resign(broker, "t", leader=TWO)
     running: Any = broker._running
-    services, metadata = running._services, running.metadata
+    metadata = running.metadata
     brokers = {**metadata.brokers, TWO: BrokerRecord(TWO, (), stopping=stopping)}
-    services.metadata = SimpleNamespace(
+    shared = SimpleNamespace(
         is_shared=True, brokers=brokers, topics=metadata.topics, registration_state=metadata.registration_state
     )
+    replace_parts(running, metadata=shared)
 
 
 @pytest.mark.parametrize("ending", ["elected", "late"])
@@ -75,7 +77,7 @@ def test_a_produce_waits_until_this_broker_leads(tell: Callable[..., None], endi
         await_election(broker, stopping=True)
         crowd = Crowd(broker)
         early = produce(crowd)
-        await until(lambda: running._services.follower_fetches.ahead)
+        await until(lambda: running.apis.follower_fetches.ahead)
         if ending == "elected":
             running.replica_manager.by_name["t"].partitions[0] = first
             running.replica_manager.on_election(first)
@@ -86,7 +88,7 @@ def test_a_produce_waits_until_this_broker_leads(tell: Callable[..., None], endi
             clock.advance(1)
             assert outcome(await early) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             assert outcome(await produce(crowd)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)  # at once
-        assert not running._services.follower_fetches.ahead
+        assert not running.apis.follower_fetches.ahead
         crowd.leave()
 
     tell(story, clock=clock)
@@ -99,7 +101,7 @@ def test_a_produce_that_no_election_helps_is_refused_at_once(tell: Callable[...,
         await running.topic_admin.create("t", 1, {})
         await_election(broker, stopping=not is_registered)
         if not is_registered:
-            running._services.metadata.registration_state = RegistrationState.DISCONNECTED
+            running.apis.produce.metadata.registration_state = RegistrationState.DISCONNECTED
         crowd = Crowd(broker)
         assert outcome(await produce(crowd)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         crowd.leave()

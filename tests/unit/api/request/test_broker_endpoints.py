@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalite.api.request.services import BrokerEndpoint, BrokerEndpoints
+from kafkalite.api.request.broker_endpoints import BrokerEndpoint, BrokerEndpoints
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord
 from tests.support.in_memory_cluster import InMemoryCluster
@@ -19,13 +19,18 @@ def registered(broker_id: int, *listeners: str) -> BrokerRecord:
     return BrokerRecord(broker_id, tuple(endpoints))
 
 
+def endpoints_in(cluster: InMemoryCluster) -> BrokerEndpoints:
+    replicas: Any = None
+    return BrokerEndpoints(cluster.metadata(ME), replicas, ME, "a", lambda connection: ("own", 9092))
+
+
 def connected_to(listener: str) -> Any:
     return SimpleNamespace(listener_name=listener)
 
 
 def test_each_broker_at_the_listener_of_the_client() -> None:
     cluster = InMemoryCluster()
-    endpoints = BrokerEndpoints(cluster.metadata(ME), ME, "a", lambda connection: ("own", 9092))
+    endpoints = endpoints_in(cluster)
     cluster.brokers = {ME: registered(ME, "INNER", "OUTER"), OTHER: registered(OTHER, "INNER")}
     inner = [(one.broker_id, one.host) for one in endpoints.all_for(connected_to("INNER"))]
     assert inner == [(ME, "inner1"), (OTHER, "inner2")]
@@ -34,14 +39,14 @@ def test_each_broker_at_the_listener_of_the_client() -> None:
 
 def test_others_are_enough() -> None:
     cluster = InMemoryCluster()
-    endpoints = BrokerEndpoints(cluster.metadata(ME), ME, "a", lambda connection: ("own", 9092))
+    endpoints = endpoints_in(cluster)
     cluster.brokers = {OTHER: registered(OTHER, "INNER")}
     assert [one.broker_id for one in endpoints.all_for(connected_to("INNER"))] == [OTHER]
 
 
 def test_this_broker_where_there_is_no_other() -> None:
     cluster = InMemoryCluster()
-    endpoints = BrokerEndpoints(cluster.metadata(ME), ME, "a", lambda connection: ("own", 9092))
+    endpoints = endpoints_in(cluster)
     assert endpoints.all_for(connected_to("INNER")) == [OWN]
     cluster.brokers = {OTHER: registered(OTHER, "OUTER")}
     assert endpoints.all_for(connected_to("INNER")) == [OWN]

@@ -149,7 +149,14 @@ def test_without_faults_connections_call_the_dispatcher_itself(broker: Broker, c
         [handler] = handlers.values()
         assert isinstance(handler, Dispatcher) and type(handler) is Dispatcher and not hasattr(handler, "__dict__")
         [connected] = [one for one in served.clients() if one.port == client.socket.getsockname()[1]]
-        return handler, dict(handler._routes), handler._services, connected.authenticator, set(connected.fast_paths)
+        return (
+            handler,
+            dict(handler._routes),
+            handler._produce,
+            handler._fetch,
+            connected.authenticator,
+            set(connected.fast_paths),
+        )
 
     produce(client)
     at_first = in_place()
