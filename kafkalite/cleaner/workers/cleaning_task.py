@@ -173,7 +173,7 @@ class CleaningTask:
                 finished = partial(
                     self._finished, logging.WARNING, "cannot remove unfinished files of %s: %s; the next start does"
                 )
-                self._directory.remove_cleaned_files(self.key, finished)
+                self._directory.partitions.remove_cleaned_files(self.key, finished)
         except Exception as error:  # a cleaning must end in any case
             logger.exception("the end of cleaning %s failed", self.name)
             self._report(Outcome(Ending.FAILED, f"its end failed: {error!r}"))

@@ -19,9 +19,10 @@ from typing import NamedTuple
 from kafkalite.common.clock import TimerGroup
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import TopicPartition
-from kafkalite.log.directories.log_directory import DirectoryContents, LogDirectory
+from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
+from kafkalite.log.directories.partition_directories import DirectoryContents
 from kafkalite.log.storage.file_names import (
     META_PROPERTIES,
     STRAY_DIRECTORY,
@@ -212,13 +213,13 @@ class LogDirectories:
         found: dict[str, StoredTopic] = {}
         for directory in self.online:
             try:
-                keys = directory.listing().logs
+                keys = directory.partitions.listing().logs
             except OSError as error:
                 raise storage_error("cannot look for topics", directory.path, error) from error
             for key in keys:
                 topic = found.setdefault(key[0], StoredTopic())
                 topic.partitions.add(key[1])
-                topic.topic_id = topic.topic_id or directory.topic_id_of(key)
+                topic.topic_id = topic.topic_id or directory.partitions.topic_id_of(key)
         return dict(sorted(found.items()))
 
     def restore_strays(self, known: Mapping[uuid.UUID, str]) -> None:
@@ -228,10 +229,10 @@ class LogDirectories:
         taken: set[TopicPartition] = set()
         for directory in self.online:
             try:
-                contents = directory.listing()
+                contents = directory.partitions.listing()
                 taken.update(contents.logs)
                 for name in contents.strays:
-                    topic_id, partition = directory.topic_id_in(name), parse_stray_partition(name)
+                    topic_id, partition = directory.partitions.topic_id_in(name), parse_stray_partition(name)
                     if topic_id is not None and topic_id in known and partition is not None:
                         strays.setdefault((known[topic_id], partition), []).append((directory, name))
             except OSError as error:
@@ -241,7 +242,7 @@ class LogDirectories:
                 continue
             (directory, name), *_ = places
             try:
-                directory.restore(name, key)
+                directory.partitions.restore(name, key)
             except OSError as error:
                 raise storage_error(f"cannot take {name} back", directory.path, error) from error
             logger.info("%s was renamed to -stray by another broker, and is %s-%d again", directory.path_of(name), *key)
@@ -292,7 +293,7 @@ class LogDirectories:
         places: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self.online:
             try:
-                contents = directory.listing()
+                contents = directory.partitions.listing()
                 checkpoints = directory.checkpoints.read()
             except OSError as error:
                 self.mark_offline(directory, error)
@@ -314,7 +315,7 @@ class LogDirectories:
         taken: set[TopicPartition] = set()
         for directory in self.online:
             try:
-                contents = directory.listing()
+                contents = directory.partitions.listing()
             except OSError:
                 continue  # `list_logs` meets the same error
             replaced.update(contents.deleted)
@@ -323,7 +324,7 @@ class LogDirectories:
         for directory, key, name in futures:
             if key not in taken and replaced_directory(name) in replaced:
                 try:
-                    directory.put_future(name, key)
+                    directory.partitions.put_future(name, key)
                 except OSError as error:
                     what = f"cannot complete the move of {key[0]}-{key[1]}"
                     raise storage_error(what, directory.path, error) from error
@@ -336,11 +337,11 @@ class LogDirectories:
         A directory that was not in log.dirs for a time may have the log of an earlier topic of that name; where it
         was away or failed while the log was created, the same log may exist twice, once without a record.
         """
-        right = [directory for directory in places if topic_id is not None and directory.topic_id_of(key) == topic_id]
+        right = [each for each in places if topic_id is not None and each.partitions.topic_id_of(key) == topic_id]
         if len(right) > 1:
-            right = [directory for directory in right if directory.has_records(key)] or right[:1]
+            right = [directory for directory in right if directory.partitions.has_records(key)] or right[:1]
         if len(right) != 1:
-            one, other = (directory.log_path(key) for directory in places[:2])
+            one, other = (directory.partitions.log_path(key) for directory in places[:2])
             raise ConfigError(
                 f"{one} and {other} are both logs of {key[0]}-{key[1]}: either the broker that filled them stopped "
                 "while it moved the partition, or one of the directories was not in log.dirs for a time. Move one of "
@@ -348,7 +349,7 @@ class LogDirectories:
             )
         for directory in places:
             if directory is not right[0]:
-                path = directory.log_path(key)
+                path = directory.partitions.log_path(key)
                 _rename_to_stray(directory, key)
                 logger.warning("%s is renamed to -stray: the log of that topic is in %s", path, right[0].path)
         return right[0]
@@ -380,7 +381,7 @@ def _distinct(log_dirs: Sequence[str | Path]) -> list[str]:
 
 def _rename_to_stray(directory: LogDirectory, key: TopicPartition) -> None:
     try:
-        directory.rename(key, STRAY_DIRECTORY)
+        directory.partitions.rename(key, STRAY_DIRECTORY)
     except OSError as error:
         raise storage_error(f"cannot move {key[0]}-{key[1]} aside", directory.path, error) from error
 

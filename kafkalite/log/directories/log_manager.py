@@ -178,7 +178,7 @@ class LogManager:
         for directory in self.online:
             for name in stored.contents[directory.path].deleted:
                 delay_ms = self._config.log_segment_delete_delay_ms
-                directory.remove_later(directory.path_of(name), delay_ms)
+                directory.partitions.remove_later(directory.path_of(name), delay_ms)
         found = logs_to_load(stored, topic_config_for, takes_over=takes_over)
         threads = self._config.num_recovery_threads_per_data_dir
         mark_offline = self.directories.mark_offline
@@ -238,15 +238,15 @@ class LogManager:
     def _continue_moves(self) -> None:
         """Unfinished copies of an earlier run are thrown away, and begun anew."""
         for directory in self.online:
-            for key in directory.unfinished:
+            for key in directory.partitions.unfinished:
                 if key in self.logs:
                     try:
-                        paths = directory.rename_futures(key)
+                        paths = directory.partitions.rename_futures(key)
                     except OSError as error:
                         directory.on_io_error(error)
                         continue
                     for path in paths:
-                        directory.remove_later(path, 0)
+                        directory.partitions.remove_later(path, 0)
                     self.moves.begin(key, directory)
 
     # logs
@@ -288,10 +288,10 @@ class LogManager:
             except OSError as error:
                 what = f"cannot create {key[0]}-{key[1]}"
                 raise self._files.report_io_error(what, directory.path, error) from error
-        path = directory.log_path(key)
+        path = directory.partitions.log_path(key)
         if os.path.lexists(path):
             logger.warning("%s is left of an earlier log; deleting it", path)
-            directory.delete_log(key, config.file_delete_delay_ms)
+            directory.partitions.delete_log(key, config.file_delete_delay_ms)
         return create_log(*key, path, topic_id, config, self._context)
 
     def delete(self, topic: str, partition: int) -> None:
@@ -301,10 +301,10 @@ class LogManager:
         directory = self._directory_of.get(key)
         log = self._remove(key)
         if log is not None and directory is not None:
-            directory.delete_log(key, log.config.file_delete_delay_ms)
+            directory.partitions.delete_log(key, log.config.file_delete_delay_ms)
         for directory in self.online:
-            for path in directory.rename_futures(key):
-                directory.remove_later(path, self._config.log_segment_delete_delay_ms)
+            for path in directory.partitions.rename_futures(key):
+                directory.partitions.remove_later(path, self._config.log_segment_delete_delay_ms)
 
     def keep_as_stray(self, topic: str, partition: int) -> None:
         """Removes a log that belongs to no topic, but keeps its files for the operator. Raises StorageError."""
@@ -312,7 +312,7 @@ class LogManager:
         self.moves.cancel(key)
         directory = self._directory_of.get(key)
         if self._remove(key) is not None and directory is not None:
-            directory.keep_as_stray(key)
+            directory.partitions.keep_as_stray(key)
 
     def highest_producer_id(self) -> int:
         """The greatest producer id in any log, -1 without any: new ones must be above it."""

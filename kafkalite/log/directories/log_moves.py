@@ -52,7 +52,7 @@ class _Move:
         self.log = log
         self.source = source
         self.target = target
-        self.name = target.new_future(key)
+        self.name = target.partitions.new_future(key)
         self.copy: PartitionLog | None = None
         self.is_flushed = False
         self.is_over = False
@@ -250,19 +250,19 @@ class LogMoves:
         copy.delete_records_before(log.start_offset)
         copy.close()
         self._write_checkpoints(move, copy)
-        old_path = source.replace(key, move.name)
+        old_path = source.partitions.replace(key, move.name)
         try:
-            target.put_future(move.name, key)
+            target.partitions.put_future(move.name, key)
         except OSError:
-            source.restore(os.path.basename(old_path), key)
+            source.partitions.restore(os.path.basename(old_path), key)
             raise
-        log.reopen(target.log_path(key))
+        log.reopen(target.partitions.log_path(key))
         del source.logs[key], self._moves[key]
         target.logs[key] = log
         self._directory_of[key] = target
         move.is_over = True
         self._write_soon(source)
-        source.remove_later(old_path, log.config.file_delete_delay_ms)
+        source.partitions.remove_later(old_path, log.config.file_delete_delay_ms)
         logger.info("%s-%d has moved from %s to %s", *key, source.path, target.path)
         self._begin_next()
 
@@ -298,8 +298,8 @@ class LogMoves:
             move.copy.abandon()
         if move.target.is_online:
             try:
-                for path in move.target.rename_futures(move.key):
-                    move.target.remove_later(path, 0)
+                for path in move.target.partitions.rename_futures(move.key):
+                    move.target.partitions.remove_later(path, 0)
             except OSError as error:
                 logger.warning("cannot remove %s: %s; the next start tries again", move.path, error)
         self._begin_next()

@@ -146,7 +146,7 @@ class StartupLoading:
             return error
 
     def _open(self, one: LogToLoad) -> PartitionLog:
-        path = one.directory.log_path(one.key)
+        path = one.directory.partitions.log_path(one.key)
         return PartitionLog.open(*one.key, path, one.config, one.options, self._context)
 
     def _register(self, one: LogToLoad, outcome: PartitionLog | StorageError) -> None:

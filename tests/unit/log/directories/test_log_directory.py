@@ -405,7 +405,7 @@ def test_each_directory_is_told_by_its_name(directory: LogDirectory, tmp_path: P
     for name in [*names, "__cluster_metadata-0", "lost+found", "clicks-01"]:
         (tmp_path / name).mkdir()
     (tmp_path / "clicks-0").touch()
-    contents = directory.listing()
+    contents = directory.partitions.listing()
     assert contents.logs == [("orders", 0)]
     assert (contents.deleted, contents.strays) == (names[1:2], names[2:3])
     assert contents.futures == {("orders", 3): names[3:]}
@@ -415,19 +415,19 @@ def test_a_stray_gets_its_name_again(directory: LogDirectory, tmp_path: Path) ->
     topic_id = uuid.uuid4()
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / "partition.metadata").write_bytes(encode_topic_id(topic_id))
-    renamed = Path(directory.rename(("orders", 0), STRAY_DIRECTORY))
-    assert directory.listing().logs == [] and directory.listing().strays == [renamed.name]
-    assert directory.topic_id_in(renamed.name) == topic_id
-    directory.restore(renamed.name, ("orders", 0))
-    assert directory.topic_id_of(("orders", 0)) == topic_id
+    renamed = Path(directory.partitions.rename(("orders", 0), STRAY_DIRECTORY))
+    assert directory.partitions.listing().logs == [] and directory.partitions.listing().strays == [renamed.name]
+    assert directory.partitions.topic_id_in(renamed.name) == topic_id
+    directory.partitions.restore(renamed.name, ("orders", 0))
+    assert directory.partitions.topic_id_of(("orders", 0)) == topic_id
 
 
 def test_unfinished_copies_of_a_deleted_log_are_marked_once(directory: LogDirectory, tmp_path: Path) -> None:
     (tmp_path / f"orders-0.{HEX}-future").mkdir()
-    directory.listing()
-    (path,) = directory.rename_futures(("orders", 0))
+    directory.partitions.listing()
+    (path,) = directory.partitions.rename_futures(("orders", 0))
     assert path.endswith(DELETE_DIRECTORY) and Path(path).is_dir()
-    assert directory.rename_futures(("orders", 0)) == []
+    assert directory.partitions.rename_futures(("orders", 0)) == []
 
 
 def test_a_log_has_records_if_it_was_ever_rolled(directory: LogDirectory, tmp_path: Path) -> None:
@@ -435,12 +435,12 @@ def test_a_log_has_records_if_it_was_ever_rolled(directory: LogDirectory, tmp_pa
     log.mkdir()
     first = log / f"{0:020d}.log"
     first.touch()
-    assert not directory.has_records(("orders", 0))
+    assert not directory.partitions.has_records(("orders", 0))
     first.write_bytes(b"x")
-    assert directory.has_records(("orders", 0))
+    assert directory.partitions.has_records(("orders", 0))
     first.unlink()
     (log / f"{7:020d}.log").touch()
-    assert directory.has_records(("orders", 0))
+    assert directory.partitions.has_records(("orders", 0))
 
 
 @pytest.mark.parametrize(
