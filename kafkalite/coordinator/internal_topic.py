@@ -27,8 +27,9 @@ from kafkalite.common.names import (
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.runtime.effects import AppendDone, Records
 from kafkalite.record.batch import build_batch_at
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.partition import Partition, ReplicatedPartition
-from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class InternalTopic:
 
     def _warn_of_fewer_replicas(self, factor: int) -> None:
         """Not on a broker by itself, which can have no other."""
-        if not self._replicas.role.replicates:
+        if not self._replicas.hosted.role.replicates:
             return
         logger.warning(
             "%s is created with %d of %d replicas, for there are no more brokers now: set %s, or start all brokers "

@@ -39,7 +39,8 @@ from kafkalite.replication.replica_manager import EARLY_EPOCHS_MIN
 if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.replication.replica_manager import ReplicaManager, Topic
+    from kafkalite.replication.hosted_replicas import Topic
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class MetadataApplier:
             await self._is_done.wait()
 
     def _has_leaders(self) -> bool:
-        me, metadata = self._replicas.role.broker_id, self._metadata
+        me, metadata = self._replicas.hosted.role.broker_id, self._metadata
         if metadata.registration_state is not RegistrationState.MEMBER or metadata.controller_id == NO_CONTROLLER:
             return False
         return not any(
@@ -118,7 +119,7 @@ class MetadataApplier:
 
     def _on_change(self, change: Change, name: str) -> None:
         if change is Change.REGISTRATION:
-            self._replicas.on_registration()
+            self._replicas.hosted.on_registration()
             self.reconcile_all()
         elif change is Change.BROKERS:
             if self._replicas.roles is not None:
@@ -168,7 +169,7 @@ class MetadataApplier:
 
     def _elected(self, name: str) -> Iterator[tuple[PartitionLog, int]]:
         """The logs that begin an epoch, because this broker was elected, and those epochs."""
-        topic, role = self._replicas.by_name.get(name), self._replicas.role
+        topic, role = self._replicas.by_name.get(name), self._replicas.hosted.role
         if topic is None or not role.replicates:
             return
         for effect in self._decide(name, topic):
@@ -204,21 +205,21 @@ class MetadataApplier:
             topic.states = record.partitions
         for effect in effects:
             self._perform(topic, effect)
-        self._replicas.update_replicas(topic)
+        self._replicas.hosted.update_replicas(topic)
 
     def _perform(self, topic: Topic, effect: Effect) -> None:
         match effect:
             case RemoveTopic():
                 self._replicas.remove(topic.name, keeps_logs=effect.keeps_logs)
             case Resign():
-                self._replicas.resign(topic, effect.partition)
+                self._replicas.hosted.resign(topic, effect.partition)
             case StopFollowing():
-                self._replicas.stop_following(topic, effect.partition)
+                self._replicas.hosted.stop_following(topic, effect.partition)
             case DropReplica():
-                self._replicas.drop_replica(topic, effect.partition)
+                self._replicas.hosted.drop_replica(topic, effect.partition)
             case ChangeReplication():
                 try:
-                    self._replicas.change_replication(topic, effect.partition)
+                    self._replicas.hosted.change_replication(topic, effect.partition)
                 except StorageError as error:
                     logger.error("%s-%d cannot get its replicas: %s", topic.name, effect.partition, error)
                     self._retries.call_later(_RETRY_MS, lambda: self._try_again(topic.name))
@@ -266,7 +267,7 @@ class MetadataApplier:
         if topic is not None:
             for index, partition in tuple(topic.partitions.items()):
                 if partition.is_offline and not self._replicas.is_offline(name, index):
-                    self._replicas.resign(topic, index)
+                    self._replicas.hosted.resign(topic, index)
         self._due[name] = None
         self._is_due.set()
 
@@ -277,7 +278,7 @@ class MetadataApplier:
         fault: StorageError | None = None
         opened = 0
         while not _has(RemoveTopic, effects):
-            record, role = self._metadata.topics.get(topic.name), self._replicas.role
+            record, role = self._metadata.topics.get(topic.name), self._replicas.hosted.role
             for effect in effects:
                 if not isinstance(effect, BecomeLeader | BecomeFollower):
                     continue
@@ -295,7 +296,7 @@ class MetadataApplier:
                 opened += 1
                 if opened % _LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
-                    if record is not self._metadata.topics.get(topic.name) or role != self._replicas.role:
+                    if record is not self._metadata.topics.get(topic.name) or role != self._replicas.hosted.role:
                         effects = self._decide(topic.name, topic)
                         if not _has(RemoveTopic, effects):
                             self._perform_now(topic, effects)
@@ -306,9 +307,9 @@ class MetadataApplier:
 
     def _take_role(self, topic: Topic, effect: BecomeLeader | BecomeFollower) -> list[Partition]:
         if isinstance(effect, BecomeFollower):
-            self._replicas.become_follower(topic, effect.partition, effect.leader_epoch, effect.leader)
+            self._replicas.hosted.become_follower(topic, effect.partition, effect.leader_epoch, effect.leader)
             return []
-        partition = self._replicas.become_leader(topic, effect.partition, effect.leader_epoch)
+        partition = self._replicas.hosted.become_leader(topic, effect.partition, effect.leader_epoch)
         return [] if partition is None else [partition]
 
     async def _write_epochs(self, names: Iterable[str]) -> None:
@@ -341,7 +342,7 @@ class MetadataApplier:
         return decide(
             self._metadata.topics.get(name),
             None if topic is None else self._replicas.local(topic),
-            self._replicas.role,
+            self._replicas.hosted.role,
             is_deletion_ordered=self._metadata.is_deletion_ordered(name),
         )
 

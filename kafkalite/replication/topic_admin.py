@@ -27,8 +27,9 @@ from kafkalite.metadata.new_topics import (
 )
 
 if TYPE_CHECKING:
+    from kafkalite.replication.hosted_replicas import Topic
     from kafkalite.replication.metadata_applier import MetadataApplier
-    from kafkalite.replication.replica_manager import ReplicaManager, Topic
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.network.connection_quotas import ConnectionQuotas
-    from kafkalite.replication.replica_manager import ReplicaManager, Topic
+    from kafkalite.replication.hosted_replicas import Topic
+    from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.replica_roles import ReplicaRoles
     from kafkalite.security.quota.client_quotas import ClientQuotaManager
 

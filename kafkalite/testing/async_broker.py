@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.workers.worker_thread import WorkerThread
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.replication.hosted_replicas import Topic
     from kafkalite.replication.partition import Partition
-    from kafkalite.replication.replica_manager import Topic
     from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.maintenance import GroupDescription
     from kafkalite.testing.requests.request_log import RequestLog

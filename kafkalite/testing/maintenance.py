@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.schedule import RunOutcome
     from kafkalite.coordinator.group.group import Group
     from kafkalite.log.partition.partition_log import PartitionLog
-    from kafkalite.replication.replica_manager import Topic
+    from kafkalite.replication.hosted_replicas import Topic
     from kafkalite.server.broker_server import BrokerServer
 
 

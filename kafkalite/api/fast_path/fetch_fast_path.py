@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.request_context import RequestContext
     from kafkalite.common.region import FileRegion, Part
+    from kafkalite.replication.hosted_replicas import Topic
     from kafkalite.replication.partition import Partition
-    from kafkalite.replication.replica_manager import Topic
     from kafkalite.security.quota.client_quotas import Counted
 
 VERSION_MIN = 5

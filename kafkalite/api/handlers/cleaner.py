@@ -22,7 +22,8 @@ from kafkalite.protocol.messages.cleaner import (
     RunCleanerResponse,
 )
 from kafkalite.protocol.messages.log_dirs import LogCleaning
-from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.hosted_replicas import Topic
+from kafkalite.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats

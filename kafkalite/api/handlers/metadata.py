@@ -31,8 +31,9 @@ from kafkalite.coordinator.internal_topic import InternalTopic
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages import metadata as wire
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.security.acl.acl import Operation
 

@@ -34,8 +34,9 @@ from kafkalite.protocol.messages import produce as wire
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.record.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 from kafkalite.record.validation.batch_validation import InvalidRecords
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.partition import Partition, ReplicatedPartition
-from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.security.acl.acl import Operation
 
 if TYPE_CHECKING:

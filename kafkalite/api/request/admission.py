@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.protocol.messages.produce import ProduceRequest
+    from kafkalite.replication.hosted_replicas import Topic
     from kafkalite.replication.partition import Partition
-    from kafkalite.replication.replica_manager import ReplicaManager, Topic
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 ACKS_ALL = -1
 FIRST_VERSION_OF_BATCHES = 3  # older versions carry message sets of v0 and v1, or a batch nevertheless

@@ -23,9 +23,9 @@ from kafkalite.network.client_connection import ignore
 from kafkalite.protocol.messages import fetch as wire
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.replication.delayed_operations import DelayedOperation
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.replica_manager import Topic
 
 if TYPE_CHECKING:
     from kafkalite.api.request.admission import AdmissionEpoch

@@ -23,6 +23,7 @@ from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import PreemptiblePending, ignore
 from kafkalite.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.replica.epoch_divergence import NO_EPOCH
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.request_context import Runtime
     from kafkalite.replication.partition import Partition
-    from kafkalite.replication.replica_manager import Topic
 
 
 _NEWS_WAIT_MS = 3

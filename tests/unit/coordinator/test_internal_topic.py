@@ -23,9 +23,10 @@ from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.consumer_group_world import no_consumer_groups
 from tests.support.manual_clock import ManualClock

@@ -14,7 +14,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.hosted_replicas import HostedReplicas
 from kafkalite.server.broker import Broker
 from kafkalite.server.broker_server import BrokerServer
 
@@ -293,7 +293,7 @@ def test_a_topic_is_found_by_the_id_that_it_had_before_a_restart_and_by_no_other
 def test_a_topic_that_could_not_be_made_has_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(broker: BrokerServer) -> None:
         with monkeypatch.context() as full:
-            full.setattr(ReplicaManager, "_log", lambda *_: (_ for _ in ()).throw(StorageError("no room")))
+            full.setattr(HostedReplicas, "_log", lambda *_: (_ for _ in ()).throw(StorageError("no room")))
             with pytest.raises(StorageError):
                 await broker.topic_admin.create("t", 1, {})
         assert not broker.replica_manager.by_name and not broker.replica_manager.by_id

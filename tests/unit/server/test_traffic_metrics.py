@@ -80,7 +80,7 @@ def test_a_follower_knows_whether_a_reassignment_adds_it(tmp_path: Path) -> None
             topic = running.replica_manager.by_name["t"]
             for adding in ((TWO,), (TWO, running.broker_id), ()):
                 topic.states = {0: topic.states[0]._replace(adding=adding)}
-                running.replica_manager.update_replicas(topic)
+                running.replica_manager.hosted.update_replicas(topic)
                 assert follower.is_being_added == (running.broker_id in adding)
 
     uvloop.run(story())

@@ -505,7 +505,7 @@ def test_rules_hold_for_requests_that_are_known_as_for_others(tell: Callable[...
         lead(broker, "t", isr=())
         for minimum, expected in (("2", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", ErrorCode.NONE)):
             broker._running.replica_manager.configure(topic, {"min.insync.replicas": minimum})
-            broker._running.replica_manager.update_replicas(topic)
+            broker._running.replica_manager.hosted.update_replicas(topic)
             for _ in range(3):
                 assert code_of_produce(veteran.ask(produce(batch(), acks=-1), 9)) == expected
                 assert code_of_produce(veteran.ask(produce(batch(), acks=1), 9)) == ErrorCode.NONE

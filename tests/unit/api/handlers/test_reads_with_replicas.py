@@ -431,7 +431,7 @@ def test_metadata_names_replicas_isr_and_what_is_offline(beside: Callable[..., N
         assert (told.replica_nodes, told.isr_nodes, told.offline_replicas) == ([me, TWO, THREE], [me, TWO], [THREE])
         follow(broker, "t")
         assert (await described()).leader_id == TWO
-        running.replica_manager._offline["t", 0] = "its disk has failed"
+        running.replica_manager.hosted.offline["t", 0] = "its disk has failed"
         assert (await described()).offline_replicas == [me, THREE]
 
     beside(story)

@@ -180,7 +180,7 @@ def test_nothing_is_written_while_too_few_are_in_sync(world: Callable[..., None]
     async def story(world: World, leader: Any) -> None:
         world.topic.overrides = {"min.insync.replicas": "2"}
         world.running.replica_manager.configure(world.topic, {"min.insync.replicas": "2"})
-        world.running.replica_manager.update_replicas(world.topic)
+        world.running.replica_manager.hosted.update_replicas(world.topic)
         for _ in range(2):
             assert outcome(await world.produce()) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
         assert leader.log.end_offset == 0
@@ -392,7 +392,7 @@ def test_the_bytes_for_a_replica_that_is_being_added_are_counted_for_themselves(
 
         def reassign(*adding: int) -> None:
             world.topic.states = {0: world.topic.states[0]._replace(adding=adding)}
-            manager.update_replicas(world.topic)
+            manager.hosted.update_replicas(world.topic)
 
         assert outcome(await world.produce(acks=1)) == (0, 0)
         reassign(THREE)
