@@ -7,17 +7,7 @@ Source: org.apache.spark.sql.kafka010.KafkaSourceProvider; the guide "Structured
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Option(NamedTuple):
-    """One option: its values as a user writes them, its default ("" if it must be given or has none)."""
-
-    name: str
-    values: str
-    default: str
-    guarantee: str
-
+from kafkalite.common.options import FLAG, SIZE, TIME, Option, number, one_of
 
 _JSON_NOTE = (
     'JSON must name every partition that is read and no other, as for Spark; "*" stands for the other partitions of a '
@@ -87,48 +77,67 @@ SOURCE = (
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
-        "error, latest",
+        one_of({"error": False, "latest": True}),
         "error",
         "a starting timestamp that no record has reached is an error, or means the latest offset",
+        "later_is_latest",
     ),
-    Option("includeHeaders", "true, false", "false", "adds the column headers, null for a record without headers"),
+    Option(
+        "includeHeaders",
+        FLAG,
+        "false",
+        "adds the column headers, null for a record without headers",
+        "include_headers",
+    ),
     Option(
         "minPartitions",
-        "a number from 1 on",
-        "",
+        number(),
+        "1",
         "about so many Spark partitions or more; large partitions are divided by bytes. Without it maxPartitionBytes "
         "decides",
+        "min_partitions",
     ),
     Option(
         "maxRecordsPerPartition",
-        "a number from 1 on",
+        number(),
         "",
         "no Spark partition covers more offsets than this",
+        "max_records_per_partition",
     ),
     Option(
         "failOnDataLoss",
-        "true, false",
+        FLAG,
         "true",
         "offsets that are asked for and gone are an error that names them, also when they go between planning and "
         "reading; false: what is left is read, what is gone is logged",
+        "fail_on_data_loss",
     ),
     Option(
         "kafka.isolation.level",
-        "read_uncommitted, read_committed",
+        one_of({"read_uncommitted": False, "read_committed": True}),
         "read_uncommitted",
         "read_committed: no record of an aborted transaction, and none from the first of an open one on",
+        "read_committed",
     ),
 )
 
 STREAM = (
-    Option("maxOffsetsPerTrigger", "a number from 1 on", "", "at most so many offsets in a micro-batch"),
+    Option(
+        "maxOffsetsPerTrigger",
+        number(),
+        "",
+        "at most so many offsets in a micro-batch",
+        "max_offsets_per_trigger",
+    ),
     Option(
         "minOffsetsPerTrigger",
-        "a number from 1 on, at most maxOffsetsPerTrigger",
+        number(),
         "",
-        "a micro-batch waits until there are so many, or until maxTriggerDelay has passed",
+        "a micro-batch waits until there are so many, or until maxTriggerDelay has passed; no more than "
+        "maxOffsetsPerTrigger",
+        "min_offsets_per_trigger",
     ),
-    Option("maxTriggerDelay", "a time such as 30s, 15m, 1h", "15m", "see minOffsetsPerTrigger"),
+    Option("maxTriggerDelay", TIME, "15m", "see minOffsetsPerTrigger", "max_trigger_delay_ms"),
 )
 """For streams; a batch read ignores them with a warning, as Spark does."""
 
@@ -149,26 +158,29 @@ OWN = (
     ),
     Option(
         "maxPartitionBytes",
-        "bytes, such as 64m",
+        SIZE,
         "64m",
         "Spark partitions of about so many bytes of segments, cut between batches; small partitions and segments "
         "share one, in the order of their offsets",
+        "max_partition_bytes",
     ),
     Option(
         "batchBytes",
-        "bytes, such as 64m",
+        SIZE,
         "64m",
         "Arrow batches of at most about so many bytes; a task's memory does not grow with segments",
+        "batch_bytes",
     ),
     Option(
         "mode",
-        "FAILFAST, PERMISSIVE",
+        one_of({"failfast": False, "permissive": True}),
         "FAILFAST",
         "a corrupt batch is an error that names file, position and offsets; PERMISSIVE: it is left out and reported",
+        "permissive",
     ),
 )
 
-OPTIONS = SOURCE + STREAM + OWN
+OPTIONS = (OWN[0], *SOURCE, *STREAM, *OWN[1:])
 
 PASSED = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 """Beside these every kafka.* but those in REFUSED passes unread."""
@@ -181,12 +193,3 @@ REFUSED = {
     "kafka.interceptor.classes": "records are not changed on the way",
 }
 """Names that Spark's source refuses, too, each with the reason."""
-
-
-def as_table() -> str:
-    """The options as a table in Markdown."""
-    lines = ["| option | values | default | guarantee |", "|---|---|---|---|"]
-    for option in (OWN[0], *SOURCE, *STREAM, *OWN[1:]):
-        cells = (option.values, option.default or "-", option.guarantee)
-        lines.append(" | ".join(("| `" + option.name + "`", *(cell.replace("*", r"\*") for cell in cells))) + " |")
-    return "\n".join(lines)

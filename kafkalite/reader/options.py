@@ -14,7 +14,6 @@ Source: org.apache.spark.sql.kafka010.{KafkaSourceProvider, JsonUtils}.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
@@ -22,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.options import read, unknown
 from kafkalite.common.text import read_json
 from kafkalite.reader.option_table import OPTIONS, PASSED, REFUSED, STREAM
 from kafkalite.reader.planning.read_options import (
@@ -41,15 +41,9 @@ logger = logging.getLogger(__name__)
 COLUMN_NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 _CHOICES = ("subscribe", "subscribePattern", "assign")
-_ISOLATION = "kafka.isolation.level"
-_KNOWN = {option.name.lower(): option.name for option in OPTIONS}
-_PASSED = {name.lower() for name in PASSED}
 _PATHS = "paths"  # Spark's name for several paths given to load()
+_KNOWN = {*(option.name.lower() for option in OPTIONS), *(name.lower() for name in PASSED), _PATHS}
 _BEFORE_LATEST = re.compile(r"latest\s*-\s*([0-9]{1,18})")
-_SIZE = re.compile(r"([0-9]{1,15})\s*([kmg]?)b?")
-_SIZES = {"": 0, "k": 10, "m": 20, "g": 30}
-_TIME = re.compile(r"([0-9]{1,12})\s*(us|ms|s|m|min|h|d|)")
-_TIMES_MS = {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _OFFSET_MAX = (1 << 63) - 1
 
 _T = TypeVar("_T", dict[str, Any], list[Any])
@@ -60,9 +54,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
 
     Raises ConfigError that names the option and the fix.
     """
-    values = {name.lower(): value for name, value in options.items()}
-    for name in values:
-        _check_name(name)
+    values = _by_lower_name(options)
     chosen = [name for name in _CHOICES if name.lower() in values]
     if len(chosen) != 1:
         what = " and ".join(repr(name) for name in chosen) or "none"
@@ -74,8 +66,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
     start = _limit(values, "starting", LATEST if streaming else EARLIEST)
     end = _limit(values, "ending", LATEST)
     _check_direction(start, end, streaming=streaming)
-    least = _number(values, "minOffsetsPerTrigger")
-    most = _number(values, "maxOffsetsPerTrigger")
+    found = read(OPTIONS, values)
+    least, most = found["min_offsets_per_trigger"], found["max_offsets_per_trigger"]
     if least is not None and most is not None and least > most:
         raise ConfigError(f"the option 'minOffsetsPerTrigger' is {least}, more than 'maxOffsetsPerTrigger', {most}")
     return ReadOptions(
@@ -85,40 +77,28 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         assigned=_assigned(values.get("assign")),
         start=start,
         end=end,
-        later_is_latest=_word(values, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
-        read_committed=_word(values, _ISOLATION, ("read_uncommitted", "read_committed")) == "read_committed",
-        fail_on_data_loss=_flag(values, "failOnDataLoss", default="true"),
-        include_headers=_flag(values, "includeHeaders", default="false"),
         columns=_columns(values.get("columns")),
-        min_partitions=_number(values, "minPartitions") or 1,
-        max_records_per_partition=_number(values, "maxRecordsPerPartition"),
-        max_partition_bytes=_size(values, "maxPartitionBytes", 64 << 20),
-        batch_bytes=_size(values, "batchBytes", 64 << 20),
-        permissive=_word(values, "mode", ("failfast", "permissive")) == "permissive",
-        max_offsets_per_trigger=most,
-        min_offsets_per_trigger=least,
-        max_trigger_delay_ms=_time_ms(values.get("maxtriggerdelay", "15m")),
+        **found,
     )
 
 
 def column_names(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that the options ask for, whether batch read or stream. Raises ConfigError as `parse_options`."""
+    values = _by_lower_name(options)
+    found = read(OPTIONS, values)
+    return _columns(values.get("columns")) or tuple(
+        name for name in COLUMN_NAMES if name != "headers" or found["include_headers"]
+    )
+
+
+def _by_lower_name(options: Mapping[str, str]) -> dict[str, str]:
     values = {name.lower(): value for name, value in options.items()}
     for name in values:
-        _check_name(name)
-    chosen = _columns(values.get("columns"))
-    headers = _flag(values, "includeHeaders", default="false")
-    return chosen or tuple(name for name in COLUMN_NAMES if name != "headers" or headers)
-
-
-def _check_name(name: str) -> None:
-    if name in REFUSED:
-        raise ConfigError(f"the option {name!r} is not supported: {REFUSED[name]}")
-    if name in _KNOWN or name in _PASSED or name == _PATHS or name.startswith("kafka."):
-        return
-    close = difflib.get_close_matches(name, _KNOWN, 1)
-    hint = f"did you mean {_KNOWN[close[0]]!r}?" if close else f"known are {', '.join(_KNOWN.values())}"
-    raise ConfigError(f"the format 'kafkalite' has no option {name!r}; {hint}")
+        if name in REFUSED:
+            raise ConfigError(f"the option {name!r} is not supported: {REFUSED[name]}")
+        if name not in _KNOWN and not name.startswith("kafka."):
+            raise unknown(name, (option.name for option in OPTIONS))
+    return values
 
 
 # -- paths and topics
@@ -279,47 +259,5 @@ def _json(name: str, text: str, example: str, kind: type[_T]) -> _T:
     return value
 
 
-def _flag(values: Mapping[str, str], name: str, *, default: str) -> bool:
-    text = values.get(name.lower(), default)
-    if text.strip().lower() not in ("true", "false"):
-        raise ConfigError(f"the option {name!r} is {text!r}; it may be true or false")
-    return text.strip().lower() == "true"
-
-
-def _word(values: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """One of `words`, the first by default."""
-    text = values.get(name.lower(), words[0])
-    if text.strip().lower() not in words:
-        raise ConfigError(f"the option {name!r} is {text!r}; it may be {' or '.join(words)}")
-    return text.strip().lower()
-
-
 def _integer(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
-
-
-def _number(values: Mapping[str, str], name: str) -> int | None:
-    text = values.get(name.lower())
-    if text is None:
-        return None
-    number = _integer(text.strip())
-    if not number:
-        raise ConfigError(f"the option {name!r} is {text!r}; it may be a number from 1 on")
-    return number
-
-
-def _size(values: Mapping[str, str], name: str, default: int) -> int:
-    text = values.get(name.lower())
-    if text is None:
-        return default
-    found = _SIZE.fullmatch(text.strip().lower())
-    if found is None or not int(found[1]):
-        raise ConfigError(f"the option {name!r} is {text!r}; it may be a number of bytes such as 1048576, 512k or 64m")
-    return int(found[1]) << _SIZES[found[2]]
-
-
-def _time_ms(text: str) -> int:
-    found = _TIME.fullmatch(text.strip().lower())
-    if found is None:
-        raise ConfigError(f"the option 'maxTriggerDelay' is {text!r}; it may be a time such as 30s, 15m or 1h")
-    return int(int(found[1]) * _TIMES_MS[found[2]])

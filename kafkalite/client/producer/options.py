@@ -1,32 +1,12 @@
-"""The options of a bulk load, with the names of Spark's Kafka sink and of Kafka's producer.
+"""The options of a bulk load, with the names of Spark's Kafka sink and of Kafka's producer. docs/spark.md lists them.
 
-    kafka.bootstrap.servers   HOST:PORT, several with commas between them; also without the prefix. Required
-    topic                     the topic of all rows; without it each row has a column `topic`
-    includeTimestamp          false (default): the time of writing; true: the column `timestamp` where it is not null
-    transactional             false (default); true: one transaction per task attempt, committed with the job
-    transactionalIdPrefix     the beginning of their ids (default "kafkalite-spark")
-    kafka.acks                all (default), 1, 0
-    kafka.enable.idempotence  true (default with acks=all), false
-    kafka.compression.type    none (default), gzip, snappy, lz4, zstd
-    kafka.compression.level   the codec's own default unless set
-    kafka.batch.size          bytes of a record batch before compression (default 524288)
-    kafka.max.request.size    bytes of a request, and of a row (default 1048576)
-    kafka.max.in.flight.requests.per.connection   1 to 5 (default 5)
-    kafka.request.timeout.ms  for one response (default 30000)
-    kafka.delivery.timeout.ms for a batch, with all retries (default 120000)
-    kafka.retry.backoff.ms    before the first retry (default 100)
-    kafka.max.block.ms        wait for a topic or a coordinator (default 60000)
-    kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.*   as for Kafka's clients; PEM or
-                              PKCS12 files, which every executor must have
-    kafka.transaction.timeout.ms   an open transaction is aborted after it (default 900000, a broker's usual limit)
-
-Settings of a producer that have no meaning here (linger.ms, buffer.memory, ...) are ignored; other names are errors.
+Those of the producer have the prefix "kafka." or none; those that have no meaning here (linger.ms, buffer.memory, ...)
+are ignored; other names are errors.
 Source: org.apache.spark.sql.kafka010.KafkaSourceProvider, org.apache.kafka.clients.producer.ProducerConfig.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -34,17 +14,52 @@ from kafkalite.client.blocking_client import parse_address
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.options import FLAG, Option, as_table, number, one_of, read, unknown
 from kafkalite.record.compression import CODECS
 
 ACKS_ALL = -1
 _PREFIX = "kafka."
-_ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}
-_OWN = ("topic", "includeTimestamp", "transactional", "transactionalIdPrefix", "checkpointLocation", "includeHeaders")
-_KAFKA = (
-    "bootstrap.servers", "acks", "enable.idempotence", "compression.type", "compression.level", "batch.size",
-    "max.request.size", "max.in.flight.requests.per.connection", "request.timeout.ms", "delivery.timeout.ms",
-    "retry.backoff.ms", "transaction.timeout.ms", "max.block.ms",
-)  # fmt: skip
+_MOST = 1 << 31
+OWN = (
+    Option("topic", "a topic", "", "the topic of all rows; without it each row has a column `topic`"),
+    Option(
+        "includeTimestamp",
+        FLAG,
+        "false",
+        "false: the time of writing; true: the column `timestamp` where it is not null",
+        "include_timestamp",
+    ),
+    Option(
+        "transactional",
+        FLAG,
+        "false",
+        "true: one transaction per task attempt, committed with the job",
+        "transactional",
+    ),
+    Option("transactionalIdPrefix", "1 to 200 characters", "kafkalite-spark", "the beginning of their ids"),
+)
+_IGNORED = ("checkpointLocation", "includeHeaders")
+KAFKA = (
+    Option("bootstrap.servers", "HOST:PORT, several with commas between them", "", "must be given"),
+    Option("acks", one_of({"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}), "all", "see the guarantees", "acks"),
+    Option("enable.idempotence", FLAG, "", "by default true with acks=all, false without", "idempotent"),
+    Option("compression.type", one_of(CODECS), "none", "of record batches", "codec"),
+    Option("compression.level", number(None), "", "the codec's own default unless set", "level"),
+    Option("batch.size", number(1, _MOST), "524288", "bytes of a record batch before compression", "batch_bytes"),
+    Option("max.request.size", number(1, _MOST), "1048576", "bytes of a request, and of a row", "max_request_bytes"),
+    Option("max.in.flight.requests.per.connection", number(1, 5), "5", "to one broker", "in_flight_max"),
+    Option("request.timeout.ms", number(1, _MOST), "30000", "for one response", "request_timeout_ms"),
+    Option("delivery.timeout.ms", number(1, _MOST), "120000", "for a batch, with all retries", "delivery_timeout_ms"),
+    Option("retry.backoff.ms", number(1, _MOST), "100", "before the first retry", "retry_backoff_ms"),
+    Option("max.block.ms", number(1, _MOST), "60000", "for a topic or a coordinator to be there", "max_block_ms"),
+    Option(
+        "transaction.timeout.ms",
+        number(1, _MOST),
+        "900000",
+        "an open transaction is aborted after it; a broker's usual limit",
+        "transaction_timeout_ms",
+    ),
+)
 _SECURITY = ("security.protocol", "sasl.", "ssl.")
 _WITHOUT_MEANING = (
     "linger.ms", "buffer.memory", "client.id", "metadata.max.age.ms", "send.buffer.bytes",
@@ -92,16 +107,15 @@ class WriteOptions:
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """From Spark's options, whose names may have any case. Raises ConfigError that names the option and the fix."""
     values = _known(options)
-    transactional = _flag("transactional", values.get("transactional", "false"))
-    producer = _producer(values, transactional)
+    own = read(OWN, values)
+    producer = _producer(values, own["transactional"])
     prefix = values.get("transactionalidprefix", "kafkalite-spark")
     if not 0 < len(prefix) <= 200:
         raise ConfigError("the option 'transactionalIdPrefix' must have 1 to 200 characters")
     topic = values.get("topic")
     if topic is not None and not topic.strip():
         raise ConfigError("the option 'topic' is empty; name a topic, or leave it out and have a column 'topic'")
-    include_timestamp = _flag("includeTimestamp", values.get("includetimestamp", "false"))
-    return WriteOptions(producer, topic, include_timestamp, transactional, prefix)
+    return WriteOptions(producer, topic, transactional_id_prefix=prefix, **own)
 
 
 def _producer(values: Mapping[str, str], transactional: bool) -> ProducerOptions:
@@ -110,33 +124,15 @@ def _producer(values: Mapping[str, str], transactional: bool) -> ProducerOptions
         raise ConfigError("set the option 'kafka.bootstrap.servers' to a broker's HOST:PORT")
     for server in servers.split(","):
         parse_address(server)
-    acks = _one_of("acks", values.get("acks", "all"), _ACKS)
-    idempotent = _flag("enable.idempotence", values.get("enable.idempotence", str(acks == ACKS_ALL)))
-    if idempotent and acks != ACKS_ALL:
+    found = read(KAFKA, values)
+    is_safe = found["acks"] == ACKS_ALL
+    if found["idempotent"] is None:
+        found["idempotent"] = is_safe
+    elif found["idempotent"] and not is_safe:
         raise ConfigError("kafka.enable.idempotence=true needs kafka.acks=all; leave one of them out")
-    if transactional and not idempotent:
+    if transactional and not found["idempotent"]:
         raise ConfigError("transactional=true needs kafka.acks=all and kafka.enable.idempotence=true")
-    level = values.get("compression.level")
-
-    def number(name: str, default: int, most: int = 1 << 31) -> int:
-        return _number(name, values.get(name), default, most)
-
-    return ProducerOptions(
-        servers,
-        acks,
-        idempotent,
-        _one_of("compression.type", values.get("compression.type", "none"), CODECS),
-        None if level is None else _integer("compression.level", level),
-        number("batch.size", 512 << 10),
-        number("max.request.size", 1 << 20),
-        number("max.in.flight.requests.per.connection", 5, 5),
-        number("request.timeout.ms", 30_000),
-        number("delivery.timeout.ms", 120_000),
-        number("retry.backoff.ms", 100),
-        number("transaction.timeout.ms", 900_000),
-        number("max.block.ms", 60_000),
-        _security(values),
-    )
+    return ProducerOptions(servers, **found, security=_security(values))
 
 
 def _security(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -147,42 +143,20 @@ def _security(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
     """The options by their lower-case names, Kafka's without the prefix. ConfigError for an unknown one."""
-    own = {name.lower(): name for name in _OWN}
+    own = [one.name for one in OWN] + list(_IGNORED)
+    of_kafka = [one.name for one in KAFKA]
     values = {}
     for name, value in options.items():
         lower = name.lower()
         short = lower.removeprefix(_PREFIX)
-        if lower in own or short in _KAFKA or (short.startswith(_SECURITY) and lower.startswith(_PREFIX)):
+        has_prefix = lower.startswith(_PREFIX)
+        if lower in map(str.lower, own) or short in of_kafka or (short.startswith(_SECURITY) and has_prefix):
             values[short] = value
-        elif not (short in _WITHOUT_MEANING and lower.startswith(_PREFIX)):
-            known = {**own, **{_PREFIX + each: _PREFIX + each for each in _KAFKA}}
-            close = difflib.get_close_matches(lower, known, 1)
-            hint = f"did you mean {known[close[0]]!r}?" if close else f"known are {', '.join(known.values())}"
-            raise ConfigError(f"the format 'kafkalite' has no option {name!r} for writing; {hint}")
+        elif not (short in _WITHOUT_MEANING and has_prefix):
+            raise unknown(name, (*own, *(_PREFIX + each for each in of_kafka)), " for writing")
     return values
 
 
-def _flag(name: str, text: str) -> bool:
-    return bool(_one_of(name, text, {"true": True, "false": False}))
-
-
-def _one_of(name: str, text: str, choices: Mapping[str, int]) -> int:
-    if text.strip().lower() not in choices:
-        raise ConfigError(f"the option {name!r} is {text!r}; it may be {', '.join(choices)}")
-    return choices[text.strip().lower()]
-
-
-def _number(name: str, text: str | None, default: int, most: int) -> int:
-    if text is None:
-        return default
-    value = _integer(name, text)
-    if not 1 <= value <= most:
-        raise ConfigError(f"the option {name!r} is {text!r}; it may be a number from 1 to {most}")
-    return value
-
-
-def _integer(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"the option {name!r} is {text!r}; it must be a whole number") from None
+def table() -> str:
+    """All options as a table in Markdown."""
+    return as_table((*(one._replace(name=_PREFIX + one.name) for one in KAFKA), *OWN))

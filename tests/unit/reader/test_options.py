@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.reader.option_table import OPTIONS, REFUSED, as_table
+from kafkalite.common.options import as_table
+from kafkalite.reader.option_table import OPTIONS, REFUSED
 from kafkalite.reader.options import COLUMN_NAMES, column_names, parse_options
 from kafkalite.reader.planning.read_options import EARLIEST, LATEST, At, Position, everywhere
 from tests.support.places import ROOT
@@ -212,9 +213,9 @@ def test_topics_are_named_in_one_good_way(choice: dict[str, str]) -> None:
 def test_the_table_has_every_option_once_with_what_it_promises() -> None:
     names = [option.name for option in OPTIONS]
     assert len(set(names)) == len(names)
-    assert all(option.values and option.guarantee for option in OPTIONS)
+    assert all(option.allowed and option.meaning for option in OPTIONS)
 
 
 def test_the_page_about_spark_shows_the_table() -> None:
     page = (ROOT / "docs/spark.md").read_text()
-    assert page.split("<!-- options -->\n")[1].split("\n<!-- end of options -->")[0] == as_table()
+    assert page.split("<!-- options -->\n")[1].split("\n<!-- end of options -->")[0] == as_table(OPTIONS)

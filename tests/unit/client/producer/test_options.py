@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.client.producer.options import ACKS_ALL, ProducerOptions, parse_write_options
+from kafkalite.client.producer.options import ACKS_ALL, ProducerOptions, parse_write_options, table
 from kafkalite.common.errors import ConfigError
+from tests.support.places import ROOT
 
 SERVERS = {"kafka.bootstrap.servers": "one:9092,two:9092"}
 
@@ -44,7 +45,7 @@ def test_names_may_have_any_case_and_the_prefix_may_be_missing() -> None:
         ({**SERVERS, "kafka.acks": "1", "kafka.enable.idempotence": "true"}, "needs kafka.acks=all"),
         ({**SERVERS, "transactional": "true", "kafka.acks": "0"}, "transactional=true needs kafka.acks=all"),
         ({**SERVERS, "kafka.batch.size": "0"}, "'batch.size' is '0'; it may be a number from 1"),
-        ({**SERVERS, "kafka.batch.size": "many"}, "it must be a whole number"),
+        ({**SERVERS, "kafka.batch.size": "many"}, "'batch.size' is 'many'; it may be a number from 1"),
         ({**SERVERS, "kafka.max.in.flight.requests.per.connection": "6"}, "a number from 1 to 5"),
         ({**SERVERS, "topic": " "}, "'topic' is empty"),
     ],
@@ -52,3 +53,8 @@ def test_names_may_have_any_case_and_the_prefix_may_be_missing() -> None:
 def test_a_slip_is_an_error_that_names_the_option(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint.replace("(", r"\(")):
         parse_write_options(options)
+
+
+def test_the_page_about_spark_shows_the_table() -> None:
+    page = (ROOT / "docs/spark.md").read_text()
+    assert page.split("<!-- options of a write -->\n")[1].split("\n<!-- end of options of a write -->")[0] == table()
