@@ -95,7 +95,7 @@ def _running(options: argparse.Namespace) -> tuple[list[Endpoint], list[Finding]
 
 
 def mechanism_for(endpoint: Endpoint, wanted: str | None) -> str | None:
-    """The mechanism of the settings that are shown; None without SASL. Raises ConfigError."""
+    """The mechanism of the printed settings; None without SASL. Raises ConfigError."""
     if not endpoint.has_sasl:
         return None
     if wanted is not None:

@@ -19,7 +19,7 @@ def complain(*messages: str) -> int:
 
 
 def say(*sentences: str) -> None:
-    """Print each sentence on one line, whatever its names contain."""
+    """Print each sentence on one line; control characters in its names are escaped."""
     for sentence in sentences:
         print(printable(sentence))
 

@@ -95,7 +95,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context of one who connects to a broker. Raises ConfigError naming the setting."""
+    """The context of a client of a broker. Raises ConfigError naming the setting."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(settings.endpoint_identification_algorithm)
     store = key_store_of(settings)
@@ -115,11 +115,11 @@ def own_certificate(settings: TlsSettings) -> bytes | None:
     try:
         return ssl.PEM_cert_to_DER_cert(first[first.index(b"-----BEGIN") :].decode("ascii"))
     except ValueError:
-        raise ConfigError("the key store has a certificate that makes no sense") from None
+        raise ConfigError("the key store has an invalid certificate") from None
 
 
 def try_handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """A handshake between two contexts of this process; the client's must not look at host names. Raises ssl.SSLError
+    """A handshake between two contexts of this process; the client's must not verify host names. Raises ssl.SSLError
     if one side does not accept the other."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
@@ -132,7 +132,7 @@ def try_handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
                 waiting += 1
         if not waiting:
             return
-    raise ssl.SSLError(0, "the handshake does not end")
+    raise ssl.SSLError(0, "the handshake does not complete")
 
 
 def _choose_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:

@@ -55,7 +55,7 @@ class PartitionRecord(NamedTuple):
     """The replicas and the leader of one partition. Invariant: `leader_epoch` and `partition_epoch` never go back.
 
     `elr` are replicas besides the ISR that may be elected (KIP-966). `adding` and `removing` are those of `replicas`
-    that a reassignment under way adds and removes.
+    that a reassignment in progress adds and removes.
     """
 
     replicas: tuple[int, ...]

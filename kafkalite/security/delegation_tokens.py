@@ -1,7 +1,7 @@
-"""Delegation tokens: logins for others, which an authenticated user gives away for a while (KIP-48, KIP-373).
+"""Delegation tokens: temporary logins that an authenticated user issues for other clients (KIP-48, KIP-373).
 
-A token is logged in with by SCRAM: its id is the name, and the base64 of its HMAC the password. Only the id is stored:
-all brokers with the same secret get the same HMAC from it. Owner and renewers are principals, TYPE:NAME.
+A client logs in with a token by SCRAM: its id is the name, and the base64 of its HMAC the password. Only the id is
+stored: all brokers with the same secret get the same HMAC from it. Owner and renewers are principals, TYPE:NAME.
 Source: kafka.server.DelegationTokenManager, DelegationTokenManagerZk.
 """
 
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 
-_SPARE = 100  # HMACs of tokens that are gone, before they are forgotten
+_SPARE = 100  # HMACs of removed tokens, before they are dropped
 Tokens = Callable[[], Mapping[str, "DelegationToken"]]
 """All tokens of the cluster by their ids, as they are now."""
 
 
 class DelegationToken(NamedTuple):
-    """A token: its owner, its renewers, and the times between which it holds, of a clock on the wall."""
+    """A token: its owner, its renewers, and the wall-clock times between which it is valid."""
 
     token_id: str
     owner: str

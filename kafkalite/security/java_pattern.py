@@ -52,7 +52,7 @@ class JavaPattern:
     """`group_count` is the number of its groups, `group_names` has those with a name."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError, which names what is wrong or not known here."""
+        """Raises ValueError, which names the faulty or unsupported construct."""
         if len(text) > _CHARS_MAX:
             raise ValueError(f"is longer than {_CHARS_MAX} letters")
         parser = _Parser(text)

@@ -1,4 +1,4 @@
-"""Principals: the owner of a connection, as ACLs, quotas and audit lines name it.
+"""Principals: the owner of a connection, in the form that ACLs, quotas and audit lines use.
 
 A principal is text, TYPE:NAME, everywhere but here; the name may contain colons. Equality is that of the text.
 A certificate's owner has the distinguished name of its subject, as Java prints it by RFC 2253: the last part first,

@@ -3,7 +3,7 @@
 It is the real one, from the jars that PySpark brings along, in a process of its own; it needs a Java runtime. It
 listens on the loopback only, on a port that was free, and keeps its data in a given directory:
 
-    zoo.cfg          written anew at each start
+    zoo.cfg          rewritten at each start
     zookeeper.out    its output since its last start
     version-2/       its data: snapshots and transaction logs; it removes the old ones itself
 

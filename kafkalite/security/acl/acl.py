@@ -71,7 +71,7 @@ OPERATIONS_OF: dict[ResourceType, tuple[Operation, ...]] = {
 
 
 class Resource(NamedTuple):
-    """A pattern that names resources of one type: one of that name, each (LITERAL *), or those that begin so."""
+    """A pattern for resources of one type: one name, all (LITERAL *), or a prefix."""
 
     type: ResourceType
     name: str
@@ -106,8 +106,8 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """ANY and None match everything. With PatternType.MATCH a name finds all that applies to it: literal, * and
-    prefixes."""
+    """ANY and None match everything. With PatternType.MATCH a name matches all patterns that apply to it: literal, *
+    and prefixes."""
 
     type: ResourceType = ResourceType.ANY
     name: str | None = None

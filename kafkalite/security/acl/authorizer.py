@@ -3,7 +3,7 @@
 In this order: a super user may; without any list for the resource, `allow.everyone.if.no.acl.found` decides; an entry
 that denies, denies; an entry that allows, allows; else no. To be allowed READ, WRITE, DELETE or ALTER implies DESCRIBE,
 ALTER_CONFIGS implies DESCRIBE_CONFIGS; to be denied implies nothing.
-Decisions are kept until a list changes, so a request that repeats costs a look-up in a dictionary.
+Decisions are cached until a list changes, so a repeated request costs a look-up in a dictionary.
 Lists are found by the name of a resource without a scan of the others: a name has at most one literal list, the list
 of *, and a list for each of its prefixes. Prefixes are looked up by their lengths: as many look-ups as there are
 different lengths of prefixes, at most 249 of a topic's name.
@@ -107,7 +107,7 @@ _IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
 
 
 class Authorizer:
-    """`acls` are changed by their owner, who calls `changed` afterwards."""
+    """Its owner changes `acls`, and calls `changed` afterwards."""
 
     __slots__ = ("_by_default", "_decisions", "_super_users", "acls")
 
@@ -118,7 +118,7 @@ class Authorizer:
         self._decisions: dict[tuple[str, str, Operation, ResourceType, str | None], bool] = {}
 
     def changed(self) -> None:
-        """Forget all decisions."""
+        """Drop all cached decisions."""
         self._decisions.clear()
 
     def allows(self, principal: str, host: str, operation: Operation, type_: ResourceType, name: str) -> bool:

@@ -47,7 +47,7 @@ def _nothing() -> None:
 class Login(NamedTuple):
     """A login that can be repeated. `exchange` is given the name by which the broker was dialled. With
     `may_wait` it, and the exchange, may wait for others on the network, and so are for threads that may; they raise
-    OSError without what they need. `refresh` looks whether that should be got anew, and does not wait."""
+    OSError without what they need. `refresh` checks whether that should be renewed, and does not wait."""
 
     mechanism: str
     name: str

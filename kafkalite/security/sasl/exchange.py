@@ -18,7 +18,7 @@ class AuthenticationFailed(Exception):
 
 class Step(NamedTuple):
     """The server's answer, None if it has nothing to say any more; when all is proven, also the user and until when
-    that holds (None: for ever), and whether a delegation token proved it."""
+    that holds (None: no limit), and whether a delegation token proved it."""
 
     token: bytes | None
     name: str | None = None

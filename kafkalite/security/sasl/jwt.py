@@ -264,7 +264,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> int | None:
 
 
 def verify_unsecured(token: str, rules: TokenRules, now_ms: float) -> BearerToken:
-    """A token without a signature, which anybody can make. Raises TokenRefused."""
+    """An unsigned token, which any client can make. Raises TokenRefused."""
     parts = token.split(".")
     if len(parts) != 3 or parts[2]:
         raise TokenRefused("it is no unsecured JWT: header and claims, and nothing behind the second dot")

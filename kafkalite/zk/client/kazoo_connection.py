@@ -2,7 +2,7 @@
 
 kazoo connects, reconnects, keeps the session, pings, and logs in. It has neither MultiRead nor persistent watches, and
 its treatment of answers, watches and callbacks costs two more threads. Requests therefore go directly into its queue,
-with a `Reply` in place of its AsyncResult, and the bytes of a watch event are taken before it looks for watchers. This
+with a `Reply` in place of its AsyncResult, and the bytes of a watch event are taken before kazoo handles them. This
 relies on `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`; `ConnectionHandler._connect`,
 `_read_watch_event`; and the methods of its handlers (`kazoo_handler`, the only other module that uses kazoo).
 `KazooConnection` refuses a kazoo that lacks one.
@@ -134,9 +134,7 @@ class KazooConnection:
             try:
                 self._client.stop()
                 self._client.close()
-            except (
-                Exception
-            ) as fault:  # kazoo raises plain Exceptions here; its thread is a daemon and does no more harm
+            except Exception as fault:  # kazoo raises plain Exceptions here; its thread is a daemon
                 logger.warning("ZooKeeper: the connection did not end in order: %s", fault)
             finally:
                 hangup.cancel()

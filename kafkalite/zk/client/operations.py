@@ -58,14 +58,14 @@ Operation = Create | SetData | Delete | Check
 class ConnectionState(Enum):
     """The state of a session's connection."""
 
-    CONNECTED = "connected, and every watch is set: all that is known must be read again"
+    CONNECTED = "connected, and every watch is set: everything must be read again"
     SUSPENDED = "the connection is lost; it may come back with the same session"
     EXPIRED = "the session has ended: its ephemeral nodes go; a new session comes with the next CONNECTED"
     AUTH_FAILED = "the servers refuse the credentials; tried again, and a new session comes with the next CONNECTED"
 
 
 class Unavailable(Exception):
-    """There is no connection, or it was lost before the answer came. It is unknown whether a write was done."""
+    """There is no connection, or it was lost before the answer. It is unknown whether a write was done."""
 
 
 class OperationFailed(Exception):

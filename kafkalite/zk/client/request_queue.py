@@ -1,4 +1,4 @@
-"""Requests to ZooKeeper: a few at a time are at the servers, the others wait. All fail when the connection is lost.
+"""Requests to ZooKeeper: a few at a time are in flight, the others wait. All fail when the connection is lost.
 
 kazoo's own queue is not enough: it wakes its thread through a pipe that is full after a few hundred requests, and then
 the event loop would wait for the thread.
@@ -33,7 +33,7 @@ class Reply:
 
 
 class Connection(Protocol):
-    """Opened once, closed once; in between it comes back by itself whenever it is lost. It calls back from any thread,
+    """Opened once, closed once; in between it reconnects by itself whenever it is lost. It calls back from any thread,
     one call after the other, in the order in which ZooKeeper answered."""
 
     session_timeout_ms: int
@@ -69,7 +69,7 @@ _NO_ANSWER = frozenset({-4, -7, -112, -115, -118})
 
 
 class ConnectionLost(Exception):
-    """There was no connection, or it was lost before the answer came."""
+    """There was no connection, or it was lost before the answer."""
 
 
 class RequestRefused(Exception):
@@ -102,8 +102,8 @@ class RequestQueue:
             _fail(future, ConnectionLost())
 
     def submit(self, request: Request) -> asyncio.Future[Answer]:
-        """Returns a future of the answer, which fails with `RequestRefused` or `ConnectionLost`. A caller that gives up
-        calls `drop`."""
+        """Returns a future of the answer, which fails with `RequestRefused` or `ConnectionLost`. A caller that stops
+        waiting calls `drop`."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self._connection is None:
             _fail(future, ConnectionLost())

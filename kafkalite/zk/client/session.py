@@ -3,7 +3,7 @@
 Only `kazoo_connection` and `kazoo_handler` use kazoo. Their thread passes on answers, changed paths and states of the
 connection through `call_soon_threadsafe`, and therefore in the order in which ZooKeeper sent them. So `on_change` is
 called for a write before the write returns, and for any change that a read shows before the read returns. Nothing waits
-for a connection: without one, reads and writes raise `Unavailable` at once, and those under way do so when the
+for a connection: without one, reads and writes raise `Unavailable` at once, and those in flight do so when the
 connection is lost, at the latest after the session timeout.
 
     CONNECTED <-> SUSPENDED -> EXPIRED -> CONNECTED with a new session
@@ -117,8 +117,8 @@ class ZooKeeperSession:
             raise
 
     async def retry_until_connected(self, step: Callable[[], Awaitable[Found]]) -> Found:
-        """Do `step` again whenever the connection is lost in its midst, for as long as a start waits for ZooKeeper.
-        Raises what `step` raises; Unavailable only after that time.
+        """Repeat `step` whenever the connection is lost during it, for as long as a start waits for ZooKeeper. Raises
+        the errors of `step`; Unavailable only after that time.
         Source: kafka.zk.KafkaZkClient.retryRequestUntilConnected."""
         deadline_s: float | None = None
         while True:
@@ -198,7 +198,7 @@ class ZooKeeperSession:
             batch, future = under_way[0]
             result.extend(wire_requests.read_results(batch, await self._answer(future, batch[0])))
             under_way.popleft()
-            await asyncio.sleep(0)  # the next answer may be there already; others get a turn
+            await asyncio.sleep(0)  # the next answer may have arrived already; other tasks get a turn
 
         try:
             for batch in wire_requests.read_batches(paths):
@@ -293,11 +293,11 @@ class ZooKeeperSession:
             return
         servers = self.settings.servers
         if state is ConnectionState.EXPIRED:
-            logger.warning("ZooKeeper at %s: the session has expired; beginning another", servers)
+            logger.warning("ZooKeeper at %s: the session has expired; opening another", servers)
         elif state is ConnectionState.AUTH_FAILED:
             logger.error("ZooKeeper at %s: the credentials are refused; trying again", servers)
         elif was_connected:
-            logger.warning("ZooKeeper at %s: the connection is lost; trying to get it back", servers)
+            logger.warning("ZooKeeper at %s: the connection is lost; reconnecting", servers)
         else:
             return  # lost before CONNECTED was reported
         self._was_away = True
@@ -360,7 +360,7 @@ class ZooKeeperSession:
         was_connected = self.is_connected
         self._lose()
         if not self._first_connection.done():
-            self._first_connection.set_exception(ConfigError("no connection can be made; the log says why"))
+            self._first_connection.set_exception(ConfigError("no connection can be opened; see the log"))
             return
         if was_connected:
             self._was_away = True

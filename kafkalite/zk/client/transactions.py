@@ -1,8 +1,8 @@
 """Many conditional writes in few transactions: some hundred of them cost ZooKeeper one round and one sync of its log.
 
-A write is done whole or not at all. A transaction that fails names the operation that failed, and nothing of it is
-done; the caller takes that write out and sends the others again. `perform` does so for independent writes: it takes
-out all others, too, that can be seen to fail by the versions of their nodes.
+A write is atomic. A transaction that fails names the operation that failed, and none of it is done; the caller takes
+that write out and sends the others again. `perform` does so for independent writes: it also takes out all others that
+must fail by the versions of their nodes.
 Source: kafka.zk.KafkaZkClient (retryRequestsUntilConnected, wrapRequestWithControllerEpochCheck), which sends a
 transaction for each write.
 """
@@ -35,7 +35,7 @@ Write = Sequence[Operation]
 
 
 class Refused(NamedTuple):
-    """The operation because of which nothing of a write was done."""
+    """The operation for which a write was refused."""
 
     operation: Operation
     reason: OperationFailed
@@ -60,8 +60,9 @@ def batches(writes: Sequence[Write], operations_max: int, bytes_max: int) -> Ite
 async def transact(
     session: ZooKeeperSession, writes: Sequence[Write], fence: Sequence[Check] = ()
 ) -> tuple[int, Refused] | None:
-    """One transaction. The index of the write that was refused, and why; None: all are done. Raises Unavailable, and
-    OperationFailed if one of `fence`, which come first, fails."""
+    """Sends one transaction. Returns the index of the refused write and the reason; None: all are done. Raises
+    Unavailable, and OperationFailed if one of `fence`, which come first, fails.
+    """
     operations: list[Operation] = [*fence]
     owners = [-1] * len(operations)
     for index, write in enumerate(writes):

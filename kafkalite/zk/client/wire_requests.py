@@ -173,8 +173,8 @@ _CREATOR_AND_READERS = INT.pack(2) + _entry(_ALL, "auth", "") + _entry(_READ, "w
 
 
 def access_list(path: str, secure: bool) -> bytes:
-    """The ACL of a new node: all rights for everybody. With zookeeper.set.acl: all rights for its creator, and reading
-    for the others, unless the node may hold secrets."""
+    """The ACL of a new node: all rights for every client. With zookeeper.set.acl: all rights for its creator, and read
+    access for others, unless the node may contain secrets."""
     if not secure or znode_paths.is_open(path):
         return _OPEN
     return _CREATOR if znode_paths.is_sensitive(path) else _CREATOR_AND_READERS

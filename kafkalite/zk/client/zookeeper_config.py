@@ -81,7 +81,7 @@ class SaslConfig(NamedTuple):
 
 
 class Dial(Protocol):
-    """Makes a connection, which is not open yet. It calls `on_end` if it gives up, and does not come back then."""
+    """Creates a connection, which is not open yet. It calls `on_end` if it stops reconnecting."""
 
     def __call__(
         self,

@@ -1,6 +1,6 @@
 """Keeps this broker registered and its view of the cluster up to date, over all connections to ZooKeeper.
 
-    watches say which paths changed  ->  they are read again together  ->  the view applies them  ->  listeners
+    watches notify of changed paths  ->  they are read again together  ->  the view applies them  ->  listeners
 
 One task does this (`_follow`). After each new connection it checks that ZooKeeper still has the same cluster, restores
 this broker's own node, and reads everything again; nothing is applied from a ZooKeeper with another cluster id, such as
@@ -50,7 +50,7 @@ class BrokerLifecycle:
     """The session, the reader of the view, and the registration.
 
     `min_insync_replicas` is for topics without a setting. `notify` gets each change of the view, `applied` the paths
-    that were read, also when the view learned nothing.
+    that were read, also when the view has not changed.
     Use: start `session`, `cluster_found`, `follow`, `stop`.
     """
 
@@ -102,7 +102,7 @@ class BrokerLifecycle:
         self._cluster_is_verified = True
 
     async def follow(self) -> None:
-        """Read everything, and keep up with it from now on. Raises ConfigError, Unavailable, OperationFailed."""
+        """Read everything, and follow all changes from now on. Raises ConfigError, Unavailable, OperationFailed."""
         self._view_is_stale = False  # a later connection sets it again
         if not self._cluster_is_verified:  # this connection came after `cluster_found`
             await self._verify_cluster()
@@ -124,8 +124,8 @@ class BrokerLifecycle:
     # -- the registration
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
-        """Register; or if that is done, change the endpoints, now or with the next connection. Raises ConfigError,
-        which names the broker that has the number, if one has."""
+        """Register; a registered broker changes its endpoints, now or with the next connection. Raises ConfigError,
+        which names the broker, if another one has the id."""
         registration = self.registration
         if registration.endpoints is not None:
             registration.endpoints, registration.rack = endpoints, rack
@@ -142,7 +142,7 @@ class BrokerLifecycle:
         self._registered(node)
 
     async def _ensure_registration_with_patience(self) -> Node:
-        """May be repeated after Unavailable."""
+        """Registers at a start. May be repeated after Unavailable."""
         node = await self.registration.hold(patience_ms=self.session.session_timeout_ms)
         await self.reader.refresh(self.registration.paths)
         return node
@@ -280,7 +280,7 @@ class BrokerLifecycle:
         if found != self.cluster_id:
             raise ConfigError(
                 f"zookeeper.connect={self._settings.connect} leads to the cluster {found or '(none)'} now, not to "
-                f"{self.cluster_id}: nothing of it is believed"
+                f"{self.cluster_id}: its data are ignored"
             )
         self._cluster_is_verified = True
         self._waiters.check()
@@ -319,7 +319,7 @@ class BrokerLifecycle:
     # -- waiting
 
     async def until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Whether the condition, which reads the view, comes true in time."""
+        """Whether the condition, which reads the view, becomes true in time."""
         return await self._waiters.until(condition, self._clock.monotonic_ms() + timeout_ms)
 
     def leave_isrs(self, partitions: Iterable[TopicPartition]) -> None:
@@ -363,7 +363,7 @@ class BrokerLifecycle:
         if not self.session.is_connected:
             return
         if not await self.until(lambda: self._cluster_is_verified, _VERIFIED_WITHIN_MS):
-            raise Unavailable(f"it has yet to be seen whether it is still that of cluster {self.cluster_id}")
+            raise Unavailable(f"it is not verified yet that it still belongs to cluster {self.cluster_id}")
 
 
 _RENEWALS = 3  # in a session timeout
@@ -373,9 +373,9 @@ class SessionLease:
     """The time until which ZooKeeper cannot have ended this broker's session. Use: `begin` once the session is
     connected, `end`.
 
-    The server ends a session when it has heard nothing for the session timeout. So the session lives at least as long
-    as that after the last request was sent which has been answered. A broker that stood still for longer, because it
-    was stopped or its machine was moved, finds the lease over before any notice has reached it.
+    The server ends a session when it has received nothing for the session timeout. So the session lives at least that
+    long after the sending of the last request that has been answered. A broker that was paused for longer, such as by
+    SIGSTOP or a migration of its machine, finds the lease expired before any notification arrives.
     Source: Gray and Cheriton, Leases (SOSP 1989).
     """
 

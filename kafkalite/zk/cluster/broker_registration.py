@@ -7,10 +7,10 @@
     any other            two brokers have the same id, and this one does not start
 
 Each registration has a number, which is the version of the node /kafkalite/registrations/N. That node stays when the
-broker goes. A registration raises it by a conditional write, and creates /brokers/ids/N in one transaction with a check
-of it, so that a late request of an earlier life, or of an earlier session, registers nothing. In between a broker whose
-logs may have lost records leaves the lists of those that have them (`lost_tail`). The number is raised once more, and
-the node marked, when the broker begins to stop. Fetches name the number: KIP-903, with ZooKeeper.
+broker leaves. A registration raises it by a conditional write, and creates /brokers/ids/N in one transaction with a
+check of it, so that a late request of an earlier process, or of an earlier session, registers nothing. In between a
+broker whose logs may have lost records leaves ISRs and ELRs (`lost_tail`). The number is raised once more, and the node
+marked, when the broker begins to stop. Fetches carry the number: KIP-903, with ZooKeeper.
 Source: kafka.zk.KafkaZkClient.CheckedEphemeral (KAFKA-7165), kafka.server.KafkaServer.createBrokerInfo.
 """
 
@@ -86,7 +86,7 @@ class BrokerRegistration:
         self.number = NO_REGISTRATION
         self._version = NO_REGISTRATION  # of the node: one more than the number if the stop has been announced
         self._is_stopping = False
-        self._was_registered = False  # by this process, which has lost nothing since
+        self._was_registered = False  # by this process, which has lost no records since
         self._turn = asyncio.Lock()  # two registrations at once would outdate each other's number
 
     @property
@@ -201,14 +201,14 @@ class BrokerRegistration:
             if life is not None and life.version == self._version == self.number:
                 known = znode_data.parse_registration(life.data)._replace(stopping=True)
                 write = SetData(self.number_path, znode_data.registration_json(known), life.version)
-                self._version += 1  # also if the answer is lost: no other writes this version
+                self._version += 1  # also if the answer is lost: no other writer uses this version
                 with suppress(BadVersion, NoNode):
                     await self._session.write([write])
 
     async def release(self) -> None:
         """Delete the node if it belongs to this session."""
         self.endpoints = None
-        if self._files.is_distrusted:  # the disk may have refused to say so: no file has the number that comes now
+        if self._files.is_distrusted:  # the write to the disk may have failed: no file has the number that follows
             with suppress(NoNode, BadVersion):
                 await self._session.write([SetData(self.number_path, self._life_json(is_intact=False), self._version)])
         (node,) = await self._session.read([self.path])
@@ -238,7 +238,7 @@ class BrokerRegistration:
         try:
             broker = znode_data.parse_broker(node.data)
         except ValueError:
-            return ConfigError(f"broker.id={self.broker_id} is taken: {self.path} is in ZooKeeper ({owner})")
+            return ConfigError(f"broker.id={self.broker_id} is taken: {self.path} exists in ZooKeeper ({owner})")
         since = format_timestamp(broker.timestamp_ms, UTC, absent="an unknown time", unit="seconds")
         return ConfigError(
             f"broker.id={self.broker_id} is taken: the broker at {_addresses(broker.endpoints)} has been registered "

@@ -3,7 +3,7 @@
     changes = view.apply([("/brokers/topics/orders", node), ("/brokers/ids/3", None)])     # None: there is no such node
 
 Nodes may come in any order: a topic before the states of its partitions, or after them. A topic is in `topics` when it
-has an id. A node never replaces a newer one (by the transaction that wrote it). A node that cannot be understood is a
+has an id. A node never replaces a newer one (by the transaction that wrote it). A node that cannot be parsed is a
 fault, and its last value stays.
 Source: kafka.controller.ControllerContext, kafka.zk.ZkData.
 """
@@ -44,7 +44,7 @@ class Known(NamedTuple, Generic[T]):
 
 
 class Fault(NamedTuple):
-    """A node that cannot be understood."""
+    """A node that cannot be parsed."""
 
     path: str
     reason: str
@@ -92,7 +92,7 @@ class ClusterView:
 
     @property
     def paths(self) -> KeysView[str]:
-        """The paths of all nodes, understood or not."""
+        """The paths of all nodes, parsed or not."""
         return self._nodes.keys()
 
     def node(self, path: str) -> Node | None:
@@ -100,8 +100,8 @@ class ClusterView:
         return self._nodes.get(path)
 
     def created(self, key: TopicPartition) -> tuple[int, int] | None:
-        """Which transactions created the topic and the state of its partition; the next ones of that name have others.
-        None if the two are not known."""
+        """The transactions that created the topic and the state of its partition; a new topic of the name has others.
+        None if they are unknown."""
         topic, state = self.assignments.get(key[0]), self.states.get(key[0], {}).get(key[1])
         return None if topic is None or state is None else (topic.node.czxid, state.node.czxid)
 
@@ -118,7 +118,7 @@ class ClusterView:
         """Apply nodes, and return the changes for listeners, each once.
 
         A topic that was deleted and created again meanwhile is first only deleted, so that listeners see the deletion;
-        the next call adds the new one. So call it until it returns nothing.
+        the next call adds the new one. So call it until it returns no changes.
         """
         for path, node in nodes:
             self._ingest(path, node)
@@ -233,7 +233,7 @@ class ClusterView:
             if node is not None:
                 self._topic_configs.setdefault(
                     entity, _KEEPS_ALL
-                )  # if these data cannot be understood, and none were before
+                )  # if these data cannot be parsed, and none were before
                 self._topic_configs[entity] = znode_data.parse_config(node.data)
             elif entity not in self.assignments:  # else it was deleted by hand, and the defaults might delete records
                 self._topic_configs.pop(entity, None)
@@ -356,7 +356,7 @@ def _topic_of(path: str) -> str | None:
 def _broker(
     broker_id: int, known: Known[znode_data.BrokerNode], life: Known[znode_data.RegistrationNode] | None
 ) -> BrokerRecord:
-    """A broker without a registration of ours, such as Apache Kafka's, vouches for nothing."""
+    """The record of a broker. One without a registration of ours, such as Apache Kafka's, does not count as intact."""
     endpoints, rack, _ = known.value
     number = NO_REGISTRATION if life is None else life.node.version
     stopping, intact = (False, False) if life is None else life.value

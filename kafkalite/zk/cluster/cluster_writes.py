@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 
 _ATTEMPTS = 50  # if others change the same node: on busy cores ten were lost in a row
-_DELETION_ORDERS = 3  # one may be taken down together with a topic of this name that was there before this one
+_DELETION_ORDERS = 3  # one may be deleted together with an earlier topic of this name
 NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that sends a mebibyte
 
 
@@ -65,7 +65,7 @@ def reaching(session: ZooKeeperSession) -> Iterator[None]:
     except Unavailable as fault:
         raise KafkaError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"Nothing can be changed without ZooKeeper, and {session.settings.connect} cannot be reached: {fault}",
+            f"Metadata cannot be changed without ZooKeeper, and {session.settings.connect} cannot be reached: {fault}",
         ) from None
     except OperationFailed as refusal:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses: {refusal}") from None
@@ -134,7 +134,7 @@ class ClusterWrites(MetadataWrites):
 
     @_one_change
     async def delete_topic(self, name: str) -> None:
-        if name in self._view.assignments:  # this broker may be notified of a deletion only when it is complete
+        if name in self._view.assignments:  # this broker may be notified of a deletion only after its end
             self._lifecycle.reader.ordered.add(name)
         born = (await self._require(name)).node.czxid
         asked = znode_paths.delete_topic(name)
@@ -151,7 +151,7 @@ class ClusterWrites(MetadataWrites):
                 absent = self._absent_replicas(name)
                 waits = f", which waits for the brokers {absent} to return" if absent else ""
                 raise self._not_seen_to(f"Topic '{name}' is marked for deletion{waits}")
-            if is_there():  # by the view, which may hear of the end of the order first
+            if is_there():  # by the view, which may be notified of the end of the request first
                 await self._refresh([znode_paths.topic(name)])
             if not is_there():
                 return

@@ -1,6 +1,6 @@
 """Conditional writes of ISRs by the leaders on this broker, and reads of the states behind them.
 
-One task performs them: writes that come while others are under way go together in the next transaction, each bound to
+One task performs them: writes that arrive while others are in flight go together in the next transaction, each bound to
 the version of its state node, to the registrations of the brokers that join, and to their being registered now. The
 node of a registration has another version when its broker begins to stop. The view has a write before its leader hears
 of it, so that listeners are notified once, and the next write finds the state that it is based on.

@@ -36,8 +36,8 @@ async def leave_lists(
     failed: Collection[TopicPartition] | None = None,
 ) -> int:
     """Returns when no partition with several replicas counts on the broker any more, except as the last one: their
-    number. `fence` checks its registration; `min_insync_replicas` is for topics without a setting. With
-    `failed` only those are looked at, and one whose last member the broker is stays as it is.
+    number. `fence` checks its registration; `min_insync_replicas` is for topics without a setting. With `failed` only
+    those are checked, and one whose last member the broker is stays as it is.
 
     Raises Unavailable, OperationFailed.
     """
@@ -62,8 +62,9 @@ async def leave_lists(
 
 
 def _listing(view: ClusterView, broker_id: int, failed: Collection[TopicPartition] | None) -> list[TopicPartition]:
-    """The partitions whose states are to be changed. One with a single replica is not: the controller elects it anew.
-    A node that is not understood any more stays as it is."""
+    """The partitions whose states are to be changed. One with a single replica is not: the controller elects it again.
+    A node that is not understood any more stays as it is.
+    """
     found = []
     for name, states in view.states.items():
         topic = view.assignments.get(name)

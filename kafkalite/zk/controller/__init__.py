@@ -1,1 +1,1 @@
-"""The elected broker that decides who leads which partition, and its fenced writes. Imports zk, metadata."""
+"""The elected broker that chooses the leaders of partitions, and its fenced writes. Imports zk, metadata."""

@@ -1,7 +1,7 @@
 """Checks of an administrator's requests before anything is decided, and the controller of a cluster of one broker.
 
-In the order of Kafka's KRaft controller, which looks for the partition first; the one of ZooKeeper mode checks targets
-before it looks. Both have the same codes.
+In the order of Kafka's KRaft controller, which checks the partition first; the one of ZooKeeper mode checks targets
+first. Both have the same codes.
 Source: org.apache.kafka.controller.ReplicationControlManager (electLeader, alterPartitionReassignment,
 validateManualPartitionAssignment), kafka.controller.KafkaController (processReplicaLeaderElection, validateReplicas).
 """
@@ -25,7 +25,8 @@ _SHOWN_MAX = 10  # replicas of a refused target in a message
 def election_refusal(
     partition: PartitionRecord | None, election: Election, live: Collection[int], *, is_being_deleted: bool = False
 ) -> KafkaError | None:
-    """`partition` None: it does not exist. A preferred leader need not live to be right, as in Kafka."""
+    """The reason to refuse an election. `partition` None: it does not exist. A preferred leader need not be alive for
+    ELECTION_NOT_NEEDED, as in Kafka."""
     if partition is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     if is_being_deleted:
@@ -40,7 +41,7 @@ def election_refusal(
 
 
 def no_candidate(key: TopicPartition, election: Election) -> KafkaError:
-    """The answer if an election is needed, and no replica may be elected."""
+    """The error if an election is needed, and no replica may be elected."""
     topic, index = key
     if election is Election.PREFERRED:
         message = f"The preferred leader of {topic}-{index} is not alive and in sync."
@@ -51,8 +52,9 @@ def no_candidate(key: TopicPartition, election: Election) -> KafkaError:
 def reassignment_refusal(
     replicas: Sequence[int] | None, target: Sequence[int] | None, live: Collection[int], *, is_reassigned: bool
 ) -> KafkaError | None:
-    """`replicas` are the present ones, None if there is no such partition, or it is being deleted. `target` None asks
-    for the end of a reassignment. Replicas that are there already need not live, as in Kafka's ZooKeeper mode."""
+    """`replicas` are the present ones, None if there is no such partition, or it is being deleted. `target` None
+    cancels a reassignment. Present replicas need not be alive, as in Kafka's ZooKeeper mode.
+    """
     if replicas is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     if target is None:

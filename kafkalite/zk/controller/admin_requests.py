@@ -1,15 +1,15 @@
 """The controller's work besides topics: /feature, notifications that are out of date, and requests of old tools.
 
 Tools of before 2.4 write a request below /admin and wait until the node is gone. An election of preferred leaders is
-performed where the first replica lives and is in sync. The partitions of a reassignment leave its node one by one, when
-they have reached their target, when they cannot, or when a client has named another target; then the node goes. A
+performed if the first replica is alive and in sync. The partitions of a reassignment leave its node one by one: when
+they have reached their target, cannot reach it, or a client has named another target; then the node is deleted. A
 refusal is a line in the log.
 
 Notifications of changed in-sync replicas and of failed log directories have no reader here: every broker watches the
 states, and the leader of a partition on a failed disk says so to clients. Kafka's controller reads them before it
 removes them. Notifications of changed settings stay for a quarter of an hour, as in Kafka, where each broker removes
-them by the time at which they were created; here the controller does, by how long it has known them, which needs no
-clock that is right.
+them by their creation time; here the controller does, by the time since it first read them, which needs no synchronized
+clocks.
 Source: kafka.controller.KafkaController (enableFeatureVersioning, processZkPartitionReassignment,
 processReplicaLeaderElection, processIsrChangeNotification), kafka.common.ZkNodeChangeNotificationListener.
 """
@@ -49,7 +49,7 @@ class AdminRequests:
         self._clock = clock
         self._stats = stats
         self._known_since_ms: dict[str, int] = {}  # each notification of a changed setting, on the monotonic clock
-        self.is_reassigning = False  # there was a request for reassignments when `process` looked last
+        self.is_reassigning = False  # there was a request for reassignments at the last `process`
 
     async def clean_up(self, store: ControllerStore) -> None:
         """Bring /feature up to date and remove old notifications. A refused step is left for the next time."""
@@ -84,7 +84,7 @@ class AdminRequests:
         return is_done
 
     async def _reassign(self, request: Node, store: ControllerStore, context: ElectionContext) -> bool:
-        """Begin with what is new in the request, and take out what is done, and what cannot be done."""
+        """Begin the new reassignments of the request, and take out finished and impossible ones."""
         try:
             wanted = znode_data.parse_reassignment(request.data)
         except ValueError as fault:

@@ -1,7 +1,7 @@
 """Requests of clients for the controller, which its task performs: elections and reassignments.
 
-A request waits until the controller's task comes to it, so that one task writes. Another controller, or a lost
-connection to ZooKeeper, refuses all requests that wait. A reassignment is answered when it has begun; it ends when all
+A request waits for the controller's task, so that one task writes. If another controller is elected, or the connection
+to ZooKeeper is lost, all waiting requests are refused. A reassignment is answered when it has begun; it ends when all
 of its replicas are in sync.
 Source: kafka.controller.KafkaController (processReplicaLeaderElection, processApiPartitionReassignment).
 """
@@ -44,7 +44,7 @@ class _Waiting(NamedTuple):
 
 
 class ClientRequests(PartitionAdmin):
-    """`is_controller` says whether this broker is the elected controller; `wake` has its task call `perform`."""
+    """`is_controller`: whether this broker is the elected controller; `wake` makes its task call `perform`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ClientRequests(PartitionAdmin):
         return await self._performed(lambda store, catch_up: self._reassign(targets, store, catch_up))
 
     def reassignments(self) -> Mapping[TopicPartition, Reassignment]:
-        return reassignment.under_way(self._view)
+        return reassignment.in_progress(self._view)
 
     async def _performed(self, perform: Callable[[ControllerStore, CatchUp], Awaitable[Refusals]]) -> Refusals:
         if not self._is_controller():
@@ -81,14 +81,14 @@ class ClientRequests(PartitionAdmin):
     # For the controller's task
 
     def refuse(self, code: ErrorCode, message: str) -> None:
-        """Answer all requests that wait."""
+        """Answer all waiting requests with this error."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.answer.done():
                 one.answer.set_exception(KafkaError(code, message))
 
     async def perform(self, store: ControllerStore, catch_up: CatchUp) -> None:
-        """Perform the requests that wait. A request stays with them while it is performed, for `refuse`."""
+        """Perform the waiting requests. A request stays among them while it is performed, for `refuse`."""
         while self._waiting:
             one = self._waiting[0]
             answer = await one.perform(store, catch_up)
@@ -218,4 +218,4 @@ def _unknown() -> KafkaError:
 
 
 def _contended() -> KafkaError:
-    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Others keep changing the partition at the same time.")
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other writers keep changing the partition at the same time.")

@@ -1,4 +1,4 @@
-"""The controller: the broker that is elected to decide who leads which partition, and writes that to ZooKeeper.
+"""The controller: the elected broker that chooses the leaders of partitions, and writes them to ZooKeeper.
 
 Each broker runs one. It takes part in an election when the broker registers, and whenever /controller is deleted. After
 its election it checks everything once, then only what changes. A single task writes: changes that come while it writes
@@ -57,7 +57,9 @@ _PAUSE_MS, _PAUSE_MAX_MS = 50, 5_000  # before a retry; doubled as long as it fa
 _CHECKED_PER_TURN = 500  # partitions in one turn of the loop: about 1 ms if they stay as they are
 _DECIDED_PER_TURN = 100  # partitions that change: about 3 ms
 _WRITTEN_PER_TURN = 500  # partitions whose states are prepared in one turn: about 10 ms
-_FIRST_BALANCE_MS = 5_000  # after the election of the controller: brokers that start with it have time to come
+_FIRST_BALANCE_MS = (
+    5_000  # after the election of the controller: brokers that start at the same time can register meanwhile
+)
 
 
 class Controller:
@@ -100,7 +102,7 @@ class Controller:
 
     @property
     def partition_admin(self) -> PartitionAdmin:
-        """Takes requests of clients for the controller; refuses them while this broker is not the controller."""
+        """Handles clients' requests to the controller; refuses them while this broker is not the controller."""
         return self._client_requests
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -317,7 +319,7 @@ class Controller:
         if created or led or offline or shrunk:
             only_isr = f", {shrunk} with a smaller ISR" if shrunk else ""
             logger.info(
-                "live brokers %s: %d new partitions, %d with another leader, %d that nobody can lead now%s",
+                "live brokers %s: %d new partitions, %d with another leader, %d without a possible leader%s",
                 *(sorted(context.brokers.live), created, led, offline, only_isr),
             )
         return refused
@@ -340,7 +342,7 @@ class Controller:
         return refused
 
     async def _balance_leaders(self, store: ControllerStore) -> None:
-        """Have partitions led by their preferred replicas again. What is refused now is left for the next time."""
+        """Return leadership to preferred replicas. A refused change is left for the next time."""
         interval_ms = 1_000 * self._config.leader_imbalance_check_interval_seconds
         self._balance_after(interval_ms)
         if not self._config.auto_leader_rebalance_enable:

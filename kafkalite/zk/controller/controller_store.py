@@ -1,10 +1,9 @@
 """The controller's writes to ZooKeeper: fenced by the controller epoch, in pieces that ZooKeeper takes.
 
 A broker is elected by one transaction that creates /controller, which lives with its session, and raises
-/controller_epoch. Every write of the controller checks that node's version, so a controller that was replaced without
-knowing it writes nothing. Writes are steps, each done as a whole or not at all; many steps travel in one transaction
-(ZooKeeper takes a megabyte), and one that is refused, because its node has changed meanwhile, is taken out and does
-not keep back the others.
+/controller_epoch. Every write of the controller checks that node's version, so a replaced controller that does not know
+it yet cannot write. Writes are atomic steps; many steps share one transaction (ZooKeeper accepts a megabyte), and one
+that is refused, because its node has changed meanwhile, is taken out and does not block the others.
 
 Kafka sends each write as a transaction of its own with that check, some hundred of them in flight; one for many steps
 costs ZooKeeper one round and one sync of its log.
@@ -47,11 +46,11 @@ _ELECTION_ATTEMPTS = 5
 
 
 class ControllerMoved(Exception):
-    """Another broker has been elected since; this controller's knowledge is stale."""
+    """Another broker has been elected since; this controller's view is stale."""
 
 
 class Step(NamedTuple):
-    """Operations that are done together or not at all."""
+    """Operations that are done atomically."""
 
     operations: tuple[Operation, ...]
 
@@ -70,7 +69,8 @@ async def elect(session: ZooKeeperSession, broker_id: int, controller_json: byte
                 continue
             epoch = znode_data.parse_controller_epoch(epoch_node.data)
             if controller is not None:
-                # Ours if the answer to the election was lost; one of an earlier session of ours is like another's.
+                # Ours if the answer to the election was lost; one of an earlier session of ours counts as another
+                # broker's.
                 ours = controller.ephemeral_owner == session.session_id
                 return ControllerStore(session, epoch, epoch_node.version) if ours else None
             await session.write(
@@ -123,7 +123,7 @@ class ControllerStore:
         return index
 
     async def resign(self) -> None:
-        """Make room for the election of another broker. Does nothing if this one was replaced already."""
+        """Resign, so that another broker can be elected. Does nothing if this one was replaced already."""
         try:
             await self._session.write([self._check, Delete(znode_paths.CONTROLLER)])
         except OperationFailed as failure:

@@ -13,10 +13,10 @@ Kafka's controller remembers broker epochs instead and treats a bounce as a deat
 controller cannot do.
 
 An ISR is never emptied. If no member is present, the absent ones stay: nothing was committed without any of them, and
-it is unknown who was the last. A member is elected then that is back and vouches for its log: it is `intact`, neither a
-disk nor the page cache was lost. Without such a member the partition waits until all members are back, since one that
-is away may have what another one lost, and the former leader is elected. Kafka takes dead replicas out one after
-another, keeps the one that comes last, and elects any member that is back, which may have lost committed records.
+the last one is unknown. Then a returned member is elected whose registration says `intact`: it lost neither a disk nor
+the page cache. Without such a member the partition waits until all members are back, since an absent one may have
+records that another one lost, and the former leader is elected. Kafka takes dead replicas out one after another, keeps
+the last one, and elects any member that is back, which may have lost committed records.
 
 The leader epoch grows with every change of the leader, and when a leader that bounced is elected again. It stays when
 only the ISR shrinks: a leader reads the new ISR from ZooKeeper, and counts removed members as not caught up. Kafka's
@@ -60,9 +60,8 @@ class LeaderAndIsr(NamedTuple):
 
 
 class Brokers(NamedTuple):
-    """The brokers of a cluster as an election sees them. `live` has the epoch of each: the transaction id of its
-    registration. `stopping` ones live, and are about to leave; `intact` ones have vouched at their registration that
-    their logs are as they left them."""
+    """The brokers of a cluster, for an election. `live` has the epoch of each: the transaction id of its registration.
+    `stopping` ones are alive, and about to leave; `intact` ones had complete logs when they registered."""
 
     live: Mapping[int, int]
     stopping: Collection[int] = frozenset()
@@ -70,9 +69,10 @@ class Brokers(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The ISR of a state, sorted by what is known of its members now, each in the order of the ISR. `ready` members
-    are present and stay; `stopping` ones are present still; `returned` ones live, but have been away; `absent` ones do
-    not live."""
+    """The ISR of a state, divided by the present state of its members, each in the order of the ISR. `ready` members
+    are present and stay; `stopping` ones are still present; `returned` ones are alive, but have been away; `absent`
+    ones are not alive.
+    """
 
     ready: tuple[int, ...]
     stopping: tuple[int, ...]
@@ -109,7 +109,7 @@ def elect(
     min_insync_replicas: int,
     election: Election | None = None,
 ) -> LeaderAndIsr | None:
-    """The state to be written because brokers came, went, or are about to stop; None if it may stay as it is.
+    """The state to be written because brokers have registered, failed, or are about to stop; None if it may stay.
 
     UNCLEAN prefers a live replica that may lack committed records to none, and marks it as recovering (KIP-704).
     PREFERRED is None unless the first replica becomes the leader.
@@ -160,7 +160,7 @@ def _from_isr(
             return state.with_leader(live[0], (live[0],))
     if state.leader == NO_LEADER:
         return None
-    # this write is later than the registrations of those who are back, so they would count as present if they stayed
+    # this write is later than the registrations of returned members, so they would count as present if they stayed
     absent = known.absent or state.isr
     former_first = sorted(absent, key=lambda one: one != state.leader)  # it had the longest log
     return state.with_leader(NO_LEADER, tuple(former_first))

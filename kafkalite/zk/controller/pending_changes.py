@@ -1,8 +1,8 @@
-"""The changes that the controller has to write, as the cluster is now: topic ids, first states, new leaders.
+"""The changes that the controller has to write for the present state of the cluster: topic ids, first states, leaders.
 
-All of them follow from the nodes in ZooKeeper, without other state: a newly elected controller finds the same pending
-changes as its predecessor, and none after writing them. Each change is bound to the version of the node that was read.
-So a change based on an old view is refused, and found again when the view is up to date.
+All of them are derived from the nodes in ZooKeeper, without other state: a newly elected controller finds the same
+pending changes as its predecessor, and none after writing them. Each change is bound to the version of the node that
+was read. So a change based on an old view is refused, and found again when the view is up to date.
 
 A topic that is to be deleted has no other pending changes, and its deletion waits until every broker with a replica
 lives: an absent one would come back with records of a topic that is in the metadata no longer. Kafka calls such a topic
@@ -69,7 +69,7 @@ class PendingDeletions(NamedTuple):
 
 
 class ElectionContext(NamedTuple):
-    """All that an election looks at besides the partition."""
+    """The input of an election besides the partition."""
 
     brokers: Brokers
     config: BrokerConfig
@@ -137,7 +137,7 @@ def requested_change(
     view: ClusterView, name: str, number: int, context: ElectionContext, election: Election
 ) -> StateChange | None:
     """Makes the first replica of a partition its leader; or with UNCLEAN elects a live replica, in sync or not, for a
-    partition without a leader. None if that cannot be, or is so already."""
+    partition without a leader. None if that is impossible, or the case already."""
     known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
     if known is None or node is None or number not in known.value.partitions:
         return None
@@ -148,8 +148,8 @@ def requested_change(
 
 
 async def balancing_changes(view: ClusterView, context: ElectionContext) -> list[StateChange]:
-    """The elections that return leadership to preferred replicas, where too much of it has moved elsewhere. A partition
-    that is being reassigned is left alone: its first replica may just be on the way. The view may change meanwhile: a
+    """The elections that return leadership to preferred replicas, if too much of it has moved elsewhere. A partition
+    that is being reassigned is left out: its first replica may still be copying. The view may change meanwhile: a
     change that is based on an old state is refused.
     Source: kafka.controller.KafkaController.checkAndTriggerAutoLeaderRebalance."""
     leaders: dict[TopicPartition, tuple[Sequence[int], int]] = {}
@@ -200,7 +200,7 @@ def min_isr(view: ClusterView, name: str, config: BrokerConfig) -> int:
 
 
 def _min_isr_of_origin(view: ClusterView, name: str, number: int, config: BrokerConfig) -> int:
-    """While a reassignment is under way, as many replicas count as there were before it.
+    """The effective min.insync.replicas. During a reassignment the number of replicas from before it counts.
     Source: kafka.cluster.OngoingReassignmentState.replicationFactor."""
     topic = view.assignments[name].value
     replica_count = len(topic.partitions[number]) - len(topic.adding.get(number, ()))
@@ -251,7 +251,7 @@ def pending_feature(data: bytes | None) -> bytes | None:
         wanted = znode_data.feature_json(features if enabled else {})
         return None if json_object.parse(data) == json_object.parse(wanted) else wanted
     except ValueError:
-        return None  # of a later version: not for this one to mend
+        return None  # of a later version: not ours to repair
 
 
 def leader_and_isr(node: Known[znode_data.StateNode]) -> LeaderAndIsr:
@@ -302,9 +302,8 @@ class ControllerStats:
     """Since the start of this broker, which may have been the controller several times. `elections` are partitions that
     got another leader, or the former one under a new epoch; `unclean_elections` those whose leader may lack committed
     records. `election_rounds` are the times that leaders were elected, one or thousands together, because brokers came
-    or went: Kafka's LeaderElectionRateAndTimeMs. `balances` are the times that it was looked whether leadership has to
-    return to preferred replicas: AutoLeaderBalanceRateAndTimeMs. `deletions` are those of now, while it is the
-    controller.
+    or went: Kafka's LeaderElectionRateAndTimeMs. `balances` are the checks whether leadership has to return to
+    preferred replicas: AutoLeaderBalanceRateAndTimeMs. `deletions` are the pending ones, while it is the controller.
     """
 
     def __init__(self) -> None:

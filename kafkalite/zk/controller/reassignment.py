@@ -4,14 +4,14 @@
     finish    replicas = target                         as soon as all of the target are in sync
     cancel    replicas = origin                         at any time before
 
-The topic's node has all that is known of a reassignment, so a new controller continues where the last one stopped, and
+The topic's node has the whole state of a reassignment, so a new controller continues where the last one stopped, and
 brokers that are no replicas any more delete their logs. Each step is one transaction with the partition's state: what
 `finish` decides is written to both nodes or to none, and `begin` and `cancel` are bound to the state on which they are
 based. Kafka's controller writes the state before the node, and a leader may see an ISR beyond the replicas
 (KAFKA-9672). A step never drops all replicas that have the records: one must be left that is in sync and present.
 
-The partitions of a topic go together, since all of them stand in one node. Steps of one topic follow each other in the
-versions of that node, so a step that is refused refuses those behind it.
+The partitions of a topic share a step, since all of them are in one node. Steps of one topic follow each other in the
+versions of that node, so after a refused step the following ones are refused, too.
 Source: kafka.controller.ReplicaAssignment, KafkaController (onPartitionReassignment, maybeTriggerPartitionReassignment,
 isReassignmentComplete, updateCurrentReassignment), org.apache.kafka.controller.PartitionReassignmentRevert.
 """
@@ -83,7 +83,7 @@ class Finished(NamedTuple):
 
 
 def begin(assignment: Assignment, target: Sequence[int]) -> Assignment:
-    """The assignment with which a reassignment to `target` begins; it takes the place of one under way. Without another
+    """The assignment with which a reassignment to `target` begins; it replaces one in progress. Without another
     order or other replicas the result is the same assignment, finished."""
     origin = assignment.origin
     replicas = (*target, *(one for one in origin if one not in target))
@@ -106,8 +106,8 @@ def keeps_the_records(after: Assignment, state: LeaderAndIsr, written_by: int, b
 
 
 def finish(assignment: Assignment, state: LeaderAndIsr, written_by: int, brokers: Brokers) -> Finished | None:
-    """The end of a reassignment under way; None as long as a replica of the target is not in sync and present. The
-    leader stays if it can."""
+    """The end of a reassignment in progress; None as long as a replica of the target is not in sync and present. The
+    leader stays if possible."""
     target = assignment.target
     ready = members(target, state.isr, written_by, brokers).ready
     if not assignment.is_being_reassigned or not set(target).issubset(ready):
@@ -230,8 +230,8 @@ def is_moving(view: ClusterView, key: TopicPartition) -> bool:
     return known is not None and (key[1] in known.value.adding or key[1] in known.value.removing)
 
 
-def under_way(view: ClusterView) -> dict[TopicPartition, Reassignment]:
-    """The reassignments under way, by the topics' nodes."""
+def in_progress(view: ClusterView) -> dict[TopicPartition, Reassignment]:
+    """The reassignments in progress, from the topics' nodes."""
     return {
         (name, number): Reassignment(
             known.value.partitions[number], known.value.adding.get(number, ()), known.value.removing.get(number, ())

@@ -85,7 +85,7 @@ def acl_json(entries: Iterable[Entry]) -> bytes:
 
 
 def parse_acls(data: bytes) -> tuple[Entry, ...]:
-    """No data mean no entries, as in Kafka. Raises ValueError."""
+    """The entries of a node. No data mean no entries, as in Kafka. Raises ValueError."""
     if not data:
         return ()
     source = js.parse(data)

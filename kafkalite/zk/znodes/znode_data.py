@@ -1,9 +1,9 @@
 """The data of Kafka's znodes: values to bytes and back.
 
 Data are written as Kafka 3.9 writes them (2.7 can read them), and read as 2.7 to 3.9 and their tools write them.
-Unknown keys are ignored, as in Kafka. Data that make no sense raise ValueError with one line, without the path; the
+Unknown keys are ignored, as in Kafka. Invalid data raise ValueError with one line, without the path; the
 reader of the node logs it.
-The node of a registration is our own; Kafka knows nothing of it.
+The node of a registration is our own; Kafka does not have it.
 Source: kafka.zk.ZkData (every node and its versions), kafka.cluster.Broker, and for the change notifications
 kafka.server.ZkConfigManager.
 """

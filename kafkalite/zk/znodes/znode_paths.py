@@ -153,12 +153,12 @@ def with_parents(paths: Sequence[str]) -> list[str]:
 
 
 def is_open(path: str) -> bool:
-    """Whether everybody may write there also with zookeeper.set.acl, as old consumers do."""
+    """Whether every client may write there also with zookeeper.set.acl, as old consumers do."""
     return path == CONSUMERS
 
 
 def is_sensitive(path: str) -> bool:
-    """Whether the node may have secrets, which only brokers may read."""
+    """Whether the node may contain secrets, which only brokers may read."""
     return path.startswith(_SENSITIVE)
 
 

@@ -131,7 +131,7 @@ def test_a_failure_shows_the_broker_and_a_mistake_is_named(tmp_path: Path) -> No
     assert "6 failed, 7 errors" in output, output
     assert output.count("kafka: its state and requests") == 4
     assert "topic used: 0 records" in output and "topic late: 0 records" in output
-    assert "a broker that does not run" in output
+    assert "a broker that is not running" in output
     assert "kafka_cluster: its state and requests" in output and "stopped) at 127.0.0.1" in output
     assert re.search(r"^spread-0: leader \w+, ISR \[", output, re.MULTILINE), output
     assert "topic orders: 0 + 1 records retention.ms=1000\nno groups" in output

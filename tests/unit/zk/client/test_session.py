@@ -216,7 +216,7 @@ def test_a_lost_connection_comes_back_with_the_same_session_and_its_watches(cut,
         (r.levelname, r.getMessage().partition(": ")[2]) for r in caplog.records if r.name.startswith("kafkalite.zk")
     ]
     assert said == [
-        ("WARNING", "the connection is lost; trying to get it back"),
+        ("WARNING", "the connection is lost; reconnecting"),
         ("INFO", "the connection is back"),
     ]
 

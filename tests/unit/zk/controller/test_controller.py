@@ -97,7 +97,7 @@ def test_a_broker_that_comes_while_others_are_seen_to_counts_at_once(
 
     tell(story)
     told = [record.getMessage() for record in caplog.records if "live brokers" in record.getMessage()]
-    assert told == ["live brokers [1, 2]: 3 new partitions, 0 with another leader, 0 that nobody can lead now"]
+    assert told == ["live brokers [1, 2]: 3 new partitions, 0 with another leader, 0 without a possible leader"]
 
 
 def test_a_topic_of_an_old_tool_gets_an_id(tell: Tell) -> None:

@@ -221,7 +221,7 @@ def test_an_end_writes_topic_and_states_together() -> None:
     moving = TopicNode({0: (3, 1), 1: (2, 1), 2: (1,)}, adding={0: (3,), 1: (2,)}, removing={0: (1,)})
     states = {0: StateNode(1, 5, (1, 3), 2), 1: StateNode(1, 5, (1,), 2), 2: StateNode(1, 5, (1,), 2)}
     view = view_of(moving, states)
-    assert reassignment.under_way(view) == {
+    assert reassignment.in_progress(view) == {
         ("orders", 0): Reassignment((3, 1), (3,), (1,)),
         ("orders", 1): Reassignment((2, 1), (2,), ()),
     }
