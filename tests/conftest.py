@@ -53,8 +53,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fast_run.draw_fewer_examples(items)
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()  # ten thousand tests are not garbage: each full collection looked at them, 0.3 to 0.8 s
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Ten thousand tests are no garbage: the collector examines them neither while they are collected, 1.5 s of 9, nor
+    later, 0.3 to 0.8 s in each of its full runs."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -9,13 +9,14 @@ import ast
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
+from tests.support.package_modules import imported, imports, trees
 from tests.support.places import ROOT
 
-PACKAGE = ROOT / "kafkalite"
+pytestmark = pytest.mark.xdist_group("architecture")  # one worker parses the package
 
 
 def documented_folders() -> list[str]:
@@ -32,46 +33,16 @@ FLOORS_MAX = 11
 ARROWS_MAX = 120
 
 
-def parsed() -> dict[str, ast.Module]:
-    """Every module of the package, by its dotted name below kafkalite."""
-    trees = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        trees[".".join(parts)] = ast.parse(path.read_text())
-    return trees
-
-
-TREES = parsed()
-
-
 def folder(module: str) -> str:
     return "/".join(module.split(".")[:-1])
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Modules of the package that are imported, and the lines."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
-            if node.module.split(".")[0] == "kafkalite":
-                inside = node.module.removeprefix("kafkalite").removeprefix(".")
-                for alias in node.names:
-                    whole = f"{inside}.{alias.name}".removeprefix(".")
-                    yield whole if whole in TREES else inside, node.lineno
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "kafkalite":
-                    yield alias.name.removeprefix("kafkalite").removeprefix("."), node.lineno
-
-
-EDGES: dict[str, list[tuple[str, int]]] = {module: list(imports(tree)) for module, tree in TREES.items()}
-
-
 def test_a_folder_imports_only_folders_below_it() -> None:
     wrong = []
-    for module, targets in EDGES.items():
+    for module, targets in imported().items():
         for target, line in targets:
             here, there = folder(module), folder(target)
-            if target not in TREES:
+            if target not in trees():
                 wrong.append(f"{module}:{line} imports {target or 'kafkalite itself'}, which is no module")
             elif here != there and FOLDERS.index(here) > FOLDERS.index(there):
                 wrong.append(f"{module}:{line} (in {here}) imports {target} (in {there}), which is above it")
@@ -90,22 +61,24 @@ def test_no_module_of_the_package_is_imported_by_a_string() -> None:
 
 
 def test_the_coordinator_knows_values_and_no_messages() -> None:
-    coordinator = [module for module in EDGES if room(module) == "coordinator"]
+    coordinator = [module for module in imported() if room(module) == "coordinator"]
     assert coordinator
-    wrong = [f"{module}:{line}" for module in coordinator for target, line in EDGES[module] if "messages" in target]
+    wrong = [
+        f"{module}:{line}" for module in coordinator for target, line in imported()[module] if "messages" in target
+    ]
     assert not wrong, f"requests and responses belong to the handlers: {wrong}"
 
 
 def test_the_decisions_of_a_replica_know_no_log_and_no_loop() -> None:
-    inside = [module for module in EDGES if folder(module) == "replication/replica"]
+    inside = [module for module in imported() if folder(module) == "replication/replica"]
     assert inside
     wrong = [
         f"{module}:{line} imports {target}"
         for module in inside
-        for target, line in EDGES[module]
+        for target, line in imported()[module]
         if room(target) not in ("common", "metadata") and folder(target) != "replication/replica"
     ]
-    assert not wrong and not any("asyncio" in ast.unparse(TREES[module]) for module in inside), wrong
+    assert not wrong and not any("asyncio" in ast.unparse(trees()[module]) for module in inside), wrong
 
 
 BESIDE_A_BROKER = (
@@ -116,7 +89,7 @@ BESIDE_A_BROKER = (
 
 def test_what_waits_in_a_process_with_a_broker_goes_by_a_clock_that_no_test_freezes() -> None:
     wrong = []
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         if module.split(".")[0] not in BESIDE_A_BROKER:
             continue
         for node in ast.walk(tree):
@@ -133,26 +106,26 @@ def test_what_waits_in_a_process_with_a_broker_goes_by_a_clock_that_no_test_free
 
 
 def test_every_folder_has_a_row_and_says_what_it_holds() -> None:
-    folders = {folder(module) for module in TREES}
+    folders = {folder(module) for module in trees()}
     assert folders == set(FOLDERS)
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         if module.endswith("__init__"):
             assert ast.get_docstring(tree), f"{module} does not say what the folder holds"
-            assert module in PUBLIC or not EDGES[module], f"{module} imports: every module below it pays"
+            assert module in PUBLIC or not imported()[module], f"{module} imports: every module below it pays"
 
 
 @pytest.mark.parametrize("unit", ["files", "folders", "rooms"])
 def test_no_circle(unit: str) -> None:
     edges: Mapping[str, set[str]] = defaultdict(set)
     name = {"files": str, "folders": folder, "rooms": room}[unit]
-    for module, targets in EDGES.items():
+    for module, targets in imported().items():
         edges[name(module)].update(name(target) for target, _ in targets if name(target) != name(module))
     levels(edges)
 
 
 def test_the_house_stays_small_enough_to_be_seen_at_once() -> None:
     edges: dict[str, set[str]] = defaultdict(set)
-    for module, targets in EDGES.items():
+    for module, targets in imported().items():
         edges[room(module)].update(room(target) for target, _ in targets if room(target) != room(module))
     for beside in ("bench", "spark_jobs", "pyspark_kafkalite"):
         for path in (ROOT / beside).rglob("*.py"):
