@@ -52,7 +52,7 @@ def test_a_folder_imports_only_folders_below_it() -> None:
 def test_no_module_of_the_package_is_imported_by_a_string() -> None:
     wrong = [
         f"{module}:{node.lineno}"
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
         if "kafkalite" in ast.unparse(node.args[0]) or isinstance(node.args[0], ast.JoinedStr)
