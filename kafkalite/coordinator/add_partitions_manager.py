@@ -130,7 +130,7 @@ class AddPartitionsToTxnManager:
         def begin() -> ErrorCode:
             nonlocal guard
             try:
-                guard = self._replicas.require(*key).begin_verification(*request.producer, _NO_SEQUENCE)
+                guard = self._replicas.require(*key).producers.begin_verification(*request.producer, _NO_SEQUENCE)
             except KafkaError as error:
                 return error.code
             return ErrorCode.NONE

@@ -97,7 +97,7 @@ class MarkerAppender:
 
     def has_open_transaction(self, partition: TopicPartition, producer_id: int) -> bool:
         found = self._replicas.partition(*partition)
-        producers = found.active_producers() if found is not None else ()
+        producers = found.producers.active() if found is not None else ()
         return any(each.producer_id == producer_id and each.txn_first_offset >= 0 for each in producers)
 
 

@@ -41,7 +41,7 @@ class Findings(NamedTuple):
 async def compare(logs: LogManager, metadata: ClusterMetadata, role: Role, unknown_config: TopicConfig) -> Findings:
     """Rename the strays among `logs`, and report the missing ones. The logs of topics that the metadata does not
     explain yet get `unknown_config`."""
-    held = {key: log.topic_id for key, log in logs.logs.items() if metadata.has_unresolved_topic(key[0])}
+    held = {key: log.metadata.topic_id for key, log in logs.logs.items() if metadata.has_unresolved_topic(key[0])}
     if held:  # loaded with the defaults: their own settings come with their topic
         await metadata.return_ids(held)
     known = {
@@ -65,7 +65,7 @@ async def compare(logs: LogManager, metadata: ClusterMetadata, role: Role, unkno
 
 def rename_foreign(logs: LogManager, log: PartitionLog | None, topic_id: uuid.UUID) -> None:
     """Rename a log of the right name that belongs to another topic."""
-    if log is not None and log.topic_id not in (None, topic_id):
+    if log is not None and log.metadata.topic_id not in (None, topic_id):
         logger.warning(
             "%s-%d is left of a deleted topic of that name, and is renamed to -stray", log.topic, log.partition
         )

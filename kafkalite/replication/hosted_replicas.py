@@ -149,7 +149,9 @@ class HostedReplicas:
         if self.is_loaded:
             found_logs.rename_foreign(self._logs, self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
-        if (self._metadata.is_shared or log.metadata.is_corrupt) and log.topic_id is None:  # or from before topic ids
+        if (
+            self._metadata.is_shared or log.metadata.is_corrupt
+        ) and log.metadata.topic_id is None:  # or from before topic ids
             log.metadata.set_topic_id(topic.topic_id)
         return log
 
@@ -192,7 +194,7 @@ class HostedReplicas:
         """Delete the log of a partition that was reassigned to other brokers."""
         self.offline.pop((topic.name, index), None)
         log = self._logs.get(topic.name, index)
-        if log is not None and log.topic_id in (None, topic.topic_id):
+        if log is not None and log.metadata.topic_id in (None, topic.topic_id):
             logger.info("%s-%d was reassigned to other brokers, and is deleted here", topic.name, index)
             try:
                 self._logs.delete(topic.name, index)
@@ -217,7 +219,7 @@ class HostedReplicas:
         for index in sorted(indexes):
             self.offline.pop((name, index), None)
             log = self._logs.get(name, index)
-            if log is not None and log.topic_id not in (None, topic.topic_id):
+            if log is not None and log.metadata.topic_id not in (None, topic.topic_id):
                 continue  # of another topic with that name
             try:
                 (self._logs.keep_as_stray if keeps_logs else self._logs.delete)(name, index)

@@ -125,7 +125,7 @@ class LeaderPartition(ReplicatedPartition):
         guard: VerificationGuard | None = None,
     ) -> AppendResult:
         log = self.log
-        end_offset, active_base = log.end_offset, log.active_base
+        end_offset, active_base = log.end_offset, log.segment_list.active.base_offset
         try:
             return log.append(records, self.leader_epoch, now_ms, produce_version, trusted, transactional, guard)
         finally:
@@ -135,7 +135,7 @@ class LeaderPartition(ReplicatedPartition):
                 self._end_idle()
                 self._on_log()
                 for operation in tuple(self.replica_fetches):
-                    if log.active_base != active_base:
+                    if log.segment_list.active.base_offset != active_base:
                         operation.complete()
                     operation.accumulate(size_bytes)
 

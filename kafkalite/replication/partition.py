@@ -24,10 +24,8 @@ from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, Repli
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
-    from kafkalite.log.index.transaction_index import AbortedTxn
     from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
     from kafkalite.log.segment.timestamp_lookup import TimeLookup
-    from kafkalite.log.state.producer import ActiveProducer
     from kafkalite.log.state.transaction_verification import VerificationGuard
 
 
@@ -46,13 +44,13 @@ class Partition:
     __slots__ = (
         "_counted_stable_offset",
         "_delayed_acks",
-        "_producers",
         "_uncommitted",
         "delayed_operations",
         "high_watermark",
         "index",
         "leader_epoch",
         "log",
+        "producers",
         "topic",
         "watched_base",
     )
@@ -72,8 +70,8 @@ class Partition:
         if log.end_offset > self.high_watermark:
             self._uncommitted.append((log.end_offset, ENOUGH_BYTES))
         self._delayed_acks = DelayedAcks()
-        self._producers = log.producers
-        self._producers.acknowledge(self.high_watermark)
+        self.producers = log.producers
+        self.producers.acknowledge(self.high_watermark)
         self._counted_stable_offset: int | None = None
         self.watched_base = NEVER  # of no interest before the first operation waits
         log.flusher.on_ack = self._on_ack
@@ -84,24 +82,11 @@ class Partition:
         """The end of a read_committed fetch: the high watermark, or the first offset of the oldest transaction that is
         open or whose marker is not committed. It is O(1), and may lie below the first offset of a transaction whose
         first records retention has deleted."""
-        unstable_offset = self._producers.first_unstable_offset
+        unstable_offset = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
         if unstable_offset >= high_watermark:
             return high_watermark
         return max(unstable_offset, self.log.start_offset)
-
-    @property
-    def oldest_open_transaction(self) -> ActiveProducer | None:
-        """The producer whose transaction has been open for longest here."""
-        return self._producers.oldest_open
-
-    def active_producers(self) -> list[ActiveProducer]:
-        """The producers that have not expired, for DescribeProducers."""
-        return self._producers.active()
-
-    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
-        """Begins to verify the first batch of a transaction; None if the transaction is open here."""
-        return self._producers.begin_verification(producer_id, epoch, first_sequence)
 
     def append(
         self,
@@ -142,13 +127,13 @@ class Partition:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        if self._counted_stable_offset is not None or self._producers.first_unstable_offset < high_watermark:
+        if self._counted_stable_offset is not None or self.producers.first_unstable_offset < high_watermark:
             self._advance_unstable(size_bytes, old_high_watermark)
         elif self.delayed_operations:
-            if self.log.active_base != self.watched_base and self.log.has_base_in(
+            if self.log.segment_list.active.base_offset != self.watched_base and self.log.segment_list.has_base_in(
                 self.watched_base + 1, high_watermark
             ):
-                self.watched_base = self.log.active_base
+                self.watched_base = self.log.segment_list.active.base_offset
                 self.complete_all()
                 return
             for operation in tuple(self.delayed_operations):
@@ -156,20 +141,20 @@ class Partition:
 
     def _advance_unstable(self, size_bytes: int, old_high_watermark: int) -> None:
         """As `_advance`, while a transaction is open below the high watermark, or was until now."""
-        self._producers.acknowledge(self.high_watermark)
+        self.producers.acknowledge(self.high_watermark)
         if not self.delayed_operations:
             self._counted_stable_offset = None
             return
         stable_bytes = self._newly_stable_bytes(old_high_watermark)
-        ends_in_new = self.log.has_base_in(self.watched_base + 1, self.high_watermark)
-        is_stable_in_new = self.log.has_base_in(self.watched_base + 1, self.last_stable_offset)
+        ends_in_new = self.log.segment_list.has_base_in(self.watched_base + 1, self.high_watermark)
+        is_stable_in_new = self.log.segment_list.has_base_in(self.watched_base + 1, self.last_stable_offset)
         for operation in tuple(self.delayed_operations):
             if is_stable_in_new or (ends_in_new and not operation.read_committed):
                 operation.complete()
             else:
                 operation.accumulate(stable_bytes if operation.read_committed else size_bytes)
         if is_stable_in_new:
-            self.watched_base = self.log.active_base
+            self.watched_base = self.log.segment_list.active.base_offset
 
     def _newly_stable_bytes(self, old_high_watermark: int) -> int:
         """The bytes below the last stable offset that were not counted for delayed operations yet."""
@@ -244,14 +229,6 @@ class Partition:
             return 0 if offset == limit_offset else ENOUGH_BYTES
         size_bytes = self.log.bytes_between(offset, limit_offset)
         return ENOUGH_BYTES if size_bytes is None else max(0, min(size_bytes, max_bytes))
-
-    def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
-        """The aborted transactions with records in [fetch_offset, upper_bound), also those that begin before it."""
-        return self.log.transactions.aborted(fetch_offset, upper_bound)
-
-    def aborted_in(self, region: FileRegion, fetch_offset: int) -> list[AbortedTxn]:
-        """As `aborted_transactions`, for a region that a read of `fetch_offset` has just found."""
-        return self.log.transactions.aborted_in(region, fetch_offset)
 
     def check_epoch(self, known_by_client: int) -> None:
         """KIP-320: refuse a client that knows an older (74) or a newer (75) leader epoch; -1 skips the check."""
@@ -337,7 +314,7 @@ class Partition:
     def watch(self, operation: DelayedOperation) -> None:
         """Has the operation wait for committed bytes."""
         if not self.delayed_operations:
-            self.watched_base = self.log.active_base
+            self.watched_base = self.log.segment_list.active.base_offset
         operation.wait_in(self.delayed_operations)
         if operation.read_committed:
             self._count_stable_bytes()

@@ -315,7 +315,7 @@ def _late_transactions(
     late = since_pause = 0
     for topic in list(replica_manager):
         for partition in list(topic.partitions.values()):
-            oldest = None if partition.is_offline else partition.oldest_open_transaction
+            oldest = None if partition.is_offline else partition.producers.oldest_open
             late += oldest is not None and 0 < oldest.last_timestamp_ms < late_since_ms
         since_pause += 1 + len(topic.partitions)
         if since_pause >= _PER_PAUSE:
@@ -330,7 +330,7 @@ def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:
             if partition.is_offline or replica_manager.by_name.get(topic.name) is not topic:
                 continue
             log = partition.log
-            counts = log.known_counts()
+            counts = log.record_counts.known()
             yield Row(
                 (topic.name, str(index)),
                 (

@@ -65,7 +65,7 @@ def expire(server: BrokerServer) -> None:
     for key, log in list(server.logs.logs.items()):
         if key not in server.logs.being_cleaned:
             _apply_retention(log, now_ms)
-        log.expire_producers(now_ms)
+    server.logs.expire_producers()
     server.groups.offsets.expire()
     server.transactions.abort_timed_out()
     server.transactions.expire()

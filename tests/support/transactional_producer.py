@@ -54,7 +54,7 @@ class UnconnectedProducer:
             base_sequence=self.sequence,
             transactional=True,
         )
-        guard = partition.begin_verification(*self.ids, self.sequence) if verifies else None
+        guard = partition.producers.begin_verification(*self.ids, self.sequence) if verifies else None
         partition.append(memoryview(batch), 1, 9, transactional=True, guard=guard)
         self.sequence += 1
 
@@ -79,7 +79,7 @@ def committed(running: BrokerServer, topic: str = "t") -> list[bytes]:
     """What a read_committed consumer sees."""
     partition = running.replica_manager.require(topic, 0)
     end_offset = partition.last_stable_offset
-    aborted = {(each.producer_id, each.first_offset) for each in partition.aborted_transactions(0, end_offset)}
+    aborted = {(each.producer_id, each.first_offset) for each in partition.log.transactions.aborted(0, end_offset)}
     values: list[bytes] = []
     dropping: set[int] = set()
     for batch in partition.log.batches(0):

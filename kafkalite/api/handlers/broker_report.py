@@ -166,7 +166,7 @@ class BrokerReportApi(NamedTuple):
         if partition is None or partition.is_offline:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic[:249]}-{index} is not led here")
         log = partition.log
-        counts = {one.base_offset: one for one in log.counts().segments}
+        counts = {one.base_offset: one for one in log.record_counts.current().segments}
         segments = log.segments[-SEGMENTS_MAX:]
         row = next(iter(self.cleaner().rows([(topic, index)])), None) if self.config().log_cleaner_enable else None
         first_dirty = None if row is None else row.first_dirty_offset

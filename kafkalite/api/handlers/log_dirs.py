@@ -153,7 +153,7 @@ class LogDirApi(NamedTuple):
     def _counts(self, log: PartitionLog, asked: int) -> wire.PartitionRecordCounts:
         """The known record counts; starts counting the unknown ones."""
         partition = self._replica(log)
-        counts = log.counts()
+        counts = log.record_counts.current()
         missing = wire.COUNTING if counts.is_counting else wire.UNCOUNTABLE
         segments = counts.segments if asked == wire.COUNTS_OF_SEGMENTS else ()
         topic = self.metadata.topics.get(log.topic)

@@ -133,7 +133,7 @@ class ProduceApi(NamedTuple):
             before = guards.copy()
             for (topic, index), batch in batches.items():
                 try:
-                    guard = self.replica_manager.require(topic, index).begin_verification(*batch)
+                    guard = self.replica_manager.require(topic, index).producers.begin_verification(*batch)
                 except KafkaError as error:
                     errors[topic, index] = error
                 else:

@@ -201,7 +201,7 @@ class TransactionApi(NamedTuple):
                 partition_index=index, error_code=error.code, error_message=error.message
             )
         try:
-            producers = self._replica(topic, index).active_producers()
+            producers = self._replica(topic, index).producers.active()
         except KafkaError as reason:
             return wire.DescribeProducersPartition(partition_index=index, error_code=reason.code)
         return wire.DescribeProducersPartition(

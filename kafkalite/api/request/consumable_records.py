@@ -49,11 +49,11 @@ class CountPlan:
         limit = partition.last_stable_offset if committed_only else partition.high_watermark
         if start >= limit:
             return
-        log.counts()  # brings the count of the active segment up to date, and has unknown ones counted
+        log.record_counts.current()  # brings the count of the active segment up to date, and has unknown ones counted
         segments = log.segments
         for segment, end_offset in _overlapping(segments, log.end_offset, start, limit):
             self._plan(segment, end_offset, start, limit)
-        self._aborted = partition.aborted_transactions(start, limit) if committed_only else []
+        self._aborted = partition.log.transactions.aborted(start, limit) if committed_only else []
         if self._aborted:
             first = max(start, min(one.first_offset for one in self._aborted))
             last = min(limit, max(one.last_offset for one in self._aborted) + 1)

@@ -366,7 +366,7 @@ class FetchReader:
                 if self.reads_committed:
                     data.aborted_transactions = [
                         wire.AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-                        for txn in partition.aborted_in(region, wanted.fetch_offset)
+                        for txn in partition.log.transactions.aborted_in(region, wanted.fetch_offset)
                     ]
         elif not log.start_offset <= wanted.fetch_offset <= log.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

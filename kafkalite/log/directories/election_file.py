@@ -73,7 +73,12 @@ class ElectionFile:
         """Gives logs without any epoch the one that their own file did not get."""
         for key, (topic_id, epoch, start_offset) in self._elections.items():
             log = logs.get(key)
-            if log is None or log.epochs.latest >= 0 or log.topic_id != topic_id or log.end_offset != start_offset:
+            if (
+                log is None
+                or log.epochs.latest >= 0
+                or log.metadata.topic_id != topic_id
+                or log.end_offset != start_offset
+            ):
                 continue
             log.epochs.note_recorded(epoch, start_offset)
             try:
@@ -91,7 +96,7 @@ class ElectionFile:
             if not _is_needed(logs.get(key), election):
                 del self._elections[key], self._lines[key]
         for log, epoch in elected:
-            self._add((log.topic, log.partition), Election(log.topic_id, epoch, log.end_offset))
+            self._add((log.topic, log.partition), Election(log.metadata.topic_id, epoch, log.end_offset))
         path, data, files = self._path, encode_entries(self._lines.values()), self._files
         recorded = [(log.epochs, epoch, log.end_offset) for log, epoch in elected]
 
@@ -109,6 +114,6 @@ class ElectionFile:
 
 def _is_needed(log: PartitionLog | None, election: Election) -> bool:
     """Whether the log's own file may lack the election, and should have it."""
-    if log is None or log.topic_id != election.topic_id:
+    if log is None or log.metadata.topic_id != election.topic_id:
         return False
     return log.epochs.latest == election.epoch or log.epochs.is_recorded(election.epoch, election.start_offset)

@@ -395,7 +395,7 @@ class LogManager:
     def expire_producers(self) -> None:
         now_ms = self._clock.wall_ms()
         for log in self.logs.values():
-            log.expire_producers(now_ms)
+            log.producers.expire(now_ms, self._context.producer_expiration_ms)
 
     def _on_io_error(self, path: str, error: OSError) -> None:
         """`path` is a log directory or the directory of a log."""

@@ -191,8 +191,8 @@ class LogMoves:
     def _create(self, move: _Move) -> PartitionLog:
         move.log.truncated_to = NEVER
         log = move.log
-        copy = create_log(*move.key, move.path, log.topic_id or ZERO_UUID, log.config, self._context)
-        if log.topic_id is None:  # from before topic ids
+        copy = create_log(*move.key, move.path, log.metadata.topic_id or ZERO_UUID, log.config, self._context)
+        if log.metadata.topic_id is None:  # from before topic ids
             self._context.files.unlink_if_exists(copy.metadata.path)
         return copy
 

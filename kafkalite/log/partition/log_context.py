@@ -6,10 +6,11 @@ reported to `Files` as well, because the whole disk may have failed; a failed re
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Malformed, StorageError
@@ -35,6 +36,14 @@ class LogLocation:
     def refusal(self, what: str, error: OSError) -> StorageError:
         """The error for the requester of a change; reports `error` to the owner of the directory."""
         return self.files.report_io_error(what, self.directory, error)
+
+    @contextlib.contextmanager
+    def refusing(self, what: str) -> Iterator[None]:
+        """Raises an OSError as StorageError: "cannot <what> <topic-partition>"; see `refusal`."""
+        try:
+            yield
+        except OSError as error:
+            raise self.refusal(f"cannot {what} {self.name}", error) from error
 
     def unreadable(self, error: OSError | Malformed) -> StorageError:
         """The error for a reader."""

@@ -3,11 +3,8 @@
     append: validate -> duplicate? -> roll if needed -> stamp offset and epoch -> one write -> index -> advance
     read:   segment by bisect -> sparse index -> iterate headers -> a region of the file, sent with sendfile
 
-A follower's log takes its leader's batches as they are (`replica_append`), and is truncated where it has others. The
-checkpoints of the directory are lowered first (`LogContext.before_truncation`): a recovery point, or a start, that lies
-above the new end would make a start after a crash believe in records that are not checked. Then the disk comes first
-and memory follows. If the disk refuses in between, the two do not agree, and the log is stopped (`Flusher.stop`), for
-records that were appended behind a half-cut log would be lost.
+A follower's log appends its leader's batches as they are (`replica_append`), and is truncated where it has others
+(`log_truncation`).
 A leader epoch begins with its first batch, or when its leader is elected, which may write nothing. It goes with its
 records, at either end of the log.
 
@@ -15,35 +12,34 @@ Memory follows the disk: offsets, indexes and producers move only after the writ
 The event loop owns the log; threads only fsync or unlink the paths that they are given. An append touches a fixed
 number of objects, independent of the number of segments and partitions.
 Source: kafka.log.UnifiedLog (append, truncateTo, truncateFullyAndStartAt, maybeAssignEpochStartOffset),
-org.apache.kafka.storage.internals.log.LocalLog; KIP-101, KIP-279, KAFKA-6361.
+org.apache.kafka.storage.internals.log.LocalLog; KIP-279.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext, LogLocation, PartitionMetadata
 from kafkalite.log.partition.log_transactions import LogTransactions
+from kafkalite.log.partition.log_truncation import LogTruncation
 from kafkalite.log.partition.replica_append import ReplicaAppend
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.partition.segment_swap import SegmentSwap
 from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
-from kafkalite.log.segment.record_counting import Tally
-from kafkalite.log.segment.record_counts import LogCounts, RecordCounts
+from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after, latest
 from kafkalite.log.state.producer import AppendedBatch
 from kafkalite.log.state.transaction_verification import VerificationGuard
-from kafkalite.log.storage.files import SyncFailed, storage_error
+from kafkalite.log.storage.files import storage_error
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import EPOCH_MAX, Rules, check_batches, rewrite, validate
 
@@ -74,8 +70,8 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_config", "_context", "_location", "_rules", "_segment_bytes", "directory", "end_offset", "epochs", "files",
-        "flusher", "gap_offset", "lost_bytes", "metadata", "on_new_start", "partition", "producers",
+        "_config", "_context", "_location", "_rules", "_segment_bytes", "_truncation", "directory", "end_offset",
+        "epochs", "files", "flusher", "gap_offset", "lost_bytes", "metadata", "on_new_start", "partition", "producers",
         "record_counts", "replicated_offset", "segment_list", "start_offset", "swap", "topic", "transactions",
         "truncated_to",
     )  # fmt: skip
@@ -109,13 +105,19 @@ class PartitionLog:
             lambda: self.segment_list.close_writer(),
         )  # fmt: skip
         self.metadata = PartitionMetadata(self._location, self.flusher.mark_dirty)
-        self.record_counts = RecordCounts(directory, context.files, context.counting, loaded.end_offset)
+        self.record_counts = RecordCounts(
+            directory, context.files, context.counting, loaded.end_offset,
+            lambda: (self.segment_list.segments, self.start_offset, self.end_offset),
+        )  # fmt: skip
         self.segment_list = SegmentList(
             loaded.segments, self._location, config, context, background, self.flusher, self.producers,
             self.record_counts, lambda: self.swap.pinned_from(),
         )  # fmt: skip
         self.swap = SegmentSwap(self.segment_list)
         self.transactions = LogTransactions(self._location, self.segment_list, self.producers)
+        self._truncation = LogTruncation(
+            self._location, context, self.segment_list, self.flusher, self.epochs, self.transactions, self.swap
+        )
         self.config = config
 
     @classmethod
@@ -123,11 +125,11 @@ class PartitionLog:
         cls, topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
     ) -> PartitionLog:
         """The log in an existing directory. Raises StorageError."""
-        loaded = cls.load(topic, partition, directory, config, options, context)
+        loaded = cls._load(topic, partition, directory, config, options, context)
         return cls(topic, partition, directory, config, loaded, context)
 
     @staticmethod
-    def load(
+    def _load(
         topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
     ) -> LoadedLog:
         """The content of the directory. Raises StorageError."""
@@ -144,7 +146,7 @@ class PartitionLog:
         on_ack, producers, epochs = self.flusher.on_ack, self.producers, self.epochs.entries()
         options = LoadOptions(True, self.end_offset, self.start_offset, self.replicated_offset)
         self.abandon()
-        loaded = self.load(self.topic, self.partition, directory, self.config, options, self._context)
+        loaded = self._load(self.topic, self.partition, directory, self.config, options, self._context)
         producers.move(directory, loaded.producers.snapshots)
         try:
             loaded.epochs.assign_all(epochs, durable=True)  # the last one may have no batch yet, and be in none
@@ -188,9 +190,7 @@ class PartitionLog:
         flusher = self.flusher
         try:
             if segment.fd < 0:
-                flusher.refuse_if_failed()
-                self.segment_list.remove_unwanted()
-                segment.open_for_append()
+                self._open_active()
             segment.used = True
             if (
                 segment.size_bytes + size > self._segment_bytes
@@ -200,8 +200,7 @@ class PartitionLog:
             ) and segment.size_bytes:
                 segment = self.segment_list.roll(base_offset, now_ms)
             if leader_epoch != self.epochs.written and leader_epoch >= 0:
-                self.epochs.assign(leader_epoch, base_offset)
-                self._mark_epochs_dirty()
+                self._begin_epoch(leader_epoch, base_offset)
             stamp(records, base_offset, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
@@ -210,8 +209,7 @@ class PartitionLog:
         if trusted and (attributes & CONTROL or count != delta + 1):
             segment.tally.add_unusual(header)
             if attributes & CONTROL:
-                acknowledged = last_offset < min(flusher.flush_at, self.replicated_offset)
-                self.transactions.end(records, acknowledged=acknowledged)
+                self._end_transaction(records, last_offset)
                 producer_id = -1
         if producer_id >= 0:
             self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms, is_transactional)
@@ -220,6 +218,19 @@ class PartitionLog:
         else:
             flusher.ack_offset = last_offset + 1
         return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
+
+    def _open_active(self) -> None:
+        self.flusher.refuse_if_failed()
+        self.segment_list.remove_unwanted()
+        self.segment_list.active.open_for_append()
+
+    def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        self.epochs.assign(leader_epoch, base_offset)
+        self._mark_epochs_dirty()
+
+    def _end_transaction(self, marker: memoryview, last_offset: int) -> None:
+        acknowledged = last_offset < min(self.flusher.flush_at, self.replicated_offset)
+        self.transactions.end(marker, acknowledged=acknowledged)
 
     def append_as_follower(self, records: memoryview, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
         """Appends the batches that a leader of `leader_epoch` has sent, as they are; returns the end offset. A batch
@@ -245,11 +256,9 @@ class PartitionLog:
     def assign_epoch(self, leader_epoch: int) -> None:
         """Begins an epoch at the end of the log, whose leader was elected here. It is on the disk when this returns:
         followers must learn of it even if nothing is written (KIP-279). Raises StorageError."""
-        try:
+        with self._location.refusing("begin an epoch of"):
             self.flusher.refuse_if_failed()
             self.epochs.elect(leader_epoch, self.end_offset)
-        except OSError as error:
-            raise self._location.refusal(f"cannot begin an epoch of {self._location.name}", error) from error
 
     def _mark_epochs_dirty(self) -> None:
         self.flusher.mark_dirty(self.epochs.path, self.directory)
@@ -314,22 +323,12 @@ class PartitionLog:
         listed = self.segment_list
         return region.size if region.file is listed.segments[listed.index_of(limit_offset)].file else None
 
-    def has_base_in(self, from_offset: int, to_offset: int) -> bool:
-        """Whether a segment begins at one of these offsets, the last one included."""
-        bases = self.segment_list.bases
-        return bases[-1] >= from_offset and bases[bisect_left(bases, from_offset)] <= to_offset
-
     # state
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments as they are now; the tuple never changes."""
         return self.segment_list.segments
-
-    @property
-    def active_base(self) -> int:
-        """The base offset of the active segment."""
-        return self.segment_list.active.base_offset
 
     @property
     def size_bytes(self) -> int:
@@ -359,23 +358,6 @@ class PartitionLog:
         self.segment_list.configure(config)
         self.flusher.configure(config)
 
-    @property
-    def topic_id(self) -> uuid.UUID | None:
-        return self.metadata.topic_id
-
-    def counts(self) -> LogCounts:
-        """The records and bytes of each segment. A count that must first be read from the file is None; a later call
-        returns it."""
-        return self.record_counts.of(self.segment_list.segments, self.start_offset, self.end_offset)
-
-    def known_counts(self) -> Tally | None:
-        """The records of the whole log, or None while unknown: for frequent callers (`RecordCounts.known`)."""
-        return self.record_counts.known(self.segment_list.segments, self.start_offset, self.end_offset)
-
-    def expire_producers(self, now_ms: int) -> int:
-        """Removes producers that were idle for producer.id.expiration.ms; returns their number."""
-        return self.producers.expire(now_ms, self._context.producer_expiration_ms)
-
     # look-up
 
     def batches(self, from_offset: int) -> Iterator[memoryview]:
@@ -398,11 +380,9 @@ class PartitionLog:
         nothing has changed."""
         if not self.segment_list.active.size_bytes:
             return False
-        try:
+        with self._location.refusing("begin a new segment of"):
             self.flusher.refuse_if_failed()
             self.segment_list.roll(self.end_offset, now_ms)
-        except OSError as error:
-            raise self._location.refusal(f"cannot begin a new segment of {self._location.name}", error) from error
         return True
 
     def delete_records_before(self, offset: int) -> None:
@@ -415,9 +395,8 @@ class PartitionLog:
         self.start_offset = offset
         self.replicated_offset = max(self.replicated_offset, offset)  # a follower may learn of the deletion first
         try:
-            self.segment_list.remove_first(min(self.segment_list.index_of(offset), SEGMENTS_PER_TURN))
-        except OSError as error:
-            raise self._location.refusal(f"cannot delete from {self._location.name}", error) from error
+            with self._location.refusing("delete from"):
+                self.segment_list.remove_first(min(self.segment_list.index_of(offset), SEGMENTS_PER_TURN))
         finally:
             self._start_moved()
 
@@ -429,9 +408,8 @@ class PartitionLog:
         """
         listed, start_offset = self.segment_list, self.start_offset
         try:
-            reasons, fault = listed.remove_old(start_offset, self.committed_offset, self.end_offset, now_ms, most)
-        except OSError as error:
-            raise self._location.refusal(f"cannot delete from {self._location.name}", error) from error
+            with self._location.refusing("delete from"):
+                reasons, fault = listed.remove_old(start_offset, self.committed_offset, self.end_offset, now_ms, most)
         finally:
             if listed.bases[0] > start_offset:
                 self.start_offset = listed.bases[0]
@@ -462,61 +440,14 @@ class PartitionLog:
         elif offset < self.segment_list.bases[0]:
             self.restart_at(offset)
         else:
-            self._cut(offset, min(self.start_offset, offset))
-            self._end_moved(min(self.start_offset, offset), offset)
-
-    def _cut(self, offset: int, start_offset: int) -> None:
-        """Removes everything at or past `offset`, which lies below the end and not before the first segment."""
-        listed = self.segment_list
-        committed_offset = self.committed_offset
-        self._prepare_truncation(start_offset, offset, empties=False)
-        try:
-            listed.counts.count_appended(listed.active, self.end_offset)
-            listed.counts.cut()
-            self.flusher.lower_to(offset)
-            listed.cut(offset)
-            listed.counts.counted_to = offset
-            listed.secure_end(offset)
-            self.epochs.truncate_from_end(offset)
-            self.flusher.mark_dirty(self.epochs.path)
-            self.transactions.reload(start_offset, offset, committed_offset)
-        except (OSError, StorageError, Malformed) as error:
-            raise self._stop_after(error) from error
-
-    def _prepare_truncation(self, start_offset: int, end_offset: int, *, empties: bool) -> None:
-        """The log has not changed when this raises StorageError. `empties`: all segments are about to go."""
-        try:
-            self.swap.cancel_for_truncation(0 if empties else end_offset)
-            self._context.before_truncation(self._location.key, start_offset, end_offset, empties)
-        except OSError as error:
-            raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
-
-    def _stop_after(self, error: OSError | StorageError | Malformed) -> StorageError:
-        """Stops the log in the middle of a truncation."""
-        if isinstance(error, SyncFailed):
-            remember_failed_sync(self.files, self.directory)
-        if isinstance(error, Malformed):
-            error = self._location.unreadable(error)
-        elif isinstance(error, OSError):
-            error = self._location.refusal(f"cannot truncate {self._location.name}", error)
-        return self.flusher.stop(error)
+            start_offset = min(self.start_offset, offset)
+            self._truncation.cut(offset, start_offset, self.end_offset, self.committed_offset)
+            self._end_moved(start_offset, offset)
 
     def restart_at(self, offset: int) -> None:
         """Drops all records, leader epochs and producers: the log is empty and begins at `offset`. Raises StorageError;
         the log may take no more records then (`failure`)."""
-        listed = self.segment_list
-        self._prepare_truncation(offset, offset, empties=True)
-        try:
-            listed.counts.cut()
-            self.transactions.forget()
-            if self.epochs.latest >= 0:
-                # on the disk before the new segment: a log that begins elsewhere must not have epochs of the old one
-                self.epochs.clear(durable=True)
-            listed.restart(offset)
-            listed.counts.counted_to = offset
-        except (OSError, StorageError) as error:
-            raise self._stop_after(error) from error
-        self.flusher.restart_at(offset)
+        self._truncation.restart(offset)
         self._end_moved(offset, offset)
         self.on_new_start()
 
@@ -538,11 +469,10 @@ class PartitionLog:
         Raises StorageError, also if an fsync failed before. The log is closed afterwards in any case.
         """
         try:
-            self.swap.complete()
-            self.flusher.refuse_if_failed()
-            paths = self.segment_list.seal_all(self.end_offset)
-        except OSError as error:
-            raise self._location.refusal(f"cannot close {self._location.name}", error) from error
+            with self._location.refusing("close"):
+                self.swap.complete()
+                self.flusher.refuse_if_failed()
+                paths = self.segment_list.seal_all(self.end_offset)
         finally:
             self.abandon()
         return [*paths, *self.flusher.dirty_paths]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -106,6 +106,11 @@ class SegmentList:
     def index_of(self, offset: int) -> int:
         """The index of the segment that `offset` belongs to; 0 for an offset before the first one."""
         return max(0, bisect_right(self.bases, offset) - 1)
+
+    def has_base_in(self, from_offset: int, to_offset: int) -> bool:
+        """Whether a segment begins at one of these offsets, the last one included."""
+        bases = self.bases
+        return bases[-1] >= from_offset and bases[bisect_left(bases, from_offset)] <= to_offset
 
     def batches(self, from_offset: int, end_offset: int) -> Iterator[memoryview]:
         """Every whole batch from the one that holds `from_offset` up to `end_offset`.

@@ -69,6 +69,10 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return total
 
 
+LogContent = Callable[[], tuple[Sequence["Segment"], int, int]]
+"""The segments, the start offset and the end offset of the log as they are now."""
+
+
 class RecordCounts:
     """Record counts of one log; called by the log's owner. Known counts are kept in `Segment.tally`; this class starts
     the background jobs that find the unknown ones.
@@ -78,15 +82,18 @@ class RecordCounts:
     """
 
     __slots__ = (
-        "_background", "_below", "_directory", "_files", "_has_looked_up", "_is_closed", "_is_under_way", "_lost",
-        "_round", "counted_to",
+        "_background", "_below", "_content", "_directory", "_files", "_has_looked_up", "_is_closed", "_is_under_way",
+        "_lost", "_round", "counted_to",
     )  # fmt: skip
 
-    def __init__(self, directory: str, files: Files, background: Background, end_offset: int) -> None:
+    def __init__(
+        self, directory: str, files: Files, background: Background, end_offset: int, content: LogContent
+    ) -> None:
         self.counted_to = end_offset
         self._directory = directory
         self._files = files
         self._background = background
+        self._content = content
         self._below: tuple[int, Segment, Tally] | None = None
         self._lost: set[int] = set()  # base offsets of segments that cannot be counted
         self._round = 0
@@ -94,8 +101,10 @@ class RecordCounts:
         self._has_looked_up = False
         self._is_closed = False
 
-    def of(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> LogCounts:
-        """The known counts; starts a background job for the unknown ones."""
+    def current(self) -> LogCounts:
+        """The records and bytes of each segment. A count that must first be read from the file is None, and a
+        background job finds it."""
+        segments, start_offset, end_offset = self._content()
         self.count_appended(segments[-1], end_offset)
         self._start_counting(segments, start_offset, end_offset)
         found = []
@@ -104,11 +113,12 @@ class RecordCounts:
             found.append(SegmentCounts(segment.base_offset, segment.size_bytes, *(tally or (None, None))))
         return LogCounts(tuple(found), self._is_under_way)
 
-    def known(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> Tally | None:
+    def known(self) -> Tally | None:
         """The records of the whole log, or None while the count of a segment is unknown.
 
         Reads no batch headers: the first call starts a background job that reads the counts in the file, once.
         """
+        segments, start_offset, end_offset = self._content()
         self.count_appended(segments[-1], end_offset)
         if not self._has_looked_up:
             self._has_looked_up = True

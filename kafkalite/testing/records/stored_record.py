@@ -100,7 +100,7 @@ def _visible_batches(partition: Partition, first: int, isolation: str) -> Iterat
     limit = end_offset(partition, isolation)
     if first >= limit:
         return
-    aborted = partition.aborted_transactions(first, limit) if isolation == READ_COMMITTED else []
+    aborted = partition.log.transactions.aborted(first, limit) if isolation == READ_COMMITTED else []
     for batch in partition.log.batches(first):
         header = parse_header(batch)
         if header.last_offset >= limit:

@@ -200,7 +200,7 @@ def check(data_dir: Path) -> dict[tuple[str, int], LogCounts]:
     for topic, partition in keys:
         directory = data_dir / f"{topic}-{partition}"
         log = open_log(data_dir, topic, partition)
-        counts = found[topic, partition] = log.counts()
+        counts = found[topic, partition] = log.record_counts.current()
         dump = {}
         for path in sorted(directory.glob("*.log")):
             live = [is_marker for offset, is_marker in shown[path] if offset >= log.start_offset]
@@ -210,7 +210,7 @@ def check(data_dir: Path) -> dict[tuple[str, int], LogCounts]:
         assert {base: (one.bytes, one.live_records, one.control_records) for base, one in ours.segments.items()} == dump
         log.close()
         again = open_log(data_dir, topic, partition)
-        assert again.counts() == counts
+        assert again.record_counts.current() == counts
         again.close()
     return found
 

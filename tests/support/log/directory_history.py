@@ -231,8 +231,8 @@ class DirectoryHistory(LogHistory):
     @staticmethod
     def _is_of_another_life(log: PartitionLog, topic: _Topic) -> bool:
         """A topic of that name was deleted before, and the power cut undid that. Its id may be lost."""
-        if log.topic_id is not None:
-            return log.topic_id != topic.id
+        if log.metadata.topic_id is not None:
+            return log.metadata.topic_id != topic.id
         return any(not topic.ledger.knows(batch) for batch in log.batches(log.segments[0].base_offset))
 
     def _see_to_topics(self) -> None:

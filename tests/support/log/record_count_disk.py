@@ -135,10 +135,10 @@ class Disk:
 
     def check(self) -> LogCounts:
         """Checks that the counts of the log are right when all are known."""
-        counts = self.log.counts()
+        counts = self.log.record_counts.current()
         for _ in range(4):
             self.work()
-            counts = self.log.counts()
+            counts = self.log.record_counts.current()
         told = self.recount()
         assert as_told(counts) == told
         assert counts.size_bytes == self.log.size_bytes == sum(size for _, size, _, _ in told)

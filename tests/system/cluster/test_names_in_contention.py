@@ -85,7 +85,7 @@ def is_settled(cluster: ThreeBrokers, name: str) -> bool:
 def logs_of(cluster: ThreeBrokers, number: int, name: str) -> dict[int, object]:
     """The id of the topic that each of the broker's logs of that name belongs to."""
     logs = cluster.server(number).logs.logs
-    return {index: log.topic_id for (topic, index), log in logs.items() if topic == name}
+    return {index: log.metadata.topic_id for (topic, index), log in logs.items() if topic == name}
 
 
 async def is_as_ever(cluster: ThreeBrokers, name: str) -> None:

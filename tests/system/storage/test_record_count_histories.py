@@ -87,7 +87,7 @@ class History:
 
     def ask(self, number: int) -> None:
         """A count that is reported is right."""
-        counts = self.disk.log.counts()
+        counts = self.disk.log.record_counts.current()
         for told, (base, size, live, control) in zip(counts.segments, self.disk.recount(), strict=True):
             assert told[:2] == (base, size)
             assert told[2:] in ((live, control), (None, None))
@@ -180,7 +180,7 @@ class CountedHistory(LogHistory):
     def ask(self) -> None:
         log = self.log
         self.files.heal()
-        counts = log.counts()
+        counts = log.record_counts.current()
         sizes = {segment.base_offset: segment.size_bytes for segment in log.segments}
         told = recount(Path(log.directory), log.start_offset, sizes)
         for one, (base, size, live, control) in zip(counts.segments, told, strict=True):

@@ -232,7 +232,7 @@ def test_what_counts_is_that_of_a_plain_list(tmp_path_factory: pytest.TempPathFa
         records = build_batch([NewRecord(None, bytes(data.draw(st.integers(0, 300))), timestamp=1)])
         partition.append(memoryview(records), 1, 9)
         sizes.append(len(records))
-    bases.append(log.active_base)
+    bases.append(log.segment_list.active.base_offset)
     offset, limit = data.draw(st.integers(0, len(sizes))), data.draw(st.integers(0, len(sizes)))
     max_bytes = data.draw(st.integers(0, 1000))
     if offset == limit:

@@ -67,7 +67,7 @@ class Life:
     def _verify(self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, Any], None]) -> None:
         """Every transaction includes the partition."""
         partition = self.topic.partitions[index]
-        done(ErrorCode.NONE, partition.begin_verification(*request.producer, -1) if self.verifies else None)
+        done(ErrorCode.NONE, partition.producers.begin_verification(*request.producer, -1) if self.verifies else None)
 
     def commit_in_transaction(self, group: str, offset: int, producer: tuple[int, int] = (7, 0)) -> ErrorCode:
         errors: list[ErrorCode] = []

@@ -533,7 +533,7 @@ def test_in_the_end_it_leads_what_the_registry_says(history: list[tuple[str, str
         for topic in broker.topics:
             assert topic.topic_id == cluster.topics[topic.name].topic_id
             for partition in topic.partitions.values():
-                assert partition.log.topic_id == topic.topic_id
+                assert partition.log.metadata.topic_id == topic.topic_id
                 assert partition.high_watermark == partition.log.end_offset
 
     async def one(directory: str) -> None:

@@ -18,7 +18,7 @@ class FakeLog:
     """A log of one segment that takes everything. `duplicate` is what it says of the next batch; `flush_fails` after
     taking it."""
 
-    active_base = 0
+    base_offset = 0
     end_offset = 0
     start_offset = 0
     duplicate = False
@@ -32,6 +32,14 @@ class FakeLog:
 
     @property
     def flusher(self) -> FakeLog:
+        return self
+
+    @property
+    def segment_list(self) -> FakeLog:
+        return self
+
+    @property
+    def active(self) -> FakeLog:
         return self
 
     def append(self, records: memoryview, leader_epoch: int, now_ms: int, *_: Any) -> Any:
@@ -151,8 +159,8 @@ def test_an_offline_partition_refuses_every_use_and_says_why() -> None:
         lambda: partition.append(memoryview(b""), 0, 9),
         lambda: partition.read(0, 1, True),
         lambda: partition.check_epoch(3),
-        lambda: partition.active_producers(),
-        lambda: partition.begin_verification(1, 0, 0),
+        lambda: partition.producers.active(),
+        lambda: partition.producers.begin_verification(1, 0, 0),
         lambda: partition.low_watermark,
         lambda: partition.end_offset_for_epoch(0),
     ):

@@ -44,13 +44,13 @@ class World:
             [NewRecord(b"k", b"v" * size, (), NOW_MS)], producer_id=producer, producer_epoch=0, base_sequence=sequence,
             transactional=True,
         )  # fmt: skip
-        guard = partition.begin_verification(producer, 0, sequence)
+        guard = partition.producers.begin_verification(producer, 0, sequence)
         partition.append(memoryview(batch), NOW_MS, 9, transactional=True, guard=guard)
         return len(batch)
 
     def forget_sequences(self, partition: Partition) -> None:
         """The producers go on from what the log knows."""
-        known = {one.producer_id: one.last_sequence for one in partition.active_producers()}
+        known = {one.producer_id: one.last_sequence for one in partition.producers.active()}
         self._sequences = known
 
 
@@ -73,21 +73,21 @@ def waiter(partition: Partition, missing_bytes: int) -> tuple[DelayedOperation, 
 def test_the_last_stable_offset_is_where_the_oldest_open_transaction_begins(world: World) -> None:
     partition = world.open()
     plain(partition)
-    assert partition.last_stable_offset == 1 and partition.oldest_open_transaction is None
+    assert partition.last_stable_offset == 1 and partition.producers.oldest_open is None
     world.send(partition, 1)
     world.send(partition, 2)
     plain(partition)
     assert (partition.last_stable_offset, partition.high_watermark) == (1, 4)
     partition.append_marker(2, 0, 0, True, NOW_MS)
     assert partition.last_stable_offset == 1
-    assert partition.oldest_open_transaction == ActiveProducer(1, 0, 0, NOW_MS, -1, 1)
+    assert partition.producers.oldest_open == ActiveProducer(1, 0, 0, NOW_MS, -1, 1)
     world.send(partition, 2)
     partition.append_marker(1, 0, 0, False, NOW_MS)
     assert partition.last_stable_offset == 5
     partition.append_marker(2, 0, 5, True, NOW_MS + 1)
     assert partition.last_stable_offset == partition.high_watermark == 8
-    assert partition.aborted_transactions(0, 8) == [AbortedTxn(1, 1, 6, 5)]
-    assert partition.active_producers() == [
+    assert partition.log.transactions.aborted(0, 8) == [AbortedTxn(1, 1, 6, 5)]
+    assert partition.producers.active() == [
         ActiveProducer(1, 0, 0, NOW_MS, 0, -1), ActiveProducer(2, 0, 1, NOW_MS + 1, 5, -1)
     ]  # fmt: skip
 
@@ -179,7 +179,7 @@ def test_deleted_records_of_an_open_transaction_do_not_come_back(world: World) -
     assert partition.last_stable_offset == 2
     partition.append_marker(1, 0, 0, False, NOW_MS)
     assert partition.last_stable_offset == 4
-    assert partition.aborted_transactions(2, 4) == [AbortedTxn(1, 0, 3, 4)]
+    assert partition.log.transactions.aborted(2, 4) == [AbortedTxn(1, 0, 3, 4)]
 
 
 def test_markers_of_the_past_are_refused(world: World) -> None:

@@ -178,7 +178,7 @@ def test_a_topic_deleted_while_it_grows_leaves_no_log_for_the_next_of_its_name(t
         await asyncio.gather(broker.topic_admin.add_partitions("t", 100), broker.topic_admin.delete("t"))
         assert broker.logs.logs == {}
         topic = await broker.topic_admin.ensure("t", 100, {})
-        assert {partition.log.topic_id for partition in topic.partitions.values()} == {topic.topic_id}
+        assert {partition.log.metadata.topic_id for partition in topic.partitions.values()} == {topic.topic_id}
 
     run(tmp_path / "data", story)
 

@@ -156,7 +156,7 @@ def test_open_and_late_transactions_are_told(tmp_path: Path) -> None:
         for index, age_ms in enumerate([20 * MINUTE_MS - 10_000, 20 * MINUTE_MS + 10_000]):
             partition = running.replica_manager.partition("orders", index)
             assert partition is not None
-            guard = partition.begin_verification(7, 0, 0)
+            guard = partition.producers.begin_verification(7, 0, 0)
             batch = build_batch_at(now_ms - age_ms, [(None, b"x")], producer_id=7, producer_epoch=0, transactional=True)
             append = partial(partition.append, memoryview(batch), now_ms, 9, trusted=True, guard=guard)
             assert broker._thread is not None

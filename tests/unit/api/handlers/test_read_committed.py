@@ -41,7 +41,7 @@ class Producers:
         batch = build_batch(
             [self._record(size)], producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
         )
-        guard = self.partition.begin_verification(producer, 0, sequence)
+        guard = self.partition.producers.begin_verification(producer, 0, sequence)
         self.partition.append(memoryview(batch), TIME_MS, 9, transactional=True, guard=guard)
 
     def end(self, producer: int, *, commit: bool) -> None:

@@ -120,7 +120,7 @@ def test_aborted_records_of_a_follower_are_named(beside: Callable[..., None]) ->
     async def story(crowd: Crowd, broker: Broker) -> None:
         leader = lead(broker, "t", isr=())
         records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-        leader.append(records, 1, 9, transactional=True, guard=leader.begin_verification(7, 0, 0))
+        leader.append(records, 1, 9, transactional=True, guard=leader.producers.begin_verification(7, 0, 0))
         leader.append_marker(7, 0, 1, False, 1)
         assert leader.high_watermark == 2
         follow(broker, "t")
@@ -390,7 +390,7 @@ def test_a_marker_waits_for_the_replicas_of_its_partition(beside: Callable[..., 
     async def story(crowd: Crowd, broker: Broker) -> None:
         leader = lead(broker, "t", min_isr=2)
         records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-        leader.append(records, 1, 9, transactional=True, guard=leader.begin_verification(7, 0, 0))
+        leader.append(records, 1, 9, transactional=True, guard=leader.producers.begin_verification(7, 0, 0))
         marker = WritableTxnMarker(
             producer_id=7, producer_epoch=0, coordinator_epoch=1, transaction_result=True,
             topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],

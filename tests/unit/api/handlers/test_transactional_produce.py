@@ -33,6 +33,10 @@ class Partition:
         self.guard = VerificationGuard()
         self.open_for = open_for
 
+    @property
+    def producers(self) -> Partition:
+        return self
+
     def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
         return None if producer_id in self.open_for else self.guard
 

@@ -114,7 +114,7 @@ def test_everything_is_there_after_a_restart(start: Start, clock: ManualClock) -
     manager = start()
     log = manager.get("orders", 0)
     assert log is not None
-    assert (log.start_offset, log.end_offset, log.flusher.recovery_point, log.topic_id) == (1, 2, 2, TOPIC_ID)
+    assert (log.start_offset, log.end_offset, log.flusher.recovery_point, log.metadata.topic_id) == (1, 2, 2, TOPIC_ID)
     assert log.replicated_offset == 2
     assert manager.directories.stored_cluster_id == CLUSTER
     assert manager.get("orders", 1) is None
@@ -490,7 +490,7 @@ def test_a_stop_does_not_wait_until_everything_is_counted(
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), pool.submit)
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
         manager.complete_start()
-        assert all(log.counts().is_counting for log in manager.logs.values())
+        assert all(log.record_counts.current().is_counting for log in manager.logs.values())
         manager.close()
     assert counted == []
     assert start().was_clean

@@ -78,7 +78,7 @@ def test_a_log_moves_as_it_is(machine: Machine, log: PartitionLog) -> None:
     assert place(manager) == "b" and manager.get(*KEY) is log and KEY not in manager.moves
     ((name, after),) = bytes_of(machine.file(1, "orders-0")).items()
     assert name == f"{3:020d}.log" and before[f"{0:020d}.log"].endswith(after) and after
-    assert values(log) == [f"v{number}" for number in range(3, 20)] and log.topic_id == TOPIC_ID
+    assert values(log) == [f"v{number}" for number in range(3, 20)] and log.metadata.topic_id == TOPIC_ID
     assert machine.names(1) == ["orders-0"] and machine.names(0)[0].endswith("-delete")
     write(log, "next")
     assert log.flusher.on_ack == told.append

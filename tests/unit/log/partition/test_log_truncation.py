@@ -171,10 +171,10 @@ class TestRestartAt:
         assert (found.start_offset, found.end_offset, found.replicated_offset) == (offset, offset, offset)
         assert (found.flusher.ack_offset, found.flusher.recovery_point) == (offset, offset)
         assert (bases(log), found.size_bytes, found.epochs.entries(), len(found.producers)) == ([offset], 0, [], 0)
-        assert found.known_counts() == (0, 0) and starts == [offset]
+        assert found.record_counts.known() == (0, 0) and starts == [offset]
         assert found.read(offset, 1000, offset) is None
         assert follow(log, batch(offset, "a", "b", epoch=3)) == offset + 2
-        assert log.read_all() == ["a", "b"] and found.known_counts() == (2, 0)
+        assert log.read_all() == ["a", "b"] and found.record_counts.known() == (2, 0)
         log = disk.kill(log)
         assert (log.log.start_offset, log.log.end_offset, log.log.epochs.entries()) == (
             offset,

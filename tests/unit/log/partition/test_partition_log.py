@@ -139,7 +139,7 @@ def test_a_duplicate_is_known_after_a_restart_of_either_kind(disk: Disk, log: Lo
         result = log.write("a", producer_id=7, producer_epoch=0, base_sequence=2)
         assert (result.base_offset, result.duplicate) == (2, True)
         assert log.log.end_offset == 3
-    assert log.log.expire_producers(T0 + 86_400_000) == 1
+    assert log.log.producers.expire(T0 + 86_400_000, 86_400_000) == 1
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 250])

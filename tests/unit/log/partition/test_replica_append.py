@@ -50,7 +50,7 @@ def test_offsets_may_be_missing_but_never_come_again(log: Log) -> None:
     follow(log, batch(5, "a", "b"), batch(100, "c"))
     assert (log.log.end_offset, log.log.start_offset) == (101, 0)
     assert [record.offset for record in log.records(0)] == [5, 6, 100]
-    assert log.log.known_counts() == (3, 0)
+    assert log.log.record_counts.known() == (3, 0)
     assert code_of(lambda: follow(log, batch(100, "c"))) == ErrorCode.CORRUPT_MESSAGE
     assert code_of(lambda: follow(log, batch(101, "d", "e"), batch(102, "e"))) == ErrorCode.CORRUPT_MESSAGE
     assert log.log.end_offset == 101
@@ -94,7 +94,7 @@ def test_more_missing_offsets_than_an_index_can_name(disk: Disk, log: Log) -> No
     follow(log, batch(far, "a"), batch(far + 1, "b"), batch(3 * far, "c"))
     assert [record.offset for record in log.records(0)] == [far, far + 1, 3 * far]
     assert bases(log) == [0, far, far + 2, 3 * far]
-    assert log.log.known_counts() == (3, 0)
+    assert log.log.record_counts.known() == (3, 0)
 
 
 def test_sequences_are_remembered_and_not_judged(log: Log) -> None:
@@ -119,7 +119,7 @@ def test_markers_end_transactions_but_are_stable_only_when_committed(pair: tuple
     assert follower.log.producers.first_unstable_offset == 0
     follower.log.producers.acknowledge(3)
     assert follower.log.producers.first_unstable_offset == NEVER
-    assert follower.log.known_counts() == (2, 1)
+    assert follower.log.record_counts.known() == (2, 1)
 
 
 def test_a_leader_that_waits_for_replicas_keeps_transactions_unstable_as_well(log: Log) -> None:
@@ -152,7 +152,7 @@ def test_an_abort_that_cannot_be_indexed_is_taken_when_it_comes_again(
     assert pair[1].file(0).read_bytes() == fetched
     for log in (follower, pair[1].kill(follower)):
         assert log.log.transactions.aborted(0, 6) == leader.log.transactions.aborted(0, 6)
-        assert log.log.producers.ongoing == {} and log.log.known_counts() in ((4, 2), None)
+        assert log.log.producers.ongoing == {} and log.log.record_counts.known() in ((4, 2), None)
 
 
 def test_an_abort_that_can_neither_be_indexed_nor_removed_stops_the_log(
@@ -256,7 +256,7 @@ def test_messages_of_old_formats_are_appended_and_clear_the_epochs(disk: Disk, l
     assert follow(log, plain, wrapped, batch(6, "b", epoch=2)) == 7
     assert log.log.epochs.entries() == [(2, 6)]
     assert disk.file(0).read_bytes() == batch(0, "a", epoch=1) + plain + wrapped + batch(6, "b", epoch=2)
-    assert log.log.known_counts() is None and log.log.counts().live_records == 7
+    assert log.log.record_counts.known() is None and log.log.record_counts.current().live_records == 7
     broken = bytearray(old_messages(7))
     broken[-1] ^= 1
     assert code_of(lambda: follow(log, bytes(broken))) == ErrorCode.CORRUPT_MESSAGE

@@ -135,8 +135,8 @@ def compare(leader: Leader, disks: list[Disk], follower: Log, stops: set[str]) -
     assert ours.producers.first_unstable_offset == theirs.producers.first_unstable_offset
     assert ours.epochs.entries() == [entry for entry in theirs.epochs.entries() if entry[1] < theirs.end_offset]
     assert ours.transactions.aborted(0, ours.end_offset) == theirs.transactions.aborted(0, theirs.end_offset)
-    assert ours.counts().live_records == theirs.counts().live_records
-    assert ours.counts().control_records == theirs.counts().control_records
+    assert ours.record_counts.current().live_records == theirs.record_counts.current().live_records
+    assert ours.record_counts.current().control_records == theirs.record_counts.current().control_records
     theirs.close()
     ours.close()
     # what is not indexed yet is forgotten at a stop, and sealing adds an entry

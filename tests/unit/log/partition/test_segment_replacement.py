@@ -50,7 +50,7 @@ def test_it_takes_the_place_of_its_sources_and_their_files_go_later(world: World
     assert [segment.base_offset for segment in log.segments] == [0, 2, 6, 8]
     assert world.offsets() == [0, 1, 3, 6, 7, 8, 9]
     assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
-    counts = log.counts()
+    counts = log.record_counts.current()
     assert [segment.live_records for segment in counts.segments] == [2, 1, 2, 2] and not counts.is_counting
     assert log.segments[1].latest() == (START_MS + 3, 3)
     assert world.suffixes() >= {".deleted"} and not {".swap", ".cleaned"} & world.suffixes()
@@ -71,9 +71,9 @@ def test_a_start_finds_it_with_the_same_numbers(world: World, clean: bool) -> No
     else:
         log = world.kill()
     assert world.offsets() == [0, 1, 3, 6, 7, 8, 9]
-    log.counts()
+    log.record_counts.current()
     world.work()
-    assert [segment.live_records for segment in log.counts().segments] == [2, 1, 2, 2]
+    assert [segment.live_records for segment in log.record_counts.current().segments] == [2, 1, 2, 2]
     assert log.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
     world.write(12)
     assert world.offsets() == [0, 1, 3, 6, 7, 8, 9, 10, 11]
@@ -87,9 +87,9 @@ def test_its_numbers_are_noted(world: World, monkeypatch: pytest.MonkeyPatch) ->
     world.files = world.files.kill()
     monkeypatch.setattr("kafkalite.log.segment.record_counts.count", None)  # nobody counts again
     log = world.open(clean=True)
-    assert log.counts().live_records is None
+    assert log.record_counts.current().live_records is None
     world.work()
-    assert log.counts().live_records == 7
+    assert log.record_counts.current().live_records == 7
 
 
 def test_nothing_may_be_left(world: World) -> None:
@@ -101,7 +101,7 @@ def test_nothing_may_be_left(world: World) -> None:
         region = log.read(offset, 1, log.end_offset)
         assert region is not None and read_records(region.read())[0].offset == 6
     assert log.read(3, 1 << 20, 6) is None and log.read(3, 1 << 20, 5) is None
-    assert log.counts().live_records == 6
+    assert log.record_counts.current().live_records == 6
     for time, found in ((START_MS, 0), (START_MS + 1, 1), (START_MS + 2, 6), (START_MS + 6, 6)):
         record = log.lookup_of_timestamp(time, log.end_offset).answer()
         assert record is not None and record.offset == found
@@ -180,7 +180,7 @@ def test_an_empty_batch_keeps_its_producers_sequence(memory_disk: str) -> None:
     world.work()
     assert world.ends == [None]
     assert world.offsets() == [4, 5, 6, 7, 8, 9]
-    assert world.log.counts().live_records == 6
+    assert world.log.record_counts.current().live_records == 6
     for name in world.names():
         if name.endswith(".snapshot"):
             world.files.unlink(f"{world.log.directory}/{name}")
@@ -188,7 +188,7 @@ def test_an_empty_batch_keeps_its_producers_sequence(memory_disk: str) -> None:
     log = world.kill()
     producer = log.producers.get(7)
     assert producer is not None and [batch.last_sequence for batch in producer.batches] == [1, 3]
-    assert log.end_offset == 10 and log.counts().live_records == 6
+    assert log.end_offset == 10 and log.record_counts.current().live_records == 6
     again = build_batch([NewRecord(b"k", b"03", (), START_MS)], producer_id=7, producer_epoch=0, base_sequence=3)
     assert log.append(memoryview(again), 9, START_MS).duplicate
     assert log.lookup_of_timestamp(START_MS, 10).answer() == (START_MS + 4, 4, 1)

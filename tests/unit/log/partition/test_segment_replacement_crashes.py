@@ -80,9 +80,9 @@ def test_whatever_the_last_call_was_the_old_content_is_there_or_the_new(
         assert world.suffixes() <= FILES
         producer = world.log.producers.get(7)
         assert producer is not None and producer.last_sequence == 9
-        world.log.counts()
+        world.log.record_counts.current()
         world.work()
-        assert world.log.counts().live_records == len(found)
+        assert world.log.record_counts.current().live_records == len(found)
         seen.add(len(found))
         world.kill()
         assert world.offsets() == found

@@ -41,7 +41,7 @@ def hopped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_an_append_moves_the_numbers_at_once(disk: Disk, hopped: list[int]) -> None:
-    assert disk.log.counts().live_records == 0
+    assert disk.log.record_counts.current().live_records == 0
     disk.write(3)
     disk.append(marker())
     disk.write(2, codec=GZIP)
@@ -182,7 +182,7 @@ def test_a_truncation_that_fails_half_way_counts_nothing_for_the_wrong_segment(
     disk.fill(3)
     log = disk.log
     disk.write(2)
-    log.counts()
+    log.record_counts.current()
     disk.write(3)  # these nobody has asked for yet
     first = log.segments[-1].base_offset
 
@@ -193,7 +193,7 @@ def test_a_truncation_that_fails_half_way_counts_nothing_for_the_wrong_segment(
     with pytest.raises(StorageError):
         log.truncate_to(first - 1)
     assert log.segments[-1].base_offset < first
-    known = [(count.live_records, count.size_bytes) for count in log.counts().segments]
+    known = [(count.live_records, count.size_bytes) for count in log.record_counts.current().segments]
     monkeypatch.undo()
     assert known == [(live, size) for _, size, live, _ in recount(disk.directory, 0)]
 
@@ -214,7 +214,7 @@ def test_of_a_segment_that_is_indexed_up_to_a_damage_no_part_is_told(disk: Disk)
     os.unlink(path.with_suffix(".timeindex"))
     disk.options = LoadOptions(clean=False, recovery_point=recovery_point)
     disk.log = disk._open()
-    counts = disk.log.counts()
+    counts = disk.log.record_counts.current()
     assert counts.segments[0].size_bytes == len(data)
     assert counts.segments[0].live_records is None, "the batches before the damage are not all"
 
@@ -268,13 +268,13 @@ def test_until_it_is_known_the_answer_is_none(tmp_path: Path) -> None:
     disk.stop()
     disk.noted.unlink()
     disk.log = disk._open()
-    counts = disk.log.counts()
+    counts = disk.log.record_counts.current()
     assert counts.is_counting
     assert {segment.live_records for segment in counts.segments} == {None}
     assert counts.live_records is None and counts.control_records is None
     assert counts.size_bytes == disk.log.size_bytes
     disk.write(2)
-    assert disk.log.counts().live_records is None
+    assert disk.log.record_counts.current().live_records is None
     disk.check()
 
 
@@ -285,7 +285,7 @@ def test_what_was_under_way_when_the_log_was_cut_counts_for_nothing(tmp_path: Pa
     disk.stop()
     disk.noted.unlink()
     disk.log = disk._open()
-    disk.log.counts()
+    disk.log.record_counts.current()
     if when == "before":
         disk.pending.popleft()()
     disk.log.truncate_to(0)
@@ -299,7 +299,7 @@ def test_a_start_that_was_under_way_when_the_log_was_cut_counts_for_nothing(tmp_
     disk = Disk(tmp_path, later=True)
     disk.write(5)
     disk.log.delete_records_before(3)
-    disk.log.counts()
+    disk.log.record_counts.current()
     while disk.pending:
         disk.pending.popleft()()
     disk.log.truncate_to(0)
@@ -315,7 +315,7 @@ def test_a_roll_while_it_is_counted_counts_nothing_twice(tmp_path: Path) -> None
     disk.write(5)
     disk.restart()
     disk.write(1)
-    disk.log.counts()
+    disk.log.record_counts.current()
     disk.fill(3)  # the roll looks up what the job is looking for, too
     disk.check()
 
@@ -326,10 +326,10 @@ def test_a_count_ends_when_the_log_is_closed(tmp_path: Path, hopped: list[int]) 
     disk.stop()
     disk.noted.unlink()
     disk.log = disk._open()
-    disk.log.counts()
+    disk.log.record_counts.current()
     disk.log.abandon()
     disk.work()
-    assert disk.log.counts().live_records is None
+    assert disk.log.record_counts.current().live_records is None
 
 
 def test_a_log_that_cannot_be_counted_says_so_once(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
@@ -340,11 +340,11 @@ def test_a_log_that_cannot_be_counted_says_so_once(disk: Disk, caplog: pytest.Lo
     data[16] = 77  # no magic that ever was
     first.write_bytes(data)
     disk.log = disk._open()
-    counts = disk.log.counts()
+    counts = disk.log.record_counts.current()
     assert counts.segments[0].live_records is None and counts.live_records is None
     assert counts.segments[1].live_records is not None
     assert not counts.is_counting
-    disk.log.counts()
+    disk.log.record_counts.current()
     assert caplog.text.count("cannot count the records") == 1
 
 
@@ -401,7 +401,7 @@ def test_a_file_that_was_changed_in_place_is_not_believed(disk: Disk) -> None:
         if path.stat().st_ctime_ns != before.st_ctime_ns:
             break
     disk.log = disk._open()
-    assert disk.log.counts().segments[0].live_records == recount_headers(path)
+    assert disk.log.record_counts.current().segments[0].live_records == recount_headers(path)
 
 
 def recount_headers(path: Path) -> int:
