@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.config.group_settings import GroupSettings, group_conflict
 from kafkalite.config.listeners import (
     PREFIX,
     ListenerConfig,
@@ -28,7 +29,6 @@ from kafkalite.config.listeners import (
     prefixes,
     resolve_listeners,
 )
-from kafkalite.config.security_settings import SecuritySettings
 from kafkalite.config.setting_checks import (
     one_copy_warnings,
     parse_authorizer,
@@ -72,7 +72,7 @@ def of_topic(name: str, doc: str = "") -> Any:
     return Setting(setting.type, default, doc or setting.doc, dynamic=True, **limits)
 
 
-class BrokerConfig(SecuritySettings):
+class BrokerConfig(GroupSettings):
     """The configuration of one broker: `BrokerConfig()` has the defaults, `load` takes an operator's properties.
 
     `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: changed while running, for this
@@ -201,6 +201,7 @@ class BrokerConfig(SecuritySettings):
     _fetch = section("Fetching")
     fetch_max_bytes: int = integer(55 * _MIB, "Largest response to a fetch.", at_least=1024)
     max_incremental_fetch_session_cache_slots: int = integer(1000, "Fetch sessions in the cache.", at_least=0)
+    max_request_partition_size_limit: int = integer(2_000, "Partitions in one answer of DescribeTopicPartitions.", at_least=1)
 
     _replication = section("Replication")
     num_replica_fetchers: int = integer(1, "Connections to each leader over which this broker's followers fetch.", at_least=1, dynamic=True)
@@ -218,22 +219,6 @@ class BrokerConfig(SecuritySettings):
     replica_selector_class: str | None = string(None, "Names the replica from which a consumer is to read: RackAwareReplicaSelector prefers an in-sync one in its rack (broker.rack, client.rack).", convert=parse_replica_selector)
     replication_quota_window_num: int = integer(11, "Windows over which these rates are measured.", at_least=1)
     replication_quota_window_size_seconds: int = integer(1, "Length of such a window.", at_least=1)
-
-    _groups = section("Consumer groups")
-    group_initial_rebalance_delay_ms: int = integer(3_000, "How long a new group waits for more members.", sample="0")
-    group_min_session_timeout_ms: int = integer(6_000, "Shortest session timeout that a member may ask for.")
-    group_max_session_timeout_ms: int = integer(1_800_000, "Longest session timeout that a member may ask for.")
-    group_max_size: int = integer(INT_MAX, "Members of one group.", at_least=1)
-    offset_metadata_max_bytes: int = integer(4096, "Largest metadata text that may be committed with an offset.")
-    offsets_commit_required_acks: int = short(-1, "Replicas that must have a committed offset.", at_least=-1, idle=True)
-    offsets_commit_timeout_ms: int = integer(5_000, "How long a commit may wait for the replicas of its partition.", at_least=1)
-    offsets_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when offsets are loaded.", at_least=1)
-    offsets_retention_minutes: int = integer(10_080, "How long the offsets of a group without members are kept.", at_least=1)
-    offsets_retention_check_interval_ms: int = long(600_000, "How often to check for expired offsets.", at_least=1)
-    offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets.", at_least=1)
-    offsets_topic_replication_factor: int = short(3, "Replicas of __consumer_offsets; unset, no more than there are brokers when it is created.", at_least=1)
-    offsets_topic_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __consumer_offsets ends.", at_least=1)
-    offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
 
     _producers = section("Producers")
     kafkalite_record_validation: str = string("records", "What is checked inside a producer's batch: 'records' its frame and the structure of its records, 'frames' only that it can be decompressed, 'none' nothing (kafkalite's own setting; Kafka checks records).", one_of=RECORD_VALIDATIONS)
@@ -262,6 +247,7 @@ class BrokerConfig(SecuritySettings):
     console_write: bool = boolean(False, "Whether users of the console may change topics, groups and records, as far as access control lists let them (kafkalite's own setting).")
     console_command_config: str = string("", "A properties file of a Kafka client with which the console connects to this broker, for TLS (kafkalite's own setting).")
     metrics_listener: str = string("", "HOST:PORT at which Prometheus scrapes /metrics, such as 127.0.0.1:9404; empty disables it (kafkalite's own setting).", convert=parse_metrics_listener)
+    telemetry_max_bytes: int = integer(1_048_576, "Largest push of metrics by a client (KIP-714), as sent.", at_least=1)
 
     _limits = section("Quotas and limits of connections")
     max_connections: int = integer(INT_MAX, "Connections at a time; others wait to be accepted. The inter-broker listener may exceed it if there are other listeners.", at_least=0, dynamic=True)
@@ -353,7 +339,7 @@ class BrokerConfig(SecuritySettings):
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
-        return topic_conflict(values)
+        return topic_conflict(values) or group_conflict(self.values())
 
     def topic_default(self, setting: Setting) -> Any:
         """The default that this broker gives to a topic's setting."""

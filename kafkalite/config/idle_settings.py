@@ -1,13 +1,13 @@
 """Properties of Kafka's brokers that `BrokerConfig` does not declare: idle settings, and names that Kafka knows.
 
-Idle settings have no use in kafkalite. They are described as Kafka 3.9.1 describes them, since tools expect all of them,
-and checked as it checks them. A line of their table: name, type, whether it may be changed while the broker runs,
-limits, and behind "=" the default; without "=" there is none. The other names are those that only Kafka 4.1.0 has,
-internal ones, and older ones that are still common in files. A start warns of each that is set, and distinguishes them
-from misspelt names.
+Idle settings have no use in kafkalite. They are described as Kafka 3.9.1 describes them, those of groups as Kafka 4.3.0,
+since tools expect all of them, and checked as it checks them. A line of their table: name, type, whether it may be
+changed while the broker runs, limits, and behind "=" the default; without "=" there is none. The other names are those
+that only Kafka 4.1 to 4.3 have, internal ones, and older ones that are still common in files. A start warns of each
+that is set, and distinguishes them from misspelt names.
 
 Loaded only when a client asks for the settings of a broker, or when such a property is set.
-Source: DescribeConfigs of Apache Kafka 3.9.1; the output of kafka.server.KafkaConfig of 3.9.1 and 4.1.0.
+Source: DescribeConfigs of Apache Kafka 3.9.1; the output of kafka.server.KafkaConfig of 3.9.1, 4.1.0 and 4.3.0.
 """
 
 # ruff: noqa: E501
@@ -46,30 +46,44 @@ delete.records.purgatory.purge.interval.requests INT =1
 early.start.listeners STRING
 eligible.leader.replicas.enable BOOLEAN =false
 fetch.purgatory.purge.interval.requests INT =1000
-group.consumer.assignors LIST =org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
-group.consumer.heartbeat.interval.ms INT =5000
-group.consumer.max.heartbeat.interval.ms INT =15000
-group.consumer.max.session.timeout.ms INT =60000
-group.consumer.max.size INT =2147483647
-group.consumer.min.heartbeat.interval.ms INT =5000
-group.consumer.min.session.timeout.ms INT =45000
-group.consumer.session.timeout.ms INT =45000
-group.coordinator.append.linger.ms INT =10
-group.coordinator.rebalance.protocols LIST =classic
-group.coordinator.threads INT =1
-group.share.delivery.count.limit INT =5
-group.share.heartbeat.interval.ms INT =5000
-group.share.max.groups SHORT =10
-group.share.max.heartbeat.interval.ms INT =15000
-group.share.max.record.lock.duration.ms INT =60000
-group.share.max.session.timeout.ms INT =60000
-group.share.max.size SHORT =200
-group.share.min.heartbeat.interval.ms INT =5000
-group.share.min.record.lock.duration.ms INT =15000
-group.share.min.session.timeout.ms INT =45000
-group.share.partition.max.record.locks INT =200
-group.share.record.lock.duration.ms INT =30000
-group.share.session.timeout.ms INT =45000
+group.coordinator.append.linger.ms INT >=-1 =-1
+group.coordinator.background.threads INT >=1 =2
+group.coordinator.cached.buffer.max.bytes INT dynamic >=524288 =1048588
+group.coordinator.threads INT >=1 =4
+group.share.assignment.interval.ms INT dynamic >=0 =1000
+group.share.assignors LIST =simple
+group.share.delivery.count.limit INT >=2 <=10 =5
+group.share.heartbeat.interval.ms INT >=1 =5000
+group.share.max.assignment.interval.ms INT >=0 =15000
+group.share.max.delivery.count.limit INT >=5 <=25 =10
+group.share.max.heartbeat.interval.ms INT >=1 =15000
+group.share.max.partition.max.record.locks INT >=2000 <=10000 =4000
+group.share.max.record.lock.duration.ms INT >=30000 <=3600000 =60000
+group.share.max.session.timeout.ms INT >=1 =60000
+group.share.max.share.sessions INT >=1 =2000
+group.share.max.size INT >=1 <=1000 =200
+group.share.min.assignment.interval.ms INT >=0 =0
+group.share.min.delivery.count.limit INT >=2 <=5 =2
+group.share.min.heartbeat.interval.ms INT >=1 =5000
+group.share.min.partition.max.record.locks INT >=100 <=2000 =100
+group.share.min.record.lock.duration.ms INT >=1000 <=30000 =15000
+group.share.min.session.timeout.ms INT >=1 =45000
+group.share.partition.max.record.locks INT >=100 <=10000 =2000
+group.share.record.lock.duration.ms INT >=1000 <=3600000 =30000
+group.share.session.timeout.ms INT >=1 =45000
+group.streams.assignment.interval.ms INT dynamic >=0 =1000
+group.streams.heartbeat.interval.ms INT >=1 =5000
+group.streams.initial.rebalance.delay.ms INT >=0 =3000
+group.streams.max.assignment.interval.ms INT >=0 =15000
+group.streams.max.heartbeat.interval.ms INT >=1 =15000
+group.streams.max.session.timeout.ms INT >=1 =60000
+group.streams.max.size INT >=1 =2147483647
+group.streams.max.standby.replicas INT >=0 =2
+group.streams.min.assignment.interval.ms INT >=0 =0
+group.streams.min.heartbeat.interval.ms INT >=1 =5000
+group.streams.min.session.timeout.ms INT >=1 =45000
+group.streams.num.standby.replicas INT >=0 =0
+group.streams.session.timeout.ms INT >=1 =45000
 initial.broker.registration.timeout.ms INT =60000
 inter.broker.protocol.version STRING =3.9-IV0
 kafka.metrics.polling.interval.secs INT =10
@@ -78,7 +92,6 @@ log.dir.failure.timeout.ms LONG =30000
 log.local.retention.bytes LONG dynamic >=-2 =-2
 log.local.retention.ms LONG dynamic >=-2 =-2
 log.message.format.version STRING =3.0-IV1
-max.request.partition.size.limit INT =2000
 metadata.log.dir STRING
 metadata.log.max.record.bytes.between.snapshots LONG =20971520
 metadata.log.max.snapshot.interval.ms LONG =3600000
@@ -132,7 +145,6 @@ ssl.protocol STRING dynamic =TLSv1.3
 ssl.provider STRING dynamic
 ssl.secure.random.implementation STRING dynamic
 ssl.trustmanager.algorithm STRING dynamic =PKIX
-telemetry.max.bytes INT =1048576
 zookeeper.metadata.migration.enable BOOLEAN =false
 zookeeper.ssl.crl.enable BOOLEAN =false
 zookeeper.ssl.ocsp.enable BOOLEAN =false
@@ -159,25 +171,27 @@ def _declared(line: str) -> Setting:
 IDLE: Mapping[str, Setting] = {each.name: each for each in map(_declared, _TABLE.strip().splitlines())}
 _OTHER_NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.host.name advertised.port
-group.consumer.migration.policy group.coordinator.new.enable group.share.assignors group.share.enable
-group.share.max.share.sessions group.streams.heartbeat.interval.ms group.streams.max.heartbeat.interval.ms
-group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
-group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-group.streams.session.timeout.ms host.name log.initial.task.delay.ms metadata.log.segment.min.bytes port
-quota.consumer.default quota.producer.default remote.list.offsets.request.timeout.ms
-remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
-remote.log.manager.task.retry.jitter sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+config.providers controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+controller.quorum.auto.join.enable controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+cordoned.log.dirs follower.fetch.last.tiered.offset.enable group.coordinator.new.enable group.share.enable
+group.share.initialize.retry.interval.ms group.share.persister.class.name host.name
+internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
+log.initial.task.delay.ms metadata.log.segment.min.bytes port quota.consumer.default
+quota.producer.default remote.list.offsets.request.timeout.ms remote.log.manager.task.retry.backoff.max.ms
+remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter sasl.oauthbearer.assertion.algorithm
+sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
 sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
 sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
 sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
 sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-server.max.startup.time.ms share.coordinator.append.linger.ms share.coordinator.load.buffer.size
+server.max.startup.time.ms share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
+share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
 share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
 share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes share.coordinator.threads
-share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests transaction.two.phase.commit.enable
+share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
+share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+share.fetch.purgatory.purge.interval.requests transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms
 """

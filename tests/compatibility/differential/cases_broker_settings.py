@@ -56,19 +56,26 @@ OF_THE_AUTHORIZER = Explained(
     "Kafka's broker does not know them, so it hides them as it would a secret",
     *at(("allow.everyone.if.no.acl.found",), ".**"),
 )
+OF_GROUPS = ("group.consumer.", "group.coordinator.", "group.share.", "group.streams.")  # compared with 4.3
+AS_IN_4_3 = Explained(
+    "the settings of the newer protocols of groups are those of Kafka 4.3",
+    "Kafka 3.9 has them as a preview, with other defaults",
+    *at(tuple(f"{beginning}*" for beginning in OF_GROUPS), ""),
+    *at(tuple(f"{beginning}*" for beginning in OF_GROUPS), ".**"),
+)
 
 
 @once
 def all_that_there_are(t: Teller) -> None:
     one = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)
     request = DescribeConfigsRequest(resources=[one], include_synonyms=True, include_documentation=False)
-    t.ask("all", request, 4, but=(TOLD_TOO, GIVEN, OTHER_DEFAULTS, OF_THE_AUTHORIZER))
+    t.ask("all", request, 4, but=(TOLD_TOO, GIVEN, OTHER_DEFAULTS, OF_THE_AUTHORIZER, AS_IN_4_3))
 
 
 def told() -> list[Setting]:
     """Those of Kafka, by name."""
     every = {each.name: each for each in BrokerConfig.settings if not each.dynamic_only} | dict(IDLE)
-    return [every[name] for name in sorted(every) if name not in OWN]
+    return [every[name] for name in sorted(every) if name not in OWN and not name.startswith(OF_GROUPS)]
 
 
 def change(broker: str, name: str, value: str | None, operation: int = SET) -> IncrementalAlterConfigsRequest:

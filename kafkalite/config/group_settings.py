@@ -1,0 +1,108 @@
+"""Settings of groups, one line each: the classic protocol, committed offsets, and the consumer protocol (KIP-848).
+
+Those of the consumer protocol are Kafka 4.3's, with its defaults and rules. The bounds are also those of the settings
+that a group has for itself (`group_config`).
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig, OffsetConfig.
+"""
+
+# ruff: noqa: E501
+# The table is wide, so that one setting stays one line.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.config.security_settings import SecuritySettings
+from kafkalite.config.settings import INT_MAX, integer, long, section, short, string, words
+
+_MIB = 1 << 20
+_PACKAGE = "org.apache.kafka.coordinator.group.assignor."
+_ASSIGNORS = {"uniform": "uniform", "range": "range"} | {
+    f"{_PACKAGE}{name.capitalize()}Assignor": name for name in ("uniform", "range")
+}
+_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
+PROTOCOLS = ("consumer", "classic", "share", "streams")
+
+
+def parse_assignors(text: str) -> tuple[str, ...]:
+    """The names of assignors, which may be given by the names of Kafka's classes; the first is the default."""
+    given = [word.strip() for word in text.split(",")]
+    unknown = [word for word in given if word not in _ASSIGNORS]
+    if unknown:
+        raise ValueError("must be a list of: uniform, range, since kafkalite runs no Java classes")
+    return tuple(dict.fromkeys(_ASSIGNORS[word] for word in given))
+
+
+def parse_migration_policy(text: str) -> str:
+    word = text.strip().lower()
+    if word not in _POLICIES:
+        raise ValueError(f"must be one of: {', '.join(_POLICIES)}")
+    return word
+
+
+def parse_protocols(text: str) -> tuple[str, ...]:
+    found = tuple(word.strip() for word in text.split(","))
+    if not set(found) <= set(PROTOCOLS) or "classic" not in found:
+        raise ValueError(f"must be a list of: {', '.join(PROTOCOLS)}, with classic among them")
+    return found
+
+
+class GroupSettings(SecuritySettings):
+    """Values of the lines below."""
+
+    # fmt: off
+    _groups = section("Consumer groups")
+    group_initial_rebalance_delay_ms: int = integer(3_000, "How long a new group waits for more members.", sample="0")
+    group_min_session_timeout_ms: int = integer(6_000, "Shortest session timeout that a member may ask for.")
+    group_max_session_timeout_ms: int = integer(1_800_000, "Longest session timeout that a member may ask for.")
+    group_max_size: int = integer(INT_MAX, "Members of one group.", at_least=1)
+    offset_metadata_max_bytes: int = integer(4096, "Largest metadata text that may be committed with an offset.")
+    offsets_commit_required_acks: int = short(-1, "Replicas that must have a committed offset.", at_least=-1, idle=True)
+    offsets_commit_timeout_ms: int = integer(5_000, "How long a commit may wait for the replicas of its partition.", at_least=1)
+    offsets_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when offsets are loaded.", at_least=1)
+    offsets_retention_minutes: int = integer(10_080, "How long the offsets of a group without members are kept.", at_least=1)
+    offsets_retention_check_interval_ms: int = long(600_000, "How often to check for expired offsets.", at_least=1)
+    offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets.", at_least=1)
+    offsets_topic_replication_factor: int = short(3, "Replicas of __consumer_offsets; unset, no more than there are brokers when it is created.", at_least=1)
+    offsets_topic_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __consumer_offsets ends.", at_least=1)
+    offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
+
+    _consumer_groups = section("Groups of the consumer protocol (KIP-848)")
+    group_coordinator_rebalance_protocols: tuple[str, ...] = words("classic,consumer,streams", "The protocols that groups may use; share groups and groups of Kafka Streams are not served.", convert=parse_protocols)
+    group_consumer_session_timeout_ms: int = integer(45_000, "Session timeout of members; a group may have its own.", at_least=1)
+    group_consumer_min_session_timeout_ms: int = integer(45_000, "Shortest session timeout that may be set.", at_least=1)
+    group_consumer_max_session_timeout_ms: int = integer(60_000, "Longest session timeout that may be set.", at_least=1)
+    group_consumer_heartbeat_interval_ms: int = integer(5_000, "Time between the heartbeats of a member; a group may have its own.", at_least=1)
+    group_consumer_min_heartbeat_interval_ms: int = integer(5_000, "Shortest time between heartbeats that may be set.", at_least=1)
+    group_consumer_max_heartbeat_interval_ms: int = integer(15_000, "Longest time between heartbeats that may be set.", at_least=1)
+    group_consumer_assignment_interval_ms: int = integer(1_000, "Shortest time between two assignments of a group; a group may have its own.", at_least=0, dynamic=True)
+    group_consumer_min_assignment_interval_ms: int = integer(0, "Lowest value of that time.", at_least=0)
+    group_consumer_max_assignment_interval_ms: int = integer(15_000, "Highest value of that time.", at_least=0)
+    group_consumer_max_size: int = integer(INT_MAX, "Members of one group.", at_least=1)
+    group_consumer_assignors: tuple[str, ...] = words("uniform,range", "The assignors, the default one first.", convert=parse_assignors)
+    group_consumer_migration_policy: str = string("bidirectional", "Whether groups with members change between the classic and the consumer protocol: bidirectional, upgrade, downgrade or disabled.", convert=parse_migration_policy)
+    group_consumer_regex_refresh_interval_ms: int = integer(600_000, "How often topics are matched again with regular expressions of subscriptions.", at_least=10_000, dynamic_only=True)
+    # fmt: on
+
+
+def group_conflict(values: Mapping[str, Any]) -> str | None:
+    """The conflict between settings of the consumer protocol that are each valid by themselves, if there is one."""
+    for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        name, low, high = (f"group.consumer.{word}{what}" for word in ("", "min.", "max."))
+        value, lowest, highest = (values[each.replace(".", "_")] for each in (name, low, high))
+        if highest < lowest:
+            return f"{high}={highest} must be greater than or equal to {low}, {lowest}"
+        if value < lowest:
+            return f"{name}={value} must be greater than or equal to {low}, {lowest}"
+        if value > highest:
+            return f"{name}={value} must be less than or equal to {high}, {highest}"
+    interval_ms, timeout_ms = (
+        values[f"group_consumer_{each}"] for each in ("heartbeat_interval_ms", "session_timeout_ms")
+    )
+    if interval_ms >= timeout_ms:
+        return (
+            f"group.consumer.heartbeat.interval.ms={interval_ms} must be less than group.consumer.session.timeout.ms, "
+            f"{timeout_ms}"
+        )
+    return None
