@@ -65,6 +65,15 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After the last test of a file, what is left belongs to the run: tests that collect garbage examine their own
+    objects only, 0.07 s instead of 0.3 s for one of `tests/unit/network` in the middle of a run."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     for path in _made:
         shutil.rmtree(path, ignore_errors=True)

@@ -42,6 +42,7 @@ def _check(owned: Any) -> None:
     """A thread's ident is no owner: the next thread may be given that of one that has ended."""
     owners: dict[int, threading.Thread] = {}  # by id: objects with slots have no room for their owner
     init = owned.__init__
+    set_attribute, owner_of, current = object.__setattr__, owners.get, threading.current_thread
 
     def claim(self: Any, *arguments: Any, **named: Any) -> None:
         if type(self) is owned:
@@ -49,14 +50,13 @@ def _check(owned: Any) -> None:
         init(self, *arguments, **named)
 
     def write(self: Any, name: str, value: Any) -> None:
-        if type(self) is owned:
-            me = threading.current_thread()
-            owner = owners.get(id(self), me)
-            if owner is not me:
-                if asyncio._get_running_loop() is None and owner.is_alive():
-                    raise NotTheOwner(f"the thread {me.name} writes {name} of {self!r}, which another one owns")
-                owners[id(self)] = me
-        object.__setattr__(self, name, value)
+        me = current()
+        owner = owner_of(id(self), me)
+        if owner is not me and type(self) is owned:
+            if asyncio._get_running_loop() is None and owner.is_alive():
+                raise NotTheOwner(f"the thread {me.name} writes {name} of {self!r}, which another one owns")
+            owners[id(self)] = me
+        set_attribute(self, name, value)
 
     owned.__init__ = claim
     owned.__setattr__ = write

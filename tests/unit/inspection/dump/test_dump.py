@@ -65,7 +65,7 @@ def test_the_same_words_as_kafka_s_tool(stored: str, capsys: pytest.CaptureFixtu
 
 @pytest.mark.timeout(600)
 def test_random_logs_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    compare_random_logs(tmp_path, range(60), capsys)
+    compare_random_logs(tmp_path, range(30), capsys)
 
 
 @pytest.mark.long

@@ -14,6 +14,11 @@ import pytest
 from tests.support.log.faulty_files import Ended, Killed, PowerCut
 from tests.support.log.replacement_world import DELAY_MS, FILES, OLD, World
 
+End = type[PowerCut] | type[Killed]
+ENDS = pytest.mark.parametrize(
+    ("by", "draws"), [(PowerCut, 2), (Killed, 1), pytest.param(PowerCut, 8, marks=pytest.mark.long)]
+)
+
 
 @pytest.fixture
 def memory_disk(tmp_path: Path) -> Iterator[str]:
@@ -26,13 +31,13 @@ def memory_disk(tmp_path: Path) -> Iterator[str]:
 
 
 def ends_of(
-    memory_disk: str, deed: Callable[[World], object], by: type[PowerCut] | type[Killed], ordered: bool, stride: int
+    memory_disk: str, deed: Callable[[World], object], by: End, draws: int, ordered: bool, stride: int
 ) -> Iterator[tuple[World, int]]:
-    """The world after an end at each call of `deed`, every `stride`-th; a few of the states that are possible then."""
+    """The world after an end at each call of `deed`, every `stride`-th, in `draws` of the states that are possible."""
     at = 1
     was_reached = True
     while was_reached:
-        for number in range(1 if by is Killed else 5):
+        for number in range(draws):
             world = World(f"{memory_disk}/{by.__name__}-{at}-{number}", ordered=ordered)
             world.write(10, producer_id=7, producer_epoch=0)
             world.flush()
@@ -61,9 +66,9 @@ ALLOWED = [OLD, NEW, [0, 1, 3, 6, 7, 8, 9], [0, 1, 3, 4, 5, 6, 7, 8, 9]]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("by", [PowerCut, Killed])
+@ENDS
 def test_whatever_the_last_call_was_the_old_content_is_there_or_the_new(
-    memory_disk: str, by: type[PowerCut] | type[Killed], ordered: bool
+    memory_disk: str, by: End, draws: int, ordered: bool
 ) -> None:
     def deed(world: World) -> None:
         world.replace([2, 4, 6], [3])
@@ -72,7 +77,7 @@ def test_whatever_the_last_call_was_the_old_content_is_there_or_the_new(
         world.work()
 
     seen = set()
-    for world, at in ends_of(memory_disk, deed, by, ordered, 1):
+    for world, at in ends_of(memory_disk, deed, by, draws, ordered, 1):
         found = world.offsets()
         assert found in ALLOWED, f"ended at call {at}: {found}"
         assert world.ends != [None] or found == NEW, f"ended at call {at}: it was over, and there is {found}"
@@ -90,10 +95,8 @@ def test_whatever_the_last_call_was_the_old_content_is_there_or_the_new(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("by", [PowerCut, Killed])
-def test_several_segments_take_the_place_of_others(
-    memory_disk: str, by: type[PowerCut] | type[Killed], ordered: bool
-) -> None:
+@ENDS
+def test_several_segments_take_the_place_of_others(memory_disk: str, by: End, draws: int, ordered: bool) -> None:
     """One has no room for what is left. Two of them have the names of sources."""
 
     def deed(world: World) -> None:
@@ -104,7 +107,7 @@ def test_several_segments_take_the_place_of_others(
 
     new = [0, 1, 3, 5, 6, 8, 9]
     seen = set()
-    for world, at in ends_of(memory_disk, deed, by, ordered, 1):
+    for world, at in ends_of(memory_disk, deed, by, draws, ordered, 1):
         found = world.offsets()
         assert found in (OLD, new), f"ended at call {at}: {found}"
         assert world.ends != [None] or found == new, f"ended at call {at}: it was over, and there is {found}"
@@ -117,15 +120,15 @@ def test_several_segments_take_the_place_of_others(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("by", [PowerCut, Killed])
-def test_groups_one_behind_the_other(memory_disk: str, by: type[PowerCut] | type[Killed], ordered: bool) -> None:
+@ENDS
+def test_groups_one_behind_the_other(memory_disk: str, by: End, draws: int, ordered: bool) -> None:
     def deed(world: World) -> None:
         for bases, left in (([0, 2], [1]), ([4], []), ([6], [7])):
             world.replace(bases, left)
             world.work()
 
     allowed = [OLD, [1, 4, 5, 6, 7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 6, 7, 8, 9], [1, 7, 8, 9]]
-    for world, at in ends_of(memory_disk, deed, by, ordered, 2):
+    for world, at in ends_of(memory_disk, deed, by, draws, ordered, 2):
         found = world.offsets()
         assert found in allowed, f"ended at call {at}: {found}"
         assert len(found) <= {0: 10, 1: 7, 2: 5, 3: 4}[world.ends.count(None)]
@@ -133,10 +136,10 @@ def test_groups_one_behind_the_other(memory_disk: str, by: type[PowerCut] | type
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("by", [PowerCut, Killed])
+@ENDS
 @pytest.mark.parametrize("how", ["swap", "partly cleaned", "partly deleted", "partly live"])
 def test_a_start_that_finishes_it_may_end_anywhere_too(
-    memory_disk: str, how: str, by: type[PowerCut] | type[Killed], ordered: bool
+    memory_disk: str, how: str, by: End, draws: int, ordered: bool
 ) -> None:
     """And the start after it finds no mix."""
 
@@ -158,7 +161,7 @@ def test_a_start_that_finishes_it_may_end_anywhere_too(
         world.files.end_at, world.files.end_by = world.files.calls + end_at, by
         world.open()
 
-    for world, at in ends_of(memory_disk, deed, by, ordered, 1):
+    for world, at in ends_of(memory_disk, deed, by, draws, ordered, 1):
         found = world.offsets()
         allowed = [OLD] if how == "partly cleaned" else ALLOWED[1:]
         assert found in allowed, f"ended at call {at}: {found}"
@@ -166,8 +169,8 @@ def test_a_start_that_finishes_it_may_end_anywhere_too(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("by", [PowerCut, Killed])
-def test_giving_up_may_end_anywhere_too(memory_disk: str, by: type[PowerCut] | type[Killed], ordered: bool) -> None:
+@ENDS
+def test_giving_up_may_end_anywhere_too(memory_disk: str, by: End, draws: int, ordered: bool) -> None:
     """No index of what was given up stands beside the old segment."""
 
     def deed(world: World) -> None:
@@ -178,16 +181,16 @@ def test_giving_up_may_end_anywhere_too(memory_disk: str, by: type[PowerCut] | t
         world.files.end_at = world.files.calls + end_at
         world.work()
 
-    for world, at in ends_of(memory_disk, deed, by, ordered, 1):
+    for world, at in ends_of(memory_disk, deed, by, draws, ordered, 1):
         found = world.offsets()
         assert found in (OLD, [0, 1, 3, 5, 6, 7, 8, 9]), f"ended at call {at}: {found}"
         assert world.suffixes() <= FILES
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("by", [PowerCut, Killed])
+@ENDS
 def test_a_truncation_that_makes_it_give_way_may_end_anywhere_too(
-    memory_disk: str, by: type[PowerCut] | type[Killed], ordered: bool
+    memory_disk: str, by: End, draws: int, ordered: bool
 ) -> None:
     def deed(world: World) -> None:
         end_at, world.files.end_at = world.files.end_at - world.files.calls, 0
@@ -200,7 +203,7 @@ def test_a_truncation_that_makes_it_give_way_may_end_anywhere_too(
         world.ends.append(None)  # it was told that it is cut
         world.work()
 
-    for world, at in ends_of(memory_disk, deed, by, ordered, 1):
+    for world, at in ends_of(memory_disk, deed, by, draws, ordered, 1):
         found = world.offsets()
         is_cut = None in world.ends
         assert found == [0, 1, 2] or not is_cut, f"ended at call {at}: {found}"

@@ -89,13 +89,14 @@ def test_no_split_has_more_offsets_than_asked_for(topics: Any, index: bool) -> N
     assert len(plan(options(topics, maxRecordsPerPartition="20"))) <= 365 // 20 + 2
 
 
-def test_any_bounds_and_sizes_give_each_wanted_record_once(topics: Any) -> None:
-    rng = random.Random(5)
+@pytest.mark.parametrize(("seed", "reads"), [(5, 25), pytest.param(6, 300, marks=pytest.mark.long)])
+def test_any_bounds_and_sizes_give_each_wanted_record_once(topics: Any, seed: int, reads: int) -> None:
+    rng = random.Random(seed)
     end = 0
     for segment in range(6):
         batches = [rows(rng.randrange(1, 9), rng.randrange(60)) for _ in range(rng.randrange(1, 30))]
         end = topics.write(*batches, base_offset=end, index=segment != 3, codec=segment % 3)
-    for _ in range(60):
+    for _ in range(reads):
         start, stop = sorted((rng.randrange(end + 1), rng.randrange(end + 1)))
         changes = {
             "startingOffsets": f'{{"orders": {{"0": {start}}}}}',

@@ -63,9 +63,13 @@ def draw_records(chance: random.Random) -> list[NewRecord]:
     return records
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.parametrize("examples", [100, pytest.param(3000, marks=pytest.mark.long)])
+def test_good_records_in_runs_are_taken_and_spoiled_ones_as_one_by_one(examples: int) -> None:
+    settings(max_examples=examples, deadline=None)(judge_drawn)()
+
+
 @given(seed=st.integers(0, 1 << 32), columns_min=st.sampled_from([2, 2, 500]))
-def test_good_records_in_runs_are_taken_and_spoiled_ones_as_one_by_one(seed: int, columns_min: int) -> None:
+def judge_drawn(seed: int, columns_min: int) -> None:
     with patch.object(record_validation, "_SHAPED_RECORDS_MIN", columns_min):
         judge_spoiled(random.Random(seed))
 
