@@ -23,6 +23,7 @@ from kafkalite.common.forks import HomeProcess
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import PREFIX
 from kafkalite.server.broker_server import BrokerServer
+from kafkalite.server.host import Host
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.workers.worker_process import StartWorker
@@ -207,9 +208,8 @@ class Broker(RunningBroker):
         self.require_own()
         if self._running is not None:
             raise RuntimeError("this broker is already running")
-        running = BrokerServer(
-            self.config, self._clock, self._adopts, self._dial_zookeeper, self._start_cleaner, self._in_memory
-        )
+        host = Host(self._adopts, self._dial_zookeeper, self._start_cleaner, self._in_memory)
+        running = BrokerServer(self.config, self._clock, host)
         await running.start()
         self._running, self._home = running, HomeProcess()
         running.failed.add_done_callback(self._on_failure)

@@ -23,34 +23,28 @@ from kafkalite.common.clock import Clock, PeriodicTasks, SystemClock
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
-from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import FIRST_MS, RetentionTask
-from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
-from kafkalite.network.socket_server import SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.broker_apis import BrokerApis
 from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
+from kafkalite.server.host import Host
 from kafkalite.server.listener_changes import ListenerChanges, network_limits
 from kafkalite.server.listener_security import ListenerSecurity
-from kafkalite.server.membership.single_broker import FIRST_PRODUCER_ID, Adopted, SingleBroker
+from kafkalite.server.membership.single_broker import FIRST_PRODUCER_ID, Adopted
 from kafkalite.server.metadata_followers import follow_acls, follow_quotas, token_expiry
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.cleaner.workers.worker_process import StartWorker
     from kafkalite.replication.replica_roles import ReplicaRoles
-    from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
-    from kafkalite.zk.client.zookeeper_config import Dial
 
 logger = logging.getLogger(__name__)
 
 _STOP_GRACE_MS = 5_000
-_FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
 _READ_THREADS = 2  # for look-ups by timestamp and down-conversion; more would only contend with the loop
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _CLEANER_CHECK_MS_MIN = 100
@@ -62,25 +56,14 @@ class BrokerServer:
 
     metadata: ClusterMetadata
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        clock: Clock | None,
-        adopts: bool,
-        dial_zookeeper: Dial | None = None,
-        start_cleaner: StartWorker | None = None,
-        in_memory: bool = False,
-    ) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None, host: Host | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.clock: Clock = clock or SystemClock(self._loop)
         self.config = config
         self.failed: asyncio.Future[str] = self._loop.create_future()
         self.metrics: MetricsEndpoint | None = None
         self._cleaner: LogCleaner | None = None
-        self._adopts = adopts
-        self._dial_zookeeper = dial_zookeeper
-        self._start_cleaner_worker = start_cleaner
-        self._in_memory = in_memory
+        self._host = host or Host()
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -125,42 +108,20 @@ class BrokerServer:
         """After `kill`: wait for the threads of this broker, of which some may have been at work, and close the files
         that they have written."""
         self._readers.shutdown(cancel_futures=True)
-        self._flush_threads.close()
+        self._host.end_threads()
         self._member.end_threads()
 
     # The stages of a start. Each registers its end before the next one begins.
 
     def _lock_directories(self) -> None:
-        self._flush_threads = flush_threads = FlushThreadPool(_FLUSH_THREADS, "kafkalite-flush")
-        self._closing.callback(flush_threads.close)
-        self.logs = LogManager(
-            self.config.data_dirs,
-            self.clock,
-            self.config,
-            None if self._in_memory else flush_threads.run,
-            wake=lambda: self._loop.call_soon_threadsafe(lambda: self.logs.run_completions()),
-        )
-        self._closing.callback(self.logs.close)
+        def wake() -> None:
+            self._loop.call_soon_threadsafe(lambda: self.logs.run_completions())
+
+        self.logs = self._host.open_logs(self.config, self.clock, wake, self._closing)
 
     async def _open_metadata(self) -> None:
-        """Of a cluster in ZooKeeper, or of this broker alone."""
-        config, directories = self.config, self.logs.directories
-        self._member: SingleBroker | ClusterMember
-        if config.zookeeper_connect is None:
-            self._member = SingleBroker(config, directories, adopts=self._adopts, in_memory=self._in_memory)
-        else:
-            from kafkalite.server.membership.cluster_member import (
-                ClusterMember,  # brings kazoo, which most starts do not need
-            )
-
-            self._member = ClusterMember(
-                config,
-                self.clock,
-                directories,
-                self._security.to_broker,
-                adopts=self._adopts,
-                dial_zookeeper=self._dial_zookeeper,
-            )
+        config = self.config
+        self._member = self._host.make_member(config, self.clock, self.logs.directories, self._security)
         self.metadata = self._member.metadata
         await self.metadata.start()
         self._closing.push_async_callback(self.metadata.stop)
@@ -251,13 +212,8 @@ class BrokerServer:
         access = self._follow_acls(apis.admission_epoch)
         dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch, access)
         self._closing.push_async_callback(dispatcher.settled)
-        self.server = SocketServer(
-            self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock),
-            dispatcher,
-            network_limits(config),
-            self.clock,
-            processors=config.num_network_threads,
-        )
+        listeners = self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock)
+        self.server = self._host.make_server(listeners, dispatcher, config, self.clock)
         self._closing.push_async_callback(self.server.stop, _STOP_GRACE_MS)
         await self.server.start()
         advertise = self._member.advertise
@@ -362,7 +318,7 @@ class BrokerServer:
             from kafkalite.cleaner.log_cleaner import LogCleaner
 
             cleaner = LogCleaner(
-                self.logs, self.config, self.clock, self._start_cleaner_worker, released=self._retention.check_soon
+                self.logs, self.config, self.clock, self._host.start_cleaner, released=self._retention.check_soon
             )
             cleaner.start()
             self._cleaner = cleaner

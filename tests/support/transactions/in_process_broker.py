@@ -8,15 +8,15 @@ a cleaning is the worker's function in this process.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
-from kafkalite.api.dispatch import Dispatcher
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.cleaner.schedule import CleanerState
 from kafkalite.cleaner.workers.cleaning_task import make_job
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
@@ -26,10 +26,11 @@ from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.file_names import CLEANED
 from kafkalite.log.storage.files import Job
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
-from kafkalite.network.client_connection import ClientConnection
+from kafkalite.network.client_connection import ClientConnection, Handler
+from kafkalite.network.listener import Listener
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.server.broker_server import BrokerServer
-from kafkalite.server.dynamic_config import DynamicBrokerConfig
+from kafkalite.server.host import Host
 from tests.support.in_memory_cluster import InMemoryMetadata
 from tests.support.log.faulty_files import FaultyFiles
 from tests.support.manual_clock import ManualClock
@@ -75,6 +76,8 @@ class _Member:
 
     def reconfigure(self, config: BrokerConfig) -> None: ...
 
+    async def advertise(self, ports: Mapping[str, int]) -> None: ...
+
     def legacy_offsets(self) -> None: ...
 
 
@@ -83,55 +86,43 @@ class _NoServer:
 
     ports: Mapping[str, int] = {"PLAINTEXT": 9092}
 
+    def __init__(self, handler: Handler) -> None:
+        self.handler = handler
 
-class InProcessBroker(BrokerServer):
+    async def start(self) -> None: ...
+
+    async def stop(self, grace_ms: int) -> None: ...
+
+    def serve(self, handler: Handler) -> None:
+        self.handler = handler
+
+
+class _Host(Host):
     """`jobs` are those of the background that wait to be carried out."""
 
-    def __init__(self, config: BrokerConfig, clock: ManualClock, metadata: ClusterMetadata, files: FaultyFiles) -> None:
-        super().__init__(config, clock, adopts=False)
+    def __init__(self, metadata: ClusterMetadata, files: FaultyFiles) -> None:
+        super().__init__()
         self.files = files
         self.jobs: deque[Job] = deque()
-        self.cleaned_to: dict[TopicPartition, int] = {}
-        self.passes = 0
-        self._first_metadata = metadata
+        self._metadata = metadata
 
-    # the stages of a start that are others here
+    def open_logs(
+        self, config: BrokerConfig, clock: Clock, wake: Callable[[], object], closing: AsyncExitStack
+    ) -> LogManager:
+        def close() -> None:
+            while self.work():
+                logs.run_completions()
+            logs.close()
 
-    def _lock_directories(self) -> None:
-        self.logs = LogManager(
-            [self.files.root],
-            self.clock,
-            self.config,
-            self.jobs.append,
-            self.files,
-            wake=lambda: self._loop.call_soon(self.logs.run_completions),
-        )
-        self._closing.callback(self._close_logs)
+        logs = LogManager([self.files.root], clock, config, self.jobs.append, self.files, wake=wake)
+        closing.callback(close)
+        return logs
 
-    def _close_logs(self) -> None:
-        while self.work():
-            self.logs.run_completions()
-        self.logs.close()
+    def make_member(self, config: BrokerConfig, *_: Any) -> Any:
+        return _Member(config, self._metadata)
 
-    async def _open_metadata(self) -> None:
-        self._member: Any = _Member(self.config, self._first_metadata)
-        self.metadata = self._first_metadata
-        self.broker_id = BROKER_ID
-        self.dynamic_config = DynamicBrokerConfig(self.config, self.metadata, self.broker_id, self._apply_config)
-
-    async def _open_sockets(self) -> None:
-        readers = ThreadPoolExecutor(1)  # starts its thread at the first use only
-        self._closing.callback(readers.shutdown)
-        self.apis = apis = self._bind_apis(readers)
-        self.dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch)
-        self._closing.push_async_callback(self.dispatcher.settled)
-        self.server: Any = _NoServer()
-        self._closing.callback(self._answer_delayed_requests)
-
-    def _compact_if_needed(self) -> None:
-        """Cleanings are made by `clean`."""
-
-    # while it runs
+    def make_server(self, listeners: Sequence[Listener], handler: Handler, *_: Any) -> Any:
+        return _NoServer(handler)
 
     def work(self, place: int = 0) -> bool:
         """Carry out a job of the background; False if there is none."""
@@ -143,6 +134,19 @@ class InProcessBroker(BrokerServer):
         self.jobs.rotate(place)
         job()
         return True
+
+
+class InProcessBroker(BrokerServer):
+    """A broker on such a host, and what a test may do to it."""
+
+    def __init__(self, config: BrokerConfig, clock: ManualClock, metadata: ClusterMetadata, files: FaultyFiles) -> None:
+        host = _Host(metadata, files)
+        super().__init__(config, clock, host)
+        self.files = files
+        self.jobs = host.jobs
+        self.work = host.work
+        self.cleaned_to: dict[TopicPartition, int] = {}
+        self.passes = 0
 
     def roll(self, key: TopicPartition) -> None:
         log = self.logs.get(*key)

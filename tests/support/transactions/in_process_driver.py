@@ -29,6 +29,7 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "log.index.size.max.bytes": "480",
+    "log.cleaner.backoff.ms": "1000000000000",  # cleanings are made by `InProcessBroker.clean`
 }
 _TURNS = 6  # of the loop, for what is under way
 _HANGS_MS = 30_000
@@ -219,7 +220,7 @@ class InProcessDriver:
             connection = self._connections[client] = connection_of(client)
         self._correlation_id += 1
         frame = request_frame(request, version, self._correlation_id, client)
-        answer = self.broker.dispatcher(connection, memoryview(bytearray(frame[4:])))
+        answer = self.broker.server.handler(connection, memoryview(bytearray(frame[4:])))
         if answer is None:
             return None
         if not isinstance(answer, list):
