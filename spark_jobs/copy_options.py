@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from kafkalite.client.producer.options import parse_write_options
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.options import assignments
 from spark_jobs.job import print_table
 from spark_jobs.partition_copy import TRANSACTION_BYTES, Copied, CopyOptions
 
@@ -32,10 +33,7 @@ def add_target(parser: argparse.ArgumentParser, name: str) -> None:
 def copy_options(options: argparse.Namespace, source: str) -> CopyOptions:
     """Raises ConfigError."""
     settings = {"kafka.bootstrap.servers": options.to, "kafka.compression.type": options.compression}
-    for text in options.producer:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--producer {text} must be KEY=VALUE")
+    for key, value in assignments("--producer", options.producer, "batch.size=1048576").items():
         settings[key if key.startswith("kafka.") else f"kafka.{key}"] = value
     if options.transaction_bytes < 1:
         raise ConfigError(f"--transaction-bytes is {options.transaction_bytes}; it may be a number from 1 on")

@@ -18,15 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalite.cli.command_config import LOOPBACK_OF
 from kafkalite.cli.console_command import CONSOLE_LISTENER
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.options import assignments
 from kafkalite.common.output import complain, say
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment, read_properties
 
 if TYPE_CHECKING:
-    import asyncio
-
     from kafkalite.cli.console_command import ConsoleProcess
     from kafkalite.server.broker import Broker
 
@@ -101,7 +101,6 @@ class ReadyFile:
                 path.unlink(missing_ok=True)
 
 
-_EVERY_ADDRESS = ("", "0.0.0.0", "::")
 _FOR_ONE = ("faults", "fault", "control_token_file", "in_memory", "ready_file", "exit_with_parent")
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -192,11 +191,7 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
     """As `configuration`, as text by Kafka's names."""
     properties = read_properties(options.config) if options.config else {}
     properties.update(read_environment(environment))
-    for override in options.override:
-        name, equals, value = override.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"--override {override} must be KEY=VALUE, such as --override log.segment.bytes=1048576")
-        properties[name.strip()] = value
+    properties |= assignments("--override", options.override, "log.segment.bytes=1048576")
     if options.data_dir is not None and options.adopt is not None:
         raise ConfigError("--data-dir and --adopt both name the data directories; give one of them")
     if options.console:
@@ -272,8 +267,6 @@ def run(options: argparse.Namespace) -> int:
         import gc
 
         gc.disable()  # until all modules are imported: collections would take 8 ms and free nothing
-        import asyncio
-
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -315,15 +308,12 @@ async def _serve(
     make_broker: Callable[[], Broker],
     ready_file: ReadyFile | None,
 ) -> None:
-    import asyncio
     import gc
 
     gc.freeze()  # modules, which no collection needs to visit
     gc.enable()
     stop_wanted = _stop_event(options.lifeline)
     if options.exit_with_parent:
-        from kafkalite.cli.serve_command import watch_parent
-
         watch_parent(stop_wanted.set)
     broker = make_broker()
     console: ConsoleProcess | None = None
@@ -376,7 +366,6 @@ def _stop_event(lifeline: int | None) -> asyncio.Event:
 
     A second signal ends the process at once. Nothing is ever written to `lifeline`, a pipe.
     """
-    import asyncio
     import signal
 
     loop = asyncio.get_running_loop()
@@ -401,15 +390,13 @@ def _stop_event(lifeline: int | None) -> asyncio.Event:
 
 
 def _announce(broker: Broker, config: BrokerConfig) -> None:
-    from pathlib import Path
-
     if broker.adopted is not None:
         for line in broker.adopted.lines():
             say(f"taken over: {line}")
     paths = map(Path, config.data_dirs)
     place = " and ".join(str(path) if path.is_absolute() else f"./{path}" for path in paths)
     address = broker.bootstrap_servers
-    if config.listeners[0].host in _EVERY_ADDRESS:
+    if config.listeners[0].host in LOOPBACK_OF:
         address += " and every other address of this machine"
     say(f"kafkalite is ready on {address}, data in {place}, cluster {broker.cluster_id}")
     sys.stdout.flush()

@@ -20,6 +20,7 @@ from kafkalite.cli.command_config import (
     add_commands,
     add_timeout,
     security_of,
+    whole,
 )
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import BlockingClient
@@ -27,10 +28,13 @@ from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, requi
 from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
+from kafkalite.common.options import assignments
 from kafkalite.common.output import aligned, complain, json_line, print_all, print_rows
 from kafkalite.protocol.messages.log_dirs import COUNTING, COUNTS, COUNTS_OF_SEGMENTS, PartitionRecordCounts
 
 _PAUSE_S = (0.05, 0.5)  # between requests, at first and at most
+_COUNT = whole(1, 100_000)
+_EXAMPLE = "retention.ms=3600000"
 _ELEMENTS_MAX = 50_000  # partitions and segments in one response
 
 
@@ -371,9 +375,9 @@ def _row(topic: str, places: Sequence[PartitionPlace]) -> tuple[str, int, int, i
 def _add_create_options(command: argparse.ArgumentParser) -> None:
     default = topic_changes.BROKERS_DEFAULT
     command.add_argument("topics", nargs="+", metavar="TOPIC")
-    command.add_argument("--partitions", type=_positive, default=default, metavar="N", help="(default: num.partitions)")
+    command.add_argument("--partitions", type=_COUNT, default=default, metavar="N", help="(default: num.partitions)")
     command.add_argument(
-        "--replicas", type=_positive, default=default, metavar="N", help="(default: default.replication.factor)"
+        "--replicas", type=_COUNT, default=default, metavar="N", help="(default: default.replication.factor)"
     )
     _add_config_option(command)
     command.add_argument("--if-not-exists", action="store_true", help="no error if the topic exists")
@@ -386,7 +390,7 @@ def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
         options.timeout,
         partitions=options.partitions,
         replicas=options.replicas,
-        configs=_settings(options.config),
+        configs=assignments("--config", options.config, _EXAMPLE),
         if_not_exists=options.if_not_exists,
     )
     return complain(*refusals) if refusals else 0
@@ -405,7 +409,7 @@ def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
 def _add_alter_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("topic", metavar="TOPIC")
     command.add_argument(
-        "--partitions", type=_positive, metavar="N", help="the new number of partitions; never fewer than now"
+        "--partitions", type=_COUNT, metavar="N", help="the new number of partitions; never fewer than now"
     )
     _add_config_option(command)
     command.add_argument(
@@ -418,7 +422,7 @@ def _add_alter_options(command: argparse.ArgumentParser) -> None:
 
 
 def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    configs = _settings(options.config)
+    configs = assignments("--config", options.config, _EXAMPLE)
     if options.partitions is None and not configs and not options.delete_config:
         raise ConfigError("nothing to alter; give --partitions, --config or --delete-config")
     require_topics([options.topic], cluster.topics, cluster.address)
@@ -432,24 +436,8 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 def _add_config_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--config", action="append", default=[], metavar="NAME=VALUE", help="a setting of the topic; may be repeated"
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the topic; may be repeated"
     )
-
-
-def _settings(texts: Sequence[str]) -> dict[str, str]:
-    settings = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise ConfigError(f"--config {text}: must be NAME=VALUE, such as retention.ms=3600000")
-        settings[name.strip()] = value.strip()
-    return settings
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text[:7]) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number of 1 or more")
-    return int(text)
 
 
 _Perform = Callable[[ClusterClient, argparse.Namespace], int]

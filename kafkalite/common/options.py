@@ -6,7 +6,6 @@ values that are allowed.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -90,8 +89,21 @@ def read(options: Iterable[Option], given: Mapping[str, str]) -> dict[str, Any]:
     return {one.attribute: one.read(given.get(one.name.lower())) for one in options if one.attribute}
 
 
+def assignments(flag: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    """The values of KEY=VALUE, given by a flag of a command. Raises ConfigError."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{flag} {text} must be KEY=VALUE, such as {flag} {example}")
+        found[key.strip()] = value
+    return found
+
+
 def unknown(name: str, known: Iterable[str], purpose: str = "") -> ConfigError:
     """The error for a name that is none of `known`; it names the nearest."""
+    import difflib  # 3 ms, which no start of a broker pays
+
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
     hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"known are {', '.join(by_lower.values())}"

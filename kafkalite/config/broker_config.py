@@ -30,6 +30,7 @@ from kafkalite.config.listeners import (
     resolve_listeners,
 )
 from kafkalite.config.setting_checks import (
+    limits_conflict,
     one_copy_warnings,
     parse_authorizer,
     parse_directories,
@@ -58,18 +59,10 @@ from kafkalite.config.settings import (
     string,
     words,
 )
-from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig, topic_conflict
+from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig, of_topic, topic_conflict
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
-
-
-def of_topic(name: str, doc: str = "") -> Any:
-    """The broker's side of a topic's setting, which has its type, default and bounds, and may change at run time."""
-    setting = TopicConfig.by_name[name]
-    limits = {limit: getattr(setting, limit) for limit in ("at_least", "at_most", "one_of", "convert")}
-    default = setting.default_text if setting.convert else setting.default
-    return Setting(setting.type, default, doc or setting.doc, dynamic=True, **limits)
 
 
 class BrokerConfig(GroupSettings):
@@ -321,21 +314,8 @@ class BrokerConfig(GroupSettings):
 
     def _conflict(self) -> str | None:
         """The conflict between settings that are each valid by themselves, if there is one."""
-        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
-            return f"queued.max.request.bytes={self.queued_max_request_bytes} must be at least socket.request.max.bytes, {self.socket_request_max_bytes}"
-        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
-            return "max.connections.per.ip=0 would refuse everyone; set max.connections.per.ip.overrides for those who may connect"
-        dedupe_bytes = self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads
-        if dedupe_bytes <= _MIB:
-            return f"log.cleaner.dedupe.buffer.size={self.log_cleaner_dedupe_buffer_size} must be more than 1 MiB for each of log.cleaner.threads={self.log_cleaner_threads}"
-        if dedupe_bytes // 24 * self.log_cleaner_io_buffer_load_factor <= 1:
-            return f"log.cleaner.io.buffer.load.factor={self.log_cleaner_io_buffer_load_factor} leaves no room for a single key"
-        for name, longest_ms in (
-            ("replica.socket.timeout.ms", self.replica_socket_timeout_ms),  # else idle followers are cut off for ever
-            ("replica.lag.time.max.ms", self.replica_lag_time_max_ms),
-        ):
-            if self.replica_fetch_wait_max_ms > longest_ms:
-                return f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} must not be more than {name}, {longest_ms}"
+        if (found := limits_conflict(self.values())) is not None:
+            return found
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"

@@ -166,3 +166,29 @@ def one_copy_warnings(values: Mapping[str, Any]) -> list[str]:
             "takes acks=all with that one, as in Apache Kafka"
         )
     return found
+
+
+def limits_conflict(values: Mapping[str, Any]) -> str | None:
+    """The conflict between limits of a broker that are each valid by themselves, if there is one."""
+    queued_bytes, request_bytes = values["queued_max_request_bytes"], values["socket_request_max_bytes"]
+    if 0 < queued_bytes < request_bytes:
+        return f"queued.max.request.bytes={queued_bytes} must be at least socket.request.max.bytes, {request_bytes}"
+    if values["max_connections_per_ip"] == 0 and not values["max_connections_per_ip_overrides"]:
+        return (
+            "max.connections.per.ip=0 would refuse everyone; set max.connections.per.ip.overrides for those who may "
+            "connect"
+        )
+    buffer_bytes, threads = values["log_cleaner_dedupe_buffer_size"], values["log_cleaner_threads"]
+    load_factor = values["log_cleaner_io_buffer_load_factor"]
+    if buffer_bytes // threads <= 1 << 20:
+        return (
+            f"log.cleaner.dedupe.buffer.size={buffer_bytes} must be more than 1 MiB for each of "
+            f"log.cleaner.threads={threads}"
+        )
+    if buffer_bytes // threads // 24 * load_factor <= 1:
+        return f"log.cleaner.io.buffer.load.factor={load_factor} leaves no room for a single key"
+    wait_ms = values["replica_fetch_wait_max_ms"]
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):  # else idle followers are cut off for ever
+        if wait_ms > (longest_ms := values[name.replace(".", "_")]):
+            return f"replica.fetch.wait.max.ms={wait_ms} must not be more than {name}, {longest_ms}"
+    return None

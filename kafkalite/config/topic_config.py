@@ -159,6 +159,14 @@ class TopicConfig(Settings):
         return entries
 
 
+def of_topic(name: str, doc: str = "") -> Any:
+    """The broker's side of a topic's setting, which has its type, default and bounds, and may change at run time."""
+    setting = TopicConfig.by_name[name]
+    limits = {limit: getattr(setting, limit) for limit in ("at_least", "at_most", "one_of", "convert")}
+    default = setting.default_text if setting.convert else setting.default
+    return Setting(setting.type, default, doc or setting.doc, dynamic=True, **limits)
+
+
 def _check_idle_topic_setting(name: str, text: str) -> None:
     if name not in _IDLE_TOPIC_SETTINGS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {quoted(name)}")

@@ -70,7 +70,7 @@ def test_one_refusal_does_not_hold_up_the_others(say: Say) -> None:
     [
         (["orders"], "nothing to alter; give --partitions, --config or --delete-config"),
         (["nothing", "--partitions", "2"], "there is no topic nothing in"),
-        (["orders", "--config", "retention.ms"], "--config retention.ms: must be NAME=VALUE"),
+        (["orders", "--config", "retention.ms"], "--config retention.ms must be KEY=VALUE"),
         (["orders", "--config", "retention.ms=soon"], "topic orders keeps its settings: "),
         (["orders", "--partitions", "1"], "topic orders gets no more partitions: "),
     ],
