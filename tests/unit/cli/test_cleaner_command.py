@@ -30,7 +30,7 @@ from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
-from tests.unit.cli.test_topic_description import METADATA, hang_up, listening, nobody_else
+from tests.support.strange_listeners import METADATA, hang_up, listening, nobody_else
 
 Said = tuple[int, list[str], list[str]]
 

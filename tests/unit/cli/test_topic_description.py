@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -30,7 +28,6 @@ from kafkalite.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
     PartitionRecordCounts,
 )
-from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
@@ -41,9 +38,18 @@ from kafkalite.protocol.messages.topics import (
 )
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
-from tests.support.wait import DEADLINE_S
+from tests.support.strange_listeners import (
+    METADATA,
+    break_off,
+    drip,
+    hang_up,
+    keep_silent,
+    listening,
+    nobody_else,
+    speak_http,
+    talk_nonsense,
+)
 
-METADATA = 3
 ONE_COPY = ["topic", "partition", "epoch", "start", "end", "live", "records", "control", "bytes", "segments"]
 Said = tuple[int, list[str], list[str]]
 
@@ -162,57 +168,6 @@ def test_addresses() -> None:
 # other listeners at the address
 
 
-@contextmanager
-def listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that accepts one connection, and its address."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                answer(connection)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        thread.join(DEADLINE_S)
-
-
-def hang_up(connection: socket.socket) -> None:
-    connection.recv(1 << 16)
-
-
-def break_off(connection: socket.socket) -> None:
-    connection.recv(1)  # unread data make the close a reset
-
-
-def speak_http(connection: socket.socket) -> None:
-    connection.recv(1 << 16)
-    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
-def keep_silent(connection: socket.socket) -> None:
-    while connection.recv(1 << 16):
-        pass
-
-
-def drip(connection: socket.socket) -> None:
-    """Never long silent, and never done."""
-    connection.recv(1 << 16)
-    connection.sendall(b"\0\1\0\0")
-    try:
-        while True:
-            connection.sendall(b"x")
-            threading.Event().wait(0.01)
-    except OSError:
-        pass
-
-
-def talk_nonsense(connection: socket.socket) -> None:
-    connection.recv(1 << 16)
-    connection.sendall(b"\0\0\0\x05" + b"\0\0\0\1\xff")
-
-
 @pytest.mark.parametrize(
     ("who", "said"),
     [
@@ -229,11 +184,6 @@ def test_whoever_listens_there_the_command_ends(who: Callable[[socket.socket], N
         code, lines, complaints = say("--bootstrap", address, "--timeout", "0.2")
         assert (code, lines) == (1, []) and len(complaints) == 1
         assert said in complaints[0]
-
-
-def nobody_else(header: Any) -> bytes:
-    """The answer to Metadata of a broker that is alone."""
-    return b"".join(response_frame(MetadataResponse(), header.api_version, header.correlation_id))  # type: ignore[arg-type]
 
 
 def answers(*responses: DescribeLogDirsResponse) -> Callable[[socket.socket], None]:

@@ -29,6 +29,7 @@ from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.consumer_group_world import no_consumer_groups
+from tests.support.loop import until
 from tests.support.manual_clock import ManualClock
 
 PARTITIONS = 2  # what the broker would make of its own accord
@@ -237,7 +238,7 @@ def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> No
         for index in broker.topic.partitions:
             broker.store.unload(index)
         loading = asyncio.ensure_future(broker.offsets_topic.load())
-        await asyncio.sleep(0)
+        await until(lambda: broker.store.loading)
         heard = set()
         while broker.store.loading:
             heard.add(broker.committed("g"))
@@ -259,10 +260,8 @@ def test_a_load_may_be_cancelled_as_it_ends(live: Callable[[Story], None]) -> No
         for index in broker.topic.partitions:
             broker.store.unload(index)
         loading = asyncio.ensure_future(broker.offsets_topic.load())
-        for _ in range(100):
-            await asyncio.sleep(0)
-            if not broker.store.loading:
-                break
+        await until(lambda: broker.store.loading)
+        await until(lambda: not broker.store.loading)
         loading.cancel()
         (ended,) = await asyncio.gather(loading, return_exceptions=True)
         assert ended is None or isinstance(ended, asyncio.CancelledError)

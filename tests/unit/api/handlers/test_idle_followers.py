@@ -11,7 +11,7 @@ from kafkalite.metadata.cluster_metadata import PartitionRecord
 from kafkalite.protocol.messages.fetch import ForgottenTopic
 from tests.support.manual_clock import ManualClock
 from tests.support.replication.led_in_broker import LAG_TIME_MAX_MS, REGISTRATIONS
-from tests.unit.api.handlers.test_replica_fetch import THREE, TWO, VERSION, World, outcome, world
+from tests.support.replication.replica_fetches import THREE, TWO, VERSION, World, outcome, world
 
 __all__ = ["world"]
 LONG_MS = 10 * LAG_TIME_MAX_MS

@@ -14,8 +14,8 @@ from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.replication.partition import Partition
+from tests.support.fast_path_client import FETCH_VERSIONS, Client, fetch, joined, topics
 from tests.support.loop import until
-from tests.unit.api.fast_path.test_fast_paths import FETCH_VERSIONS, Client, fetch, joined, topics
 
 TIME_MS = 1_700_000_000_000
 LATEST, MAX_TIMESTAMP = -1, -3
