@@ -18,6 +18,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
 from tests.support.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
+from tests.support.loop import idle
 from tests.support.manual_clock import ManualClock
 from tests.support.transactions.driver import NoAnswer
 from tests.support.transactions.in_process_broker import BROKER_ID, InProcessBroker, StandaloneInMemory, connection_of
@@ -31,7 +32,6 @@ _SETTINGS = {
     "log.index.size.max.bytes": "480",
     "log.cleaner.backoff.ms": "1000000000000",  # cleanings are made by `InProcessBroker.clean`
 }
-_TURNS = 6  # of the loop, for what is under way
 _HANGS_MS = 30_000
 _ENDS: Mapping[str, type[Ended]] = {"kill": Killed, "power_cut": PowerCut}
 
@@ -193,26 +193,22 @@ class InProcessDriver:
 
     async def _do(self, work: Any) -> None:
         work()
-        await self._turns()
-
-    async def _turns(self) -> None:
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
+        await idle()
 
     async def _carry_out(self, count: int) -> None:
         for _ in range(count):
             if not self.broker.work(self._random.randrange(4)):
                 break
-            await self._turns()
+            await idle()
 
     async def _wait(self, duration_ms: int) -> None:
         """The disk is quicker than that."""
         end_ms = self._clock.monotonic_ms() + duration_ms
         while (left_ms := end_ms - self._clock.monotonic_ms()) > 0:
             self._clock.advance(min(left_ms, max(50, duration_ms // 4)))
-            await self._turns()
+            await idle()
             while self.broker.work():
-                await self._turns()
+                await idle()
 
     async def _ask(self, client: str, request: Message, version: int, *, waits: bool) -> Any:
         connection = self._connections.get(client)
@@ -244,9 +240,9 @@ class InProcessDriver:
             outcome = asyncio.ensure_future(answer)
             leave = outcome.cancel  # type: ignore[assignment]
         if not waits:
-            await self._turns()
+            await idle()
             leave()
-            await self._turns()
+            await idle()
             return None
         return await self._result_of(outcome, f"{client} for {answer!r}")
 
@@ -254,7 +250,7 @@ class InProcessDriver:
         """The background works and time passes until it is there."""
         waited_ms = 0
         while True:
-            await self._turns()
+            await idle()
             if self.files.ended is not None:
                 raise self.files.ended
             if outcome.done():
