@@ -227,7 +227,8 @@ def test_the_old_alter_configs_replaces_them_all(topic: str, confluent: Any, unt
     def replace(**config: str) -> Any:
         settings = {name.replace("_", "."): value for name, value in config.items()}
         resource = ConfigResource(ResourceType.TOPIC, topic, set_config=settings)
-        return admin.alter_configs([resource])[resource]
+        with pytest.warns(DeprecationWarning, match="incremental_alter_configs"):
+            return admin.alter_configs([resource])[resource]
 
     def changed() -> dict[str, str]:
         config = config_of(admin, ResourceType.TOPIC, topic)
