@@ -1,4 +1,4 @@
-"""Parts of consumer groups beside those of Kafka 4.3: hashes of metadata and assignors, for all that is drawn."""
+"""Parts of consumer groups beside those of Kafka 4.3: hashes, assignors and regular expressions, for all drawn."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from random import Random
 
 import pytest
 
+from kafkalite.common.linear_regex import LinearRegex
 from kafkalite.coordinator.group.consumer.assignors import assign_range, assign_uniform
 from kafkalite.coordinator.group.consumer.metadata_hash import topic_hash
 from tests.compatibility.interop.java_verdicts import group_parts
 from tests.support.drawn_groups import assignment_of_json, drawn_group, group_as_json, sizes_and_moves
+from tests.support.drawn_patterns import DrawnPattern
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 COUNT = 3_000
@@ -56,3 +58,20 @@ def test_uniform_assignments_as_even_and_as_sticky() -> None:
         elif moves != their_moves:
             counts["more moves" if moves > their_moves else "fewer moves"] += 1
     assert sum(counts.values()) < COUNT * 0.05, counts
+
+
+def test_the_same_patterns_and_the_same_matches() -> None:
+    """RE2J's tables of categories are of an older Unicode, and fold in part; no such pattern is drawn."""
+    drawn = [DrawnPattern(1_000_000 + number) for number in range(10 * COUNT)]
+    theirs = group_parts([{"kind": "regex", "pattern": one.text, "texts": one.texts} for one in drawn])
+    counts: Counter[str] = Counter()
+    for one, found in zip(drawn, theirs, strict=True):
+        try:
+            regex = LinearRegex(one.text)
+        except ValueError as fault:
+            assert str(fault) == found, one.text
+            counts["refused"] += 1
+        else:
+            assert [regex.fullmatch(text) for text in one.texts] == found, one.text
+            counts["matches" if any(found) else "no match"] += 1
+    assert counts["matches"] > COUNT and counts["refused"] > COUNT, counts

@@ -11,11 +11,117 @@ from typing import Any
 
 from tests.compatibility.interop.java_verdicts import group_parts
 from tests.support.drawn_groups import assignment_of_json, drawn_group, group_as_json, sizes_and_moves
+from tests.support.drawn_patterns import DrawnPattern
 from tests.support.places import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "groups"
 HASHED_GROUPS = 40
 ASSIGNED_GROUPS = 120
+DRAWN_PATTERNS = 250
+CHOSEN_PATTERNS = [
+    *(
+        r"(?<n>a)",
+        r"(?P<n>a)(?P<n>b)",
+        r"(?P=n)",
+        r"(?=a)",
+        r"(?!a)",
+        r"(?<=a)",
+        r"(?<!a)",
+        r"(?>a)",
+        r"(?#a)",
+        r"(?x)a",
+    ),
+    *(
+        r"\Z",
+        r"\1",
+        r"\8",
+        r"\0",
+        r"\01",
+        r"\08",
+        "\\é",
+        r"\_",
+        r"\C",
+        r"\E",
+        r"\x4",
+        r"\x{110000}",
+        r"\u0041",
+        r"\cA",
+        "\\",
+    ),
+    *(
+        "a)",
+        "(a",
+        "[a",
+        "[]a]",
+        "[^]a]",
+        "[[:foo:]]",
+        "[[:alpha",
+        "[b-a]",
+        r"[a-\d]",
+        r"[\d-z]",
+        "[a-b-c]",
+        "[--z]",
+        r"[\b]",
+    ),
+    *(
+        r"\pL",
+        r"\p{^Lu}",
+        r"\p{Foo}",
+        r"\p{",
+        r"\p",
+        r"\p{L&}",
+        r"\p{Letter}",
+        r"\p{lu}",
+        r"\p{Cn}",
+        r"\p{C}",
+        r"\Qa*b\E+",
+    ),
+    *(
+        "a**",
+        "a*??",
+        "a++",
+        "a{2}{3}",
+        "a{1001}",
+        "a{2,1}",
+        "a{99999999999}",
+        "a{,3}",
+        "a{01}",
+        "{2}",
+        "a{",
+        "{*",
+        "a{0}{1}",
+    ),
+    *(
+        "*",
+        "|*",
+        "(*)",
+        "^*",
+        "$+",
+        r"\b+",
+        r"a\Q\E*",
+        "a(?i)*",
+        "(?)",
+        "(?-)",
+        "(?i-)",
+        "(?ii)",
+        "(?i--s:a)",
+        "(?",
+        "(?i",
+    ),
+    *(
+        "(a{100}){100}",
+        "(?:a*){1000}",
+        "(|a)*",
+        "(a|)+",
+        "(?P<é>a)",
+        "(?P<>x)",
+        "(?P<a>",
+        "(?U)a*?",
+        "(?i)k",
+        "(?i)[^S]",
+    ),
+]
+TEXTS = ["", "a", "aa", "K", "\u212a", "s", "\u017f", "]", "a*b", "{", "\n", "é"]
 RACKS = ["a", "b", "us-east-1a", "us-east-1b", "rack é", "\uffee", "\U0001f600", ""]
 NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABC0123456789._-"
 
@@ -23,6 +129,7 @@ NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABC0123456789._-"
 def main() -> None:
     _write("hashes.json", _hashed_groups())
     _write("assignments.json", _assigned_groups())
+    _write("patterns.json", _matched_patterns())
 
 
 def _hashed_groups() -> list[dict[str, Any]]:
@@ -56,6 +163,22 @@ def _assigned_groups() -> list[dict[str, Any]]:
                 case[name] = assigned
             elif group.is_homogeneous:
                 case[name] = sizes_and_moves(group, {one: assignment_of_json(it) for one, it in assigned.items()})
+    return cases
+
+
+def _matched_patterns() -> list[dict[str, Any]]:
+    drawn = [DrawnPattern(seed) for seed in range(DRAWN_PATTERNS)]
+    pairs = [*((pattern, TEXTS) for pattern in CHOSEN_PATTERNS), *((one.text, one.texts) for one in drawn)]
+    found = group_parts([{"kind": "regex", "pattern": pattern, "texts": texts} for pattern, texts in pairs])
+    cases = []
+    for (pattern, texts), answer in zip(pairs, found, strict=True):
+        case: dict[str, Any] = {"pattern": pattern}
+        if isinstance(answer, str):
+            case["refusal"] = answer
+        else:
+            for key, value in (("matching", True), ("others", False)):
+                case[key] = [text for text, matches in zip(texts, answer, strict=True) if matches == value]
+        cases.append(case)
     return cases
 
 

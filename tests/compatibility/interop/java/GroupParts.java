@@ -1,5 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.google.re2j.Pattern;
+import com.google.re2j.PatternSyntaxException;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.reflect.Proxy;
@@ -153,11 +155,25 @@ public class GroupParts {
         return answer;
     }
 
+    static Object regex(JsonNode asked) {
+        try {
+            Pattern pattern = Pattern.compile(asked.get("pattern").textValue());
+            List<Boolean> matches = new ArrayList<>();
+            strings(asked.get("texts")).forEach(text -> matches.add(pattern.matcher(text).matches()));
+            return matches;
+        } catch (PatternSyntaxException fault) {
+            return fault.getDescription();
+        } catch (RuntimeException | StackOverflowError fault) {
+            return "fault: " + fault;
+        }
+    }
+
     static Object answer(JsonNode asked) throws Exception {
         return switch (asked.get("kind").textValue()) {
             case "topic hash" -> topicHash(asked);
             case "group hash" -> groupHash(asked);
             case "assignment" -> assignment(asked);
+            case "regex" -> regex(asked);
             default -> throw new IllegalArgumentException(asked.toString());
         };
     }
