@@ -20,7 +20,7 @@ _READ_JSON = {"cli/console_command.py"}
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """What a module calls or refers to, with the module in front for json."""
+    """The names that a module calls or refers to, with the module in front for json."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):

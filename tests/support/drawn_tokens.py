@@ -225,7 +225,7 @@ HEADERS: list[dict[str, Any]] = [
 
 
 class DrawnToken:
-    """What one seed makes."""
+    """The token of one seed."""
 
     def __init__(self, keyring: Keyring, seed: int) -> None:
         self._keyring = keyring

@@ -51,7 +51,7 @@ def living_child(fork: Fork = os.fork) -> Iterator[int]:
 
 
 def said_by_child(say: Callable[[], str]) -> str:
-    """What `say` returns in a child, or the exception that it raises there."""
+    """The result of `say` in a child, or the exception that it raises there."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -24,7 +24,7 @@ _LARGE_EVERY = 2_000
 
 
 class HostileRecord(NamedTuple):
-    """What is to be produced."""
+    """The records to produce."""
 
     key: bytes
     value: bytes

@@ -67,7 +67,7 @@ def _der(tag: int, *contents: bytes) -> bytes:
 
 
 class Drawn:
-    """What one seed makes."""
+    """The rules and names of one seed."""
 
     def __init__(self, seed: int) -> None:
         self._chance = Random(seed)

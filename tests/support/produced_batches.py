@@ -1,4 +1,4 @@
-"""What a producer sends to a topic, whole and damaged, by a seed: what a leader has to take or to refuse.
+"""Batches that a producer sends to a topic, whole and damaged, by a seed: what a leader has to take or to refuse.
 
 Most damage is done under a right checksum. Nothing here knows which forms a leader takes.
 """

@@ -76,7 +76,7 @@ def state(running: BrokerServer, name: str = "copy") -> str:
 
 
 def committed(running: BrokerServer, topic: str = "t") -> list[bytes]:
-    """What a read_committed consumer sees."""
+    """The records that a read_committed consumer gets."""
     partition = running.replica_manager.require(topic, 0)
     end_offset = partition.last_stable_offset
     aborted = {(each.producer_id, each.first_offset) for each in partition.log.transactions.aborted(0, end_offset)}

@@ -1,4 +1,4 @@
-"""What is said of names and tokens here, in the words of `tests/compatibility/interop/java_verdicts.py`."""
+"""Verdicts on names and tokens, in the words of `tests/compatibility/interop/java_verdicts.py`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LIFETIME_MS_MAX = 100 * 365 * 86_400_000
 
 
 def golden(name: str) -> Any:
-    """What `tests/golden/security` has of Kafka."""
+    """The verdicts of Kafka, from `tests/golden/security`."""
     return json.loads((GOLDEN / name).read_text())
 
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a decoder gets, it answers or refuses after work in proportion to them."""
+"""A decoder answers or refuses any bytes after work in proportion to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stock clients do on faults that a broker makes on demand: they retry what may be retried, raise what is for the
+"""Stock clients meet faults that a broker makes on demand: they retry what may be retried, raise what is for the
 program, and an idempotent producer writes once. Three clients with nothing in common."""
 
 from __future__ import annotations

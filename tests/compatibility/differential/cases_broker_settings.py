@@ -73,7 +73,7 @@ def all_that_there_are(t: Teller) -> None:
 
 
 def told() -> list[Setting]:
-    """Those of Kafka, by name."""
+    """The settings of Kafka, by name."""
     every = {each.name: each for each in BrokerConfig.settings if not each.dynamic_only} | dict(IDLE)
     return [every[name] for name in sorted(every) if name not in OWN and not name.startswith(OF_GROUPS)]
 

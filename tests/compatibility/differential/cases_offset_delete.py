@@ -122,7 +122,7 @@ def while_consumers_rebalance(t: Teller) -> None:
 
 @once
 def of_others(t: Teller) -> None:
-    """Nobody knows what members of another kind read."""
+    """The broker does not know what members of another kind read."""
     group, topic = t.group(), t.topic()
     me = member(t, join(group, protocol_type="workers"))
     t.ask("before the assignment", delete(group, (topic, [0])), 0)

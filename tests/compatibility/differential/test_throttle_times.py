@@ -28,7 +28,7 @@ OWN = ("run the cleaner", "report")  # no APIs of Kafka's
 
 
 def throttle_time(address: tuple[str, int], title: str, names: Names) -> int | None:
-    """What the answer to this case tells a client whose quota is used up; None if it has no such field."""
+    """The throttle time in the answer to a client whose quota is used up; None if it has no such field."""
     make, version, _ = CASES[title]
     request = make(names)
     with socket.create_connection(address, timeout=DEADLINE_S) as sock:

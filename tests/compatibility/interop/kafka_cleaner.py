@@ -56,7 +56,7 @@ class KafkaCleaner:
         return self._ask("clean", config, dir=directory, first_dirty=first_dirty, now=now_ms, **words)
 
     def load(self, directory: Path, *, clean: bool, recovery_point: int) -> dict[str, Any]:
-        """What a start makes of the log: start, end, segments as [base offset, size]."""
+        """The log after a start: start, end, segments as [base offset, size]."""
         return self._ask("load", {}, dir=directory, clean=int(clean), recovery_point=recovery_point)
 
     def read(self, directory: Path) -> list[dict[str, Any]]:

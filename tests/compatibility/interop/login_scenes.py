@@ -43,7 +43,7 @@ _DAY = dt.timedelta(days=1)
 
 
 class Site:
-    """What a broker and its clients are given. `admit` makes the users of SCRAM, once the broker runs."""
+    """The settings of a broker and of its clients. `admit` makes the users of SCRAM, once the broker runs."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)

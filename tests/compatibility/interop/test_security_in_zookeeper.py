@@ -139,7 +139,7 @@ def story(kafka: ZooKeeperKafka, outside: str) -> None:
 
 
 def read_back(zookeeper: KazooClient) -> None:
-    """What is in the nodes now is what kafkalite would write."""
+    """The nodes hold now what kafkalite would write."""
     for root in (security_nodes.LITERAL, security_nodes.PREFIXED):
         for kind in zookeeper.get_children(root):
             for name in zookeeper.get_children(f"{root}/{kind}"):

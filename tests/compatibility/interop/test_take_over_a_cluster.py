@@ -145,7 +145,7 @@ def write_while_a_leader_is_killed(cluster: WholeCluster) -> dict[int, bytes]:
 
 
 def taken_over(cluster: WholeCluster, tools: JavaTools, kafkas: World, goes_on: Producer) -> World:
-    """What kafkalite has to find, and does; returns what there is in the end."""
+    """Checks that kafkalite finds everything; returns what there is in the end."""
     cluster.start_ours()
     cluster.await_whole()
     assert not [ours.said for ours in cluster.ours if "taken over" in ours.said], "ZooKeeper says what there is"

@@ -39,7 +39,7 @@ SESSION_MS = 5_000  # with less, a busy machine needs longer for a request than 
 
 
 class Place:
-    """What one mechanism needs: settings of Kafka's broker, of which those of its login hold for one of ours, and the
+    """The needs of one mechanism: settings of Kafka's broker, of which those of its login hold for one of ours, and the
     properties of a client."""
 
     def __init__(self, mechanism: str, broker: dict[str, str], client: dict[str, str], java: str) -> None:

@@ -1,4 +1,4 @@
-"""What producers send, whole and damaged: the verdict of Kafka's own LogValidator, and the records that it stores.
+"""Batches of producers, whole and damaged: the verdict of Kafka's own LogValidator, and the records that it stores.
 
 Drawn by a seed: KAFKALITE_PRODUCED_SEED. The long run draws 500, `java/ValidateBatches.java` judges them. Where the
 two differ, docs/differences.md says why; the names of these differences are `REASONS`.
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What the producer does: go on, send it again, split it, or give up."""
+        """The reaction of the producer: go on, send it again, split it, or give up."""
         again = {ErrorCode.NONE: "on", ErrorCode.CORRUPT_MESSAGE: "again", ErrorCode.MESSAGE_TOO_LARGE: "split"}
         return again.get(self.code, "never")
 
@@ -124,7 +124,7 @@ def are_equal(ours: Verdict, theirs: Verdict) -> bool:
 
 
 def _comparable(verdict: Verdict, **but: int) -> tuple[BatchHeader, list[Record]]:
-    """What each decides for itself is left out: codecs make other bytes, the log numbers and stamps them, and
+    """Leaves out what each decides for itself: codecs make other bytes, the log numbers and stamps them, and
     times can be told from any base."""
     assert verdict.stored is not None
     header, records = verdict.stored

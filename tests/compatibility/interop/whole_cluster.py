@@ -54,7 +54,7 @@ class WholeCluster:
         _side_by_side([kafka.start for kafka in self.theirs])
 
     def start_ours(self, *numbers: int) -> None:
-        """Those brokers, all at once; without numbers, every one."""
+        """The brokers of these numbers, all at once; without numbers, every one."""
 
         def starter(number: int) -> Callable[[], None]:
             return lambda: self.ours[number].start(str(self.theirs[number].home / "server.properties"))

@@ -248,7 +248,7 @@ def make_2_7() -> None:
 
 
 def make_kafkalite() -> None:
-    """What kafkalite itself leaves: the same but for transactions and compaction."""
+    """The files that kafkalite itself leaves: the same but for transactions and compaction."""
     home = Path(tempfile.mkdtemp(prefix="golden-"))
     try:
         settings = {"offsets_topic_num_partitions": 1, "log_index_size_max_bytes": 1200}
@@ -269,7 +269,7 @@ def keep(data_dir: Path, target: Path) -> None:
 
 
 def store(target: Path) -> None:
-    """What kafka-dump-log says of the files below `target`, in each form."""
+    """The output of kafka-dump-log for the files below `target`, in each form."""
     for form, options in FORMS.items():
         if form == "deep":  # all in it is in "data" too
             continue

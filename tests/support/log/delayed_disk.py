@@ -18,7 +18,7 @@ class DelayedDisk:
             self.run()
 
     def run(self) -> None:
-        """Those that come meanwhile wait for the next call."""
+        """Jobs that come meanwhile wait for the next call."""
         waiting, self._waiting = self._waiting, []
         for job, done in waiting:
             done(OSError(5, "Input/output error") if self.fails else outcome_of(job))

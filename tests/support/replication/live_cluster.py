@@ -1,4 +1,4 @@
-"""What tests of a whole cluster do with stock clients: topics, records in, records out."""
+"""Work of stock clients for tests of a whole cluster: topics, records in, records out."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Writer:
         self._statistics = json.loads(statistics)
 
     def _standing(self) -> str:
-        """What the client says of itself: its producer id, its brokers, and what waits where."""
+        """The state of the client: its producer id, its brokers, and what waits where."""
         said = self._statistics
         brokers = {name: _some(one, _OF_BROKERS) for name, one in said.get("brokers", {}).items()}
         partitions = {

@@ -185,7 +185,7 @@ class LiveHistory:
             clients.check(partition)
 
     def _standing(self, cluster: Cluster) -> Iterator[str]:
-        """Who leads according to ZooKeeper, and how each broker sees that."""
+        """The leaders according to ZooKeeper, and in the view of each broker."""
         for partition in range(self._partitions):
             yield f"{TOPIC}-{partition}: {cluster.state(TOPIC, partition)}"
             for number in cluster.running:

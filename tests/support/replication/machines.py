@@ -181,7 +181,7 @@ class Machine:
         self._boot.write_text(f"{uuid.uuid4()}\n")
 
     def fail_disk(self) -> None:
-        """Whatever is written to the disk or synced from now on fails, until the power is cut."""
+        """Fails each write to the disk and each fsync from now on, until the power is cut."""
         self._shut_down_disk()
         self.has_failed = True
 
@@ -248,7 +248,7 @@ class Machine:
         self._filter("INPUT", "!", "-i", "lo", "-m", "statistic", "--mode", "random", "--probability", f"{share:.2f}")
 
     def slow_down(self, kilobits: int) -> None:
-        """Whatever leaves this machine leaves it at this rate."""
+        """Limits the traffic that leaves this machine to a rate."""
         bucket = ("tbf", "rate", f"{kilobits}kbit", "burst", "4kb", "latency", "400ms")
         self._inside("tc", "qdisc", "replace", "dev", f"eth{self.number}", "root", *bucket)
         self.is_disturbed = True

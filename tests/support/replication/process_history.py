@@ -257,7 +257,7 @@ class ProcessHistory:
         action()
 
     def _possible(self, cluster: ProcessCluster, number: int) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """What may happen to this machine."""
+        """The faults of this machine."""
         machine = cluster.machines[number]
         other = cluster.machines[(number + self._rng.randrange(1, self._count)) % self._count].address
         if not machine.is_running or machine.has_ended:
@@ -278,7 +278,7 @@ class ProcessHistory:
             yield "restart", lambda: (machine.stop(), self._start(cluster, number))
 
     def _of_links(self, machine: Machine, other: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """What may happen to the links of a machine, also to that of an `other` address."""
+        """The faults of the links of a machine, also to that of an `other` address."""
         share, kilobits = self._rng.uniform(0.02, 0.4), self._rng.choice((200, 1_000, 5_000))
         yield "isolate", machine.isolate
         yield "cut from ZooKeeper", lambda: (machine.cut_from(ZOOKEEPER), machine.cut_to(ZOOKEEPER))
@@ -305,7 +305,7 @@ class ProcessHistory:
                 yield f"resume {number}, beside", machine.resume
 
     def _of_all(self, cluster: ProcessCluster) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """What may happen to the others, or to the cluster."""
+        """The faults of the other machines, or of the cluster."""
         if self._zookeeper_is == "up":
             yield "ZooKeeper pauses, beside", lambda: self._zookeeper("paused", cluster.zookeeper.pause)
             yield "ZooKeeper is killed, beside", lambda: self._zookeeper("down", cluster.zookeeper.kill)

@@ -255,7 +255,7 @@ class SimulatedCluster:
             self.zookeeper.tell(broker, self.zookeeper.view())
 
     def check_healed(self) -> None:
-        """Nobody is stuck, nothing is lost, all logs are equal."""
+        """Checks that no broker is stuck, nothing is lost, and all logs are equal."""
         for broker in self.brokers.values():  # a controlled shutdown that was on its way
             self.simulator.after(400.0, lambda broker=broker: None if broker.is_up else broker.start())
         self.run_for(500.0)

@@ -231,7 +231,7 @@ class TransactionClients:
 
 
 def violations(outcomes: dict[int, Outcome], read: list[Counter[int]]) -> list[str]:
-    """What is not as promised, `read` being how often each number is in each partition."""
+    """The broken promises, `read` being how often each number is in each partition."""
     found = []
     for number in sorted({*outcomes, *itertools.chain(*read)}):
         counts = tuple(counts[number] for counts in read)

@@ -311,7 +311,7 @@ class History:
         self._check_committed(place, everything, committed)
 
     def _check_taken(self, place: TopicPartition, everything: Read) -> None:
-        """What was acknowledged is there once, in its place; nothing is there that was refused."""
+        """Checks that each acknowledged record is there once, in its place; nothing is there that was refused."""
         numbers: dict[str, int] = {}
         for record in everything.records:
             by, number = _by_and_number(record.value)

@@ -34,7 +34,7 @@ class Idempotent:
         self._produce(batch, how=how)
 
     def send_again(self, partition: TopicPartition) -> None:
-        """What was acknowledged is there already, and is not taken twice."""
+        """An acknowledged batch is there already, and is not appended twice."""
         if partition in self.last and partition not in self.unanswered:
             self.world.produce(self.name, self.last[partition], 9)
 

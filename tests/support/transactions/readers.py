@@ -1,5 +1,5 @@
-"""What consumers find in a partition: all of it, or what is committed, as Kafka's clients tell it from the batches and
-the list of aborted transactions."""
+"""The records that consumers find in a partition: all of them, or the committed ones, as Kafka's clients tell them from
+the batches and the list of aborted transactions."""
 
 from __future__ import annotations
 

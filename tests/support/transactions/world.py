@@ -52,8 +52,8 @@ class Rivals:
 
 @dataclass
 class World:
-    """What all clients share. `keys` gives the keys of the records of a topic; None: they have none. `has_refused`: the
-    disk has refused writes, so the markers of a transaction may come late."""
+    """The state that all clients share. `keys` gives the keys of the records of a topic; None: they have none.
+    `has_refused`: the disk has refused writes, so the markers of a transaction may come late."""
 
     driver: Driver
     ledger: Ledger

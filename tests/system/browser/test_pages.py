@@ -74,7 +74,7 @@ def test_the_choice_of_colours_is_kept(open_page: OpenPage) -> None:
 
 
 def test_a_page_has_a_permanent_address(open_page: OpenPage) -> None:
-    """What was searched and sorted comes back with the address, and Back goes back."""
+    """The search and the order come back with the address, and Back goes back."""
     page = open_page("/topics")
     page.get_by_role("searchbox").fill("ship")
     page.wait_for_url("**q=ship**")

@@ -33,7 +33,7 @@ HOSTILE = (
 
 
 class World:
-    """What is on the broker, and how it came there."""
+    """The topics, groups and records on the broker, and how they came there."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -185,7 +185,7 @@ def write(broker: Broker, topic: str, count: int, end: str | None) -> Producer:
     ],
 )
 def test_every_page_counts_the_same_records(ends: tuple[str | None, ...], count: int) -> None:
-    """Those that a consumer of committed records gets: in the lists, on the topic's page, in the overview, as a lag."""
+    """A read_committed consumer gets as many records: in lists, on a topic's page, in the overview, as a lag."""
     sizes = {None: 3, "committed": 4, "aborted": 5, "open": 6}
     with Broker() as broker, console(broker.bootstrap_servers) as browser:
         broker.create_topic("t")

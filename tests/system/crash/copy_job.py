@@ -238,7 +238,7 @@ def _consumer(job: CopyJob) -> Consumer:
 
 
 def _read_committed(job: CopyJob) -> dict[int, list[bytes]]:
-    """What a read_committed consumer finds in each partition of the output."""
+    """The records that a read_committed consumer finds in each partition of the output."""
     values: dict[int, list[bytes]] = {index: [] for index in range(OUTPUT_PARTITIONS)}
     unread = set(values)
     consumer = _consumer(job)

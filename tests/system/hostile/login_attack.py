@@ -29,7 +29,7 @@ Numbered = tuple[int, Conversation]
 
 
 class GotIn(AssertionError):
-    """Somebody was served who had not proven himself; or an honest one was not."""
+    """A client was served without authentication, or an honest one was not served."""
 
 
 class Unanswered(AssertionError):

@@ -1,4 +1,4 @@
-"""Whatever happens to brokers, links and ZooKeeper: what was acknowledged stays, what was shown stays, all replicas end
+"""Faults of brokers, links and ZooKeeper: acknowledged records stay, those that were read stay, all replicas end
 equal, and nobody is stuck.
 
 Five hundred random histories each time, 100,000 in the long form (`./dev replication`). A history that fails can be

@@ -1,4 +1,4 @@
-"""What administrators do to a cluster under load: records and segments deleted, replicas moved, brokers restarted."""
+"""Work of administrators on a cluster under load: records and segments deleted, replicas moved, brokers restarted."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_bytes_of_a_reassignment_are_counted_at_both_ends():
 
 
 def _reassignment_bytes(cluster: Cluster) -> dict[str, list[float]]:
-    """What each broker's metrics say, in both directions."""
+    """The values of each broker's metrics, in both directions."""
     pages = []
     for broker in cluster.brokers:
         endpoint = broker.server.metrics

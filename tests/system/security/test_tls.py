@@ -301,7 +301,7 @@ def test_openssl_gets_the_versions_that_are_enabled(place: Place, version: str, 
 
 
 def principals(broker: Any) -> set[str]:
-    """Those of the connections that are open."""
+    """The principals of the open connections."""
     processors = broker.server.server.processors
     return {connection.client.principal for processor in processors for connection in list(processor.connections)}
 

@@ -37,7 +37,7 @@ class Place:
         }
 
     def user(self, *arguments: str, there: list[str] | None = None, code: int = 0, typed: str = "") -> str:
-        """What was printed: on stdout, or on stderr for another code."""
+        """The output: on stdout, or on stderr for another code."""
         self.file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
         self.monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         where = ["--config", str(self.file)] if there is None else there

@@ -33,7 +33,7 @@ def login(jaas: str, mechanism: str = "OAUTHBEARER", **properties: str) -> Login
 
 
 def first_token(found: Login) -> str:
-    """What it says first, as text."""
+    """Its first message, as text."""
     talk = conversation(found, "localhost")
     next(talk)
     return bytes(talk.send(SaslHandshakeResponse())[0].auth_bytes).decode()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a child closes is not kept alive for it."""
+"""Connections that a child closes are not kept alive by its parent."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Redirects(BaseHTTPRequestHandler):
 
 
 def test_another_kind_of_address_is_not_followed(tmp_path: Path) -> None:
-    """Whoever answers for the authority leads to addresses, too; never to a file, nor from https: to http:."""
+    """The answer of the authority may redirect to addresses; never to a file, nor from https: to http:."""
     clock, keys = ManualClock(), TokenAuthority().write(tmp_path / "keys.json")
     with HTTPServer(("127.0.0.1", 0), Redirects) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What a read_committed client is answered: Fetch to the last stable offset with the aborted transactions, on the fast
+"""Answers to a read_committed client: Fetch to the last stable offset with the aborted transactions, on the fast
 path and off it, and ListOffsets."""
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class World:
         return self.api.verify(request, "x", version)
 
     def append(self, verified: VerifiedAdmission, index: int, version: int = NEWEST) -> Any:
-        """What comes of a batch: "appended", or the error's code and message."""
+        """The outcome of a batch: "appended", or the error's code and message."""
         admitted = verified.topic("t", -1, "c", version)
         assert admitted is not None
         try:

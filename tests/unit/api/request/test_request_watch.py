@@ -1,4 +1,4 @@
-"""What the watch remembers of requests, and that it changes none of their answers."""
+"""The requests that the watch remembers, and that it changes none of their answers."""
 
 from __future__ import annotations
 

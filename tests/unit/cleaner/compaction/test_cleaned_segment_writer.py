@@ -1,4 +1,4 @@
-"""What is left of a group goes to a further segment where one file has no room for it, or no index could express it."""
+"""The rest of a group goes to a further segment where one file has no room for it, or no index could express it."""
 
 from __future__ import annotations
 

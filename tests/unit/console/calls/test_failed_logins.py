@@ -1,4 +1,4 @@
-"""Somebody who guesses passwords has to wait; others do not."""
+"""A client that guesses passwords has to wait; others do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a record does to its decoder, it costs that record; the console and the other records live."""
+"""A record that harms its decoder costs that record only; the console and the other records live."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBER = Schema(AVRO, '"long"')
 
 
 def told(decode: SchemaDecoder, *records: bytes) -> list[str]:
-    """What is shown for each, in one exchange as far as that is possible."""
+    """The text for each record, in one exchange as far as that is possible."""
     decode.expect(records)
     found = []
     for data in records:

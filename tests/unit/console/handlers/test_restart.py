@@ -1,4 +1,4 @@
-"""What follows for partitions while a broker is away."""
+"""The consequences for partitions while a broker is away."""
 
 from __future__ import annotations
 

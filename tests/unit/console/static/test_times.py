@@ -35,7 +35,7 @@ _TIMESTAMPS = st.one_of(
 
 
 def in_a_browser(room: Path, calls: list[tuple[str, Any]]) -> list[Any]:
-    """What functions of format.js return, or the message of their Error."""
+    """The results of functions of format.js, or the message of their Error."""
     shutil.copy(ROOT / "kafkalite/console/static/parts/format.js", room / "format.mjs")
     script = (
         'import * as format from "./format.mjs";\n'
@@ -75,7 +75,7 @@ def test_a_timestamp_is_shown_as_a_command_shows_it(room: Path, timestamps: list
 @settings(max_examples=5)
 @given(texts=st.lists(_TEXTS, min_size=50, max_size=100))
 def test_a_local_time_is_what_a_command_takes_it_for(room: Path, texts: list[str]) -> None:
-    """What a command refuses because it comes twice, is the first of the two here, and named."""
+    """A word that a command refuses because it comes twice is the first of the two here, and is named."""
     taken = in_a_browser(room, [("momentOf", each) for each in texts])
     meant = in_a_browser(room, [("meaning", each) for each in texts])
     with local_zone():

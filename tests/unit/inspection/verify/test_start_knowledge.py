@@ -48,7 +48,7 @@ def logs_of(root: Path) -> dict[str, bytes]:
 
 
 def start(root: Path, config: TopicConfig) -> dict[str, int]:
-    """What a start of the log manager leaves: sizes of segments; and the bytes that it cut off, as "lost"."""
+    """The files after a start of the log manager: sizes of segments; and the bytes that it cut off, as "lost"."""
     manager = LogManager([root], ManualClock(), BrokerConfig())
     try:
         asyncio.run(manager.load(CLUSTER, lambda topic: config))

@@ -21,7 +21,7 @@ PLAIN = -1
 
 
 class Entry(NamedTuple):
-    """What is at one offset. `commit` is None for a data record; `producer` is PLAIN outside any transaction."""
+    """The record at one offset. `commit` is None for a data record; `producer` is PLAIN outside any transaction."""
 
     producer: int
     commit: bool | None = None

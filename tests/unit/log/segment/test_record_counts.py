@@ -376,7 +376,7 @@ def test_a_file_that_was_replaced_is_not_believed(disk: Disk) -> None:
 
 
 def test_a_last_file_that_was_replaced_is_not_believed_when_it_grows(disk: Disk) -> None:
-    """Nobody asks before it is noted again."""
+    """No reader asks before it is noted again."""
     disk.write(5)
     disk.stop()
     path = Path(disk.log.segments[-1].path)

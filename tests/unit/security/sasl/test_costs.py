@@ -1,4 +1,4 @@
-"""What a message costs the loop before anything is proven: a few milliseconds at most, however it is made.
+"""The cost of a message to the loop before the client is authenticated: a few milliseconds at most, however it is made.
 
 Each is as long as may be read of its mechanism, and as long as sasl.server.max.receive.size lets it come.
 """

@@ -125,7 +125,7 @@ def test_the_end_of_the_world_is_near_enough_for_64_bits(exp: float) -> None:
     "claims", [{"aud": "kafka"}, {"aud": ["kafka"]}, {"aud": []}, {"aud": 5}, {"iss": 5}, {"iss": []}]
 )
 def test_where_no_audience_is_expected_none_may_be_named_and_an_issuer_is_text(claims: dict[str, Any]) -> None:
-    """What tokens for others have, who trust the same authority."""
+    """The claims of tokens for other services that trust the same authority."""
     open_rules = TokenRules()
     good = {name: value for name, value in GOOD.items() if name not in ("aud", "iss")}
     assert verify(AUTHORITY.sign(**good), open_rules) == "alice"

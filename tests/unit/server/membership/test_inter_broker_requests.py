@@ -1,4 +1,4 @@
-"""What other brokers are asked for transactions, and what comes of their answers or their silence."""
+"""Requests to other brokers for transactions, and the outcome of their answers or their silence."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_brokers_that_are_to_use_tls_never_do_without() -> None:
 def ask(
     kind: type[Message], answer: Callable[[Any], Message | None], send: Callable[[InterBrokerRequests, Any], None]
 ) -> Any:
-    """What the callback of `send` gets from a broker 2 that gives `answer` to requests of this `kind`."""
+    """The result that the callback of `send` gets from a broker 2 that gives `answer` to requests of this `kind`."""
 
     async def story() -> Any:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -162,7 +162,7 @@ def test_the_next_topic_of_that_name_does_not_get_the_isr_of_the_last(place, tmp
 def test_a_leader_that_was_away_and_has_not_read_everything_yet_writes_no_isr_of_the_last_topic(
     place, chroot, cut, tmp_path, monkeypatch
 ):
-    """Nobody will tell it that its topic was deleted and made anew while it had no connection."""
+    """It is not notified that its topic was deleted and made anew while it had no connection."""
 
     async def story():
         async with broker(cut.connect + chroot, tmp_path, 1) as leader, broker(place, tmp_path, 2) as follower:

@@ -48,7 +48,7 @@ class Scene:
 
     @property
     def count(self) -> int | None:
-        """What the next write checks; None: nothing."""
+        """The version of the deletion count that the next write checks; None: it checks nothing."""
         fence: Check | None = next(iter(self.view.deletion_fence), None)
         return None if fence is None else fence.version
 
