@@ -22,6 +22,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
+from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
 from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.fetch_sessions import (
     FINAL_EPOCH,
@@ -56,8 +57,6 @@ VERSION_MIN = 5
 _KNOWN_MAX = 64  # of a connection, so that a thousand connections cannot take gigabytes
 _FRAME_BYTES_MAX = 512
 _MARK = -0x0102030405060708  # placeholder to find the place of an offset; its bytes cannot occur in UTF-8
-_MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)
-_NUMBERS = Struct(">qqq")
 _int32 = Struct(">i").pack
 _int64 = Struct(">q").pack
 _read_int32 = Struct(">i").unpack_from
@@ -92,22 +91,19 @@ class _KnownRequest:
         compact = version in wire.FetchResponse.flexible
         partition = wire.PartitionData(
             partition_index=self.index,
-            high_watermark=_MARKS[0],
-            last_stable_offset=_MARKS[1],
-            log_start_offset=_MARKS[2],
+            high_watermark=MARKS[0],
+            last_stable_offset=MARKS[1],
+            log_start_offset=MARKS[2],
             aborted_transactions=[] if self.reads_committed else None,
             preferred_read_replica=-1,
             records=memoryview(b"\xa5"),
         )
         topics = [wire.FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=[partition])]
-        template = b"".join(response_frame(wire.FetchResponse(responses=topics), version, 0))  # type: ignore[arg-type]
-        at = template.index(_NUMBERS.pack(*_MARKS))
-        self.tail = template[template.rindex(b"\xa5") + 1 :]
-        self.middle = template[8:at]
-        # up to the length of the records, which is one byte or four
-        self.behind = template[at + _NUMBERS.size : len(template) - len(self.tail) - 1 - (1 if compact else 4)]
+        self.middle, rest = cut(response_frame(wire.FetchResponse(responses=topics), version, 0))
+        before_records, _, self.tail = rest.rpartition(b"\xa5")
+        self.behind = before_records[: -1 if compact else -4]  # up to the length of the records
         self.pack = Struct(f">ii{len(self.middle)}sqqq{len(self.behind)}s").pack
-        self.fixed_bytes = 4 + len(self.middle) + _NUMBERS.size + len(self.behind) + len(self.tail)
+        self.fixed_bytes = 4 + len(self.middle) + NUMBERS.size + len(self.behind) + len(self.tail)
 
 
 class FetchFastPath:

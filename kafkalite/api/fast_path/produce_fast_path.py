@@ -22,6 +22,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
+from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
 from kafkalite.api.handlers.produce import (
     FIRST_VERSION_WITH_LEADERS,
     DelayedProduce,
@@ -60,8 +61,6 @@ newest served; up to it, topics are named and not given by id. 10 and 11 add to 
 _KNOWN_MAX = 128  # of a connection, so that a thousand connections cannot take gigabytes
 _ENVELOPE_BYTES_MAX = 512
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
-_NUMBERS = Struct(">qqq")
-_MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)  # placeholders to find the places of the numbers
 _read_int32 = Struct(">i").unpack_from
 _read_acks_and_timeout = Struct(">hi").unpack_from
 _ENVELOPE_AT = 8
@@ -75,7 +74,7 @@ class _KnownRequest:
     Invariant: the admission holds as long as the admission epoch is `epoch`.
     """
 
-    __slots__ = ("append", "epoch", "head", "is_transactional", "middle", "pack", "partitions", "tail", "topic")
+    __slots__ = ("append", "epoch", "is_transactional", "middle", "pack", "partitions", "size", "tail", "topic")
 
     def __init__(self, admitted: TopicAdmission, epoch: int, version: int, *, is_transactional: bool) -> None:
         self.append: Append | None = None if admitted.append is append_directly else admitted.append
@@ -83,19 +82,16 @@ class _KnownRequest:
         self.partitions = admitted.topic.partitions
         self.epoch = epoch
         self.is_transactional = is_transactional
-        base_offset, log_append_time_ms, log_start_offset = _MARKS
+        base_offset, log_append_time_ms, log_start_offset = MARKS
         partition = PartitionProduceResponse(
             base_offset=base_offset,
             log_append_time_ms=log_append_time_ms,
             log_start_offset=log_start_offset,
         )
-        (template,) = _answer(admitted.topic.name, partition, version, 0)
-        assert isinstance(template, bytes)
-        at = template.index(_NUMBERS.pack(*_MARKS))
-        self.head = template[:4]
-        self.middle = template[_ENVELOPE_AT : at - 6]  # partition and error code follow
-        self.tail = template[at + _NUMBERS.size :]
-        self.pack = Struct(f">4si{len(self.middle)}sihqqq{len(self.tail)}s").pack
+        before, self.tail = cut(_answer(admitted.topic.name, partition, version, 0))
+        self.middle = before[:-6]  # partition and error code follow
+        self.size = 4 + len(before) + NUMBERS.size + len(self.tail)
+        self.pack = Struct(f">ii{len(self.middle)}sihqqq{len(self.tail)}s").pack
 
 
 class ProduceFastPath:
@@ -165,7 +161,7 @@ class ProduceFastPath:
             error = inherited_error(self._slow_path.metadata, self._connection, topic.name, index, error)
             return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)
         packed = known.pack(
-            known.head,
+            known.size,
             correlation_id,
             known.middle,
             index,
