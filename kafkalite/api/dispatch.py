@@ -101,8 +101,8 @@ class Dispatcher:
         pending.change(partial(_encoded, encode, version, correlation_id))
         return pending
 
-    async def settled(self) -> None:
-        """Return when no work is under way."""
+    async def drain(self) -> None:
+        """Waits for the end of all work under way."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -132,8 +132,8 @@ class SaslAuthenticator:
         request, _ = decoder(SaslHandshakeRequest, header.api_version)(frame, position)
         names = list(self._settings.mechanisms)
         if request.mechanism not in self._settings.mechanisms:
-            shown = ascii(request.mechanism[:60])
-            self._warn(client, f"asked for the SASL mechanism {shown}; enabled are {', '.join(names)}")
+            mechanism = ascii(request.mechanism[:60])
+            self._warn(client, f"asked for the SASL mechanism {mechanism}; enabled are {', '.join(names)}")
             answer = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=names)
             return self._refusal(response_frame(answer, header.api_version, header.correlation_id))
         if self._mechanism and request.mechanism != self._mechanism:

@@ -75,7 +75,7 @@ class SocketServer:
         self._apply_handler()
 
     def watch(self, watch: Callable[[Handler], Handler] | None) -> None:
-        """Give requests to what `watch` makes of the handler, which looks on and changes nothing; None ends it."""
+        """Give requests to what `watch` makes of the handler, which observes and changes nothing; None ends it."""
         self._watch = watch or _as_it_is
         self._apply_handler()
 

@@ -61,7 +61,7 @@ _BROKER_COLUMNS = (
     Column("kafka_server_replicamanager_leadercount", "Partitions that this broker leads."),
     Column("kafka_server_replicamanager_offlinereplicacount", "Partitions in directories that have failed."),
     Column("kafka_controller_kafkacontroller_activecontrollercount", "1 if this broker is the controller."),
-    Column("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions that nobody leads."),
+    Column("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader."),
     Column(
         "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
         "Partitions that are not led by their first replica.",
@@ -261,7 +261,7 @@ def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
     _add_durations(
         metrics,
         f"{_CONTROLLER_STATS}_autoleaderbalancerateandtimems",
-        "Times that this broker, as the controller, looked whether preferred replicas have to lead again.",
+        "Times that this broker, as the controller, checked whether preferred replicas have to lead again.",
         stats.balances,
     )
 

@@ -211,7 +211,7 @@ class BrokerServer:
         self._closing.callback(self.dynamic_config.follow())
         access = self._follow_acls(apis.admission_epoch)
         dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch, access)
-        self._closing.push_async_callback(dispatcher.settled)
+        self._closing.push_async_callback(dispatcher.drain)
         listeners = self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock)
         self.server = self._host.make_server(listeners, dispatcher, config, self.clock)
         self._closing.push_async_callback(self.server.stop, _STOP_GRACE_MS)

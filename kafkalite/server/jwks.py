@@ -1,7 +1,7 @@
 """The public keys by which tokens of OAUTHBEARER are verified: from a file, or from an address, and read again.
 
 They are read at the start, by another thread when they are old, and when a token names a key that is not among them
-(its login fails; the next one may find it). While the source is away, the keys of before stay. Whatever is read while
+(its login fails; the next one may find it). While the source is away, the keys of before stay. All that is read while
 the broker runs is read by another thread, and changed settings do not make a source be read again.
 Source: org.apache.kafka.common.security.oauthbearer.internals.secured.RefreshingHttpsJwks.
 """
@@ -106,9 +106,7 @@ class RefreshingKeys:
         self._read_ms = self._tried_ms = monotonic_ms()
         self.reading: threading.Thread | None = None
         if urlsplit(source.url).scheme == "http":
-            logger.warning(
-                "%s=%s: whoever is between here and there can put in keys of his own; use https:", SETTING, source.url
-            )
+            logger.warning("%s=%s: a machine in between can insert keys of its own; use https:", SETTING, source.url)
         if source not in self._known and may_wait:
             self._known[source] = source.read()
         elif source not in self._known:

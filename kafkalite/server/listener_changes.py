@@ -30,7 +30,7 @@ GRACE_MS = 5_000
 """For requests in flight at a listener that is removed."""
 
 Advertise = Callable[[Mapping[str, int]], Awaitable[None]]
-"""Tells the cluster where this broker can be dialled; gets the ports of its listeners."""
+"""Registers where this broker can be dialled; gets the ports of its listeners."""
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
@@ -70,7 +70,7 @@ class ListenerChanges:
         self._work: asyncio.Task[None] | None = None
         self._certificates: PeriodicTasks | None = None
         self._clock = clock
-        self._look_after_certificates()
+        self._watch_certificates()
 
     async def check(self, new: BrokerConfig) -> None:
         """Raises ConfigError if a listener could not be added."""
@@ -90,8 +90,8 @@ class ListenerChanges:
         if (added or removed or is_moved) and (self._work is None or self._work.done()):
             self._work = asyncio.get_running_loop().create_task(self._carry_out(), name="kafkalite-listeners")
 
-    def _look_after_certificates(self) -> None:
-        """From the first listener with TLS, or token of this broker, on; an idle broker without one sleeps on."""
+    def _watch_certificates(self) -> None:
+        """From the first listener with TLS, or token of this broker, on; an idle broker without one does not wake."""
         if self._security.ages and self._certificates is None:
             self._certificates = PeriodicTasks(self._clock)
             self._certificates.add("certificates", FILE_CHECK_MS, self._security.refresh)
@@ -118,7 +118,7 @@ class ListenerChanges:
                     logger.error("listener %s is not added: %s", listener.name, fault)
                 else:
                     logger.info("listener %s is added, port %d", listener, self._server.ports[listener.name])
-            self._look_after_certificates()
+            self._watch_certificates()
             await self._advertise(self._server.ports)
 
     def _difference(self, config: BrokerConfig) -> tuple[list[ListenerConfig], list[str]]:

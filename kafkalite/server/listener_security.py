@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FILE_CHECK_MS = 10_000
-"""How often the files of keys and certificates are looked at; a new certificate is in place before the old one ends."""
+"""How often the files of keys and certificates are checked; a new certificate is in place before the old one ends."""
 
 _WITH_TLS = ("SSL", "SASL_SSL")
 
@@ -58,7 +58,7 @@ class _Served(NamedTuple):
     rules: tuple[MappingRule, ...]
     certificate: bytes
     trial: ssl.SSLContext | None
-    """For trial handshakes, where brokers meet: as `as_client`, without a look at host names."""
+    """For trial handshakes, where brokers meet: as `as_client`, without a check of host names."""
 
 
 class ListenerSecurity:
@@ -171,7 +171,7 @@ class ListenerSecurity:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look whether settings or files have changed, and whether this broker needs a new token for its own login."""
+        """Checks whether settings or files have changed, and whether this broker's own login needs a new token."""
         if self._login is not None:
             self._login.refresh()
         for listener in _with_tls(self._config):
@@ -209,7 +209,7 @@ class ListenerSecurity:
 
     def _tls(self, listener: ListenerConfig) -> Tls:
         name = listener.name
-        principal: Callable[[bytes | None], str] = _anonymous  # with SASL, that tells who a client is
+        principal: Callable[[bytes | None], str] = _anonymous  # with SASL, which gives the client's principal
         if listener.protocol == "SSL":
 
             def principal(certificate: bytes | None) -> str:
@@ -225,13 +225,13 @@ def _with_tls(config: BrokerConfig) -> list[ListenerConfig]:
 def _settings_of(config: BrokerConfig, listener: ListenerConfig) -> TlsSettings:
     settings = TlsSettings.read(lambda name: config.listener_setting(listener.name, name))
     if listener.protocol == "SASL_SSL" and not config.is_set_for_listener(listener.name, "ssl.client.auth"):
-        return settings._replace(client_auth="none")  # as in Kafka: clients there show who they are by SASL
+        return settings._replace(client_auth="none")  # as in Kafka: clients there authenticate by SASL
     return settings
 
 
 def _renewed(config: BrokerConfig, listener: ListenerConfig, before: _Served) -> _Served:
     """New keys and certificates of a listener that is in service. Raises ConfigError if they are no renewal: for
-    somebody else, or such that brokers with them and brokers with those before do not accept each other."""
+    another principal, or such that brokers with them and brokers with those before do not accept each other."""
     served = _serve(config, listener)
     where = f"listener {listener.name}: the new certificate"
     if served.certificate != before.certificate:

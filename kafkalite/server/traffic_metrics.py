@@ -182,7 +182,7 @@ def _consumer_lags(roles: ReplicaRoles | None) -> Iterator[Row]:
 
 _CLIENTS_PER_PAUSE = 500
 _WHO = ("user", "client_id")
-_THROTTLE_TIME = "Milliseconds that they were told to wait, on the average of those who were."
+_THROTTLE_TIME = "Milliseconds of throttle time, on the average of the requests that were throttled."
 _SOCKETS = "kafka_server_socket_server_metrics"
 _LISTENER_COLUMNS = (
     Column(f"{_SOCKETS}_connection_accept_rate", "New connections in a second."),

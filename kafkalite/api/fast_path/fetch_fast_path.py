@@ -79,7 +79,7 @@ class _KnownRequest:
     ) -> None:
         wanted = request.topics[0].partitions[0]
         self.epoch = epoch
-        self.quota: Counted | None = None  # only a `CountedFetchFastPath` looks at it
+        self.quota: Counted | None = None  # used by `CountedFetchFastPath` alone
         self.topic = topic.name
         self.topic_id = topic.topic_id
         self.index = wanted.partition
@@ -304,10 +304,10 @@ class DelayedFetch(Pending):
         self.offset = offset
         self.frame = memoryview(bytes(frame))  # a view would keep the whole receive buffer
         runtime = fast_path._slow_path.runtime
-        self._poll = poll = LongPoll(runtime, known.max_wait_ms, known.min_bytes, self._look, known.reads_committed)
+        self._poll = poll = LongPoll(runtime, known.max_wait_ms, known.min_bytes, self._try, known.reads_committed)
         partition.watch(poll)
 
-    def _look(self, is_over: bool) -> int:
+    def _try(self, is_over: bool) -> int:
         if self.is_done:
             return 0
         try:

@@ -67,7 +67,7 @@ class LogDirApi(NamedTuple):
         return wire.AlterReplicaLogDirsResponse(results=list(topics.values()))
 
     def _alter_log_dir(self, key: TopicPartition, path: str) -> ErrorCode:
-        """Kafka's checks in Kafka's order. The move goes on after the answer. A replica that is still to come is
+        """Kafka's checks in Kafka's order. The move continues after the answer. A replica that is still to come is
         created in the directory."""
         logs, replicas = self.logs, self.replica_manager
         if not has_future_directory(*key):

@@ -77,7 +77,7 @@ class PartitionAdminApi(NamedTuple):
         else:
             check_partition_count(topic.partitions for topic in topics)
         if not topics:
-            return wire.ElectLeadersResponse()  # of whatever election type, as Kafka
+            return wire.ElectLeadersResponse()  # of any election type, as Kafka
         keys = [(topic.topic, index) for topic in topics for index in topic.partitions]
         top_code = ErrorCode.NONE
         refusals: Sequence[KafkaError | None]

@@ -139,14 +139,15 @@ class TopicAdmission:
 
 
 OVER_QUOTA = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-"""Raised by a `CountedAppend` before anything is appended: the client has to wait, and the long way tells it so."""
+"""Raised by a `CountedAppend` before anything is appended: the client has to wait, and the long way
+answers with the throttle time."""
 
 
 class CountedAppend:
     """Appends the batch of a fast path, if its bytes may be counted without a wait.
 
     It has only a wall clock at hand, and asks the monotonic one when the current sample of the rate should be over. A
-    wall clock that is set makes it ask too early, or go on with the sample, whose room is limited.
+    wall clock that is set makes it ask too early, or continue the sample, whose room is limited.
     """
 
     __slots__ = ("_append", "_clock", "_ends_wall_ms", "_more_bytes", "_rate")

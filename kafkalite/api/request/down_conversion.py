@@ -84,7 +84,7 @@ class DownConversion:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _convert_region(self, region: FileRegion, from_offset: int) -> _Converted:
-        """Without any pieces, all of the region has been looked at."""
+        """Without any pieces, all of the region has been read."""
         pieces: list[bytes | memoryview] = []
         size_bytes = 0
         next_offset = from_offset

@@ -43,20 +43,20 @@ WAIT_MS_MAX = 2**31 - 1
 class LongPoll(DelayedOperation):
     """The wait of a fetch: until it is satisfied, or for as long as its client waits.
 
-    Appends count down `missing_bytes` and wake the poll, which then calls `look(is_over)`. That completes the fetch if
+    Appends count down `missing_bytes` and wake the poll, which then calls `poll(is_over)`. That completes the fetch if
     it is satisfied, or with the records that are there if `is_over`, and returns 0; otherwise it returns the bytes that
     are missing, because a wake-up may come early: a partition has more than may be sent at once, or is truncated. It
     may be called once more after `stop`. Source: kafka.server.DelayedFetch, kafka.server.DelayedOperation.
     """
 
-    __slots__ = ("_is_over", "_look", "_timer")
+    __slots__ = ("_is_over", "_poll", "_timer")
 
     def __init__(
         self,
         runtime: Runtime,
         max_wait_ms: int,
         missing_bytes: int,
-        look: Callable[[bool], int],
+        poll: Callable[[bool], int],
         read_committed: bool = False,
     ) -> None:
         """`max_wait_ms` is at most WAIT_MS_MAX."""
@@ -67,11 +67,11 @@ class LongPoll(DelayedOperation):
         self._wake = self._on_wake
         self._call_soon = runtime.loop.call_soon
         self._is_over = False
-        self._look = look
+        self._poll = poll
         self._timer = runtime.clock.call_later(max_wait_ms, self.complete)
 
     def _on_wake(self) -> None:
-        missing_bytes = self._look(self._is_over)
+        missing_bytes = self._poll(self._is_over)
         if missing_bytes:
             self.missing_bytes = missing_bytes
             self.woken = False
@@ -89,7 +89,7 @@ class LongPoll(DelayedOperation):
         """The fetch is complete, or its client left."""
         self._timer.cancel()
         self.withdraw()
-        self._wake, self._look = ignore, _is_complete  # break the reference cycles: the request is freed at once
+        self._wake, self._poll = ignore, _is_complete  # break the reference cycles: the request is freed at once
         del self._timer
 
 
@@ -170,7 +170,7 @@ class FetchReader:
         self._denied = frozenset(name for name in names if not may_read(name))
 
     def limit(self, max_bytes: int, wait_ms: Callable[[int], int]) -> None:
-        """Read within a quota: `wait_ms` tells for how long to wait before so many bytes may be sent."""
+        """Read within a quota: `wait_ms` maps bytes to the wait before they may be sent."""
         self.max_bytes = min(self.max_bytes, max_bytes)
         self._wait_ms = wait_ms
 
@@ -235,7 +235,7 @@ class FetchReader:
         urgent = False
         found: Found = []
         for wanted in self._context.partitions.values():
-            _, data = self._look(wanted, budget, min_one)
+            _, data = self._data_of(wanted, budget, min_one)
             records = data.records
             if records:
                 length = len(records)
@@ -280,7 +280,7 @@ class FetchReader:
             min_one = not size_bytes
             if self._version < FIRST_VERSION_WITH_MIN_ONE:  # earlier versions send part of a batch that is too large
                 min_one = wanted.max_bytes > 0 and budget > 0
-            partition, data = self._look(wanted, budget, min_one)
+            partition, data = self._data_of(wanted, budget, min_one)
             if partition is not None and type(data.records) is FileRegion:
                 region = data.records
                 try:
@@ -291,7 +291,9 @@ class FetchReader:
             found.append((wanted, data))
         return found
 
-    def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, wire.PartitionData]:
+    def _data_of(
+        self, wanted: WantedPartition, budget: int, min_one: bool
+    ) -> tuple[Partition | None, wire.PartitionData]:
         """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""
         if wanted.topic in self._denied:
             refused = _failure(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

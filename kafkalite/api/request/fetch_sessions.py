@@ -5,7 +5,7 @@ response can leave out partitions without news. Partitions that returned data mo
 none starves behind a busy one. At most `slots` sessions exist. A new session replaces the longest idle one if that has
 been idle for `EVICTION_MS`; otherwise the client is served without a session. So is a client with too many partitions
 for the memory limit of all sessions together; Kafka limits only the number of sessions. Sessions of followers replace
-those of consumers, busy or not, and know which of their partitions are idle: a fetch looks at the others only.
+those of consumers, busy or not, and know which of their partitions are idle: a fetch reads the others only.
 From version 13 on topics are named by id (KIP-516); a session uses either names or ids.
 Source: kafka.server.FetchSession, KIP-227, KIP-516.
 """
@@ -129,7 +129,7 @@ class FetchSession:
 
     @property
     def active(self) -> Partitions:
-        """The partitions that a fetch looks at."""
+        """The partitions that a fetch reads."""
         return self.partitions
 
     def apply(self, request: FetchRequest) -> None:
@@ -154,7 +154,7 @@ class FetchSession:
                     self._forget(known)
 
     def _activate(self, wanted: WantedPartition) -> None:
-        """The client names the partition: it is looked at."""
+        """The client names the partition: the fetch reads it."""
 
     def _forget(self, wanted: WantedPartition) -> None:
         """The client does not want the partition any more."""
@@ -234,7 +234,7 @@ class FollowerSession(FetchSession):
     def close(self) -> None:
         for wanted in self.partitions.values():
             self._leave(wanted)
-        self._active = {}  # a delayed fetch may look once more
+        self._active = {}  # a delayed fetch may poll once more
 
 
 class FetchContext:
@@ -254,7 +254,7 @@ class FetchContext:
 
     @property
     def active(self) -> Partitions:
-        """The partitions to be looked at."""
+        """The partitions to be read."""
         return self.session.active if self.session is not None else self.partitions
 
 
@@ -315,7 +315,7 @@ class FetchSessions:
         return FetchContext(session.partitions, by_id, session, incremental=True)
 
     def abandon(self, context: FetchContext) -> None:
-        """Close the session that a request was to open: its client will not hear of it."""
+        """Close the session that a request was to open: its client gets an answer without it."""
         self._close(context.session_id)
         context.session = None
 
@@ -328,7 +328,7 @@ class FetchSessions:
                 return None
             self._close(replaced.session_id)
         session_id = 0
-        while not session_id or session_id in self._by_id:  # by the system's: whoever could guess it could end it
+        while not session_id or session_id in self._by_id:  # random: a client that guesses it could end the session
             session_id = int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF
         session = kind(session_id, partitions, by_id, now_ms)
         self._by_id[session_id] = session

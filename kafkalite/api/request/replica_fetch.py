@@ -80,7 +80,7 @@ class ReplicaFetchReader(FetchReader):
         return bool(self._context.partitions)
 
     def record_progress(self) -> None:
-        """Tell the leaders of the request. Called once, and does not wait."""
+        """Reports the request's fetch offsets to the leaders. Called once, and does not wait."""
         session = self._context.session
         if isinstance(session, FollowerSession):
             session.on_fetch(self._broker_id, self._registration, self._parts.runtime.clock.monotonic_ms())
@@ -89,7 +89,7 @@ class ReplicaFetchReader(FetchReader):
             self._record(wanted)
 
     def record_deferred(self) -> None:
-        """Tell the leaders that were not elected yet, as far as they are now."""
+        """Reports to the leaders that were not elected before, as far as they are now."""
         ahead, self._newer_epoch = self._newer_epoch, {}
         if ahead and self._by_id:
             self._find_names()
@@ -237,7 +237,7 @@ class ReplicaFetchReader(FetchReader):
             self._fetches.reassignment_bytes_out += size_bytes
 
     def watch(self, poll: LongPoll, partitions: Sequence[Partition] | None = None) -> None:
-        """Wake `poll` when there may be more to answer. Called again after each look: other partitions are active."""
+        """Wake `poll` when there may be more to answer. Called again after each poll: other partitions are active."""
         poll.withdraw()
         if self._newer_epoch:
             poll.wait_in(self._fetches.ahead)
@@ -253,7 +253,7 @@ class DelayedReplicaFetch(PreemptiblePending):
     or the follower sends more.
 
     New offsets wait for records for `_NEWS_WAIT_MS`. Otherwise each record that is produced alone would cost each
-    follower two fetches: one that brings it, and one that tells that it is committed.
+    follower two fetches: one for the record, and one for the new high watermark.
     """
 
     __slots__ = ("_has_news", "_poll", "_reader", "_runtime")

@@ -1,4 +1,4 @@
-"""Requests as they are answered: how many, how long they took, which were slow. Only while somebody looks.
+"""Requests as they are answered: how many, how long they took, which were slow. Only while a console asks.
 
 A console asks for a report every few seconds; when it no longer does, connections call their handler directly again, so
 a broker without a console pays nothing. A fetch that waits for records, and a member that waits for its group, take
@@ -48,7 +48,7 @@ class SlowRequest(NamedTuple):
 
 
 class WatchedClient:
-    """Requests of a connection since somebody looks: how often by API, and the name that it gave itself."""
+    """Requests of a connection since a console asks: how often by API, and the name that it gave itself."""
 
     __slots__ = ("client_id", "counts")
 
