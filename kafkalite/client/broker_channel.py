@@ -17,6 +17,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.sasl_login import NEVER_MS, due_ms, log_in
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
 SLAB_BYTES = 64 * 1024
 KEPT_BYTES_MAX = 16 << 20
 LOGIN_BYTES_MAX = 64 * 1024  # of a response before the other side has proven who it is
-FRAME_BYTES_MAX = (
-    1 << 30
-)  # of a fetch's response, beyond the limits of the request: one batch may be larger than any limit
+FRAME_BYTES_MAX = 1 << 30  # of a fetch's response: one batch may be larger than any limit of the request
 RESPONSE_BYTES_MAX = 64 << 20  # of another response
 _LOGIN_CORRELATION_ID = 0x7FFFFFF8  # one of those that Kafka keeps for logins
 _CORRELATION_ID_MAX = (1 << 31) - 1
@@ -174,7 +173,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close the connection; no callback is called from now on."""
-        self._on_frame = self._on_lost = _ignore
+        self._on_frame = lambda _: None
+        self._on_lost = lambda _: None
         self._held.clear()
         if self._login_again is not None:
             self._login_again.cancel()
@@ -314,13 +314,8 @@ class BrokerChannel:
     Invariant: `_pending` are the requests without a response, in sending order.
     """
 
-    __slots__ = (
-        "_broker_id", "_client_id", "_clock", "_connection", "_correlation_id", "_endpoint", "_find", "_opening",
-        "_pending", "_security_to", "_timeout_ms",
-    )  # fmt: skip
-
     def __init__(
-        self, broker_id: int, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int, security_to: SecurityTo
+        self, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int, security_to: SecurityTo, broker_id: int
     ) -> None:
         self._broker_id = broker_id
         self._find = find
@@ -431,11 +426,7 @@ class BrokerChannels:
         timeout_ms: int,
         security_to: SecurityTo = without_security,
     ) -> None:
-        self._find = find
-        self._security_to = security_to
-        self._clock = clock
-        self._client_id = client_id
-        self._timeout_ms = timeout_ms
+        self._channel_to = partial(BrokerChannel, find, clock, client_id, timeout_ms, security_to)
         self._channels: dict[int, BrokerChannel] = {}
         self._is_closed = False
 
@@ -445,10 +436,7 @@ class BrokerChannels:
             raise BrokerUnreachable(broker_id, "this broker stops")
         channel = self._channels.get(broker_id)
         if channel is None:
-            channel = BrokerChannel(
-                broker_id, self._find, self._clock, self._client_id, self._timeout_ms, self._security_to
-            )
-            self._channels[broker_id] = channel
+            channel = self._channels[broker_id] = self._channel_to(broker_id)
         return await channel.ask(request, version)
 
     def close(self) -> None:
@@ -456,7 +444,3 @@ class BrokerChannels:
         self._is_closed = True
         for channel in self._channels.values():
             channel.close()
-
-
-def _ignore(*_: object) -> None:
-    """A callback of a closed connection."""

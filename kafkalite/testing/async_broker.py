@@ -11,7 +11,6 @@ on its loop, without a client in between.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,10 +18,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
 from kafkalite.common.checksum import partition_for_key
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.batch import NewRecord
 from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, maintenance
@@ -51,14 +49,12 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.replication.hosted_replicas import Topic
-    from kafkalite.replication.partition import Partition
     from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.maintenance import GroupDescription
     from kafkalite.testing.requests.request_log import RequestLog
     from kafkalite.zk.client.zookeeper_config import Dial
 
 TIMEOUT_S = 30.0
-_PRODUCE_VERSION = 9
 
 AT_ONCE: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
 """A group starts its first rebalance as soon as its first member has joined."""
@@ -277,11 +273,7 @@ class AsyncBroker(ServerBroker):
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has no partition {partition}, it has {count}"
             )
-        admitted = ProduceAdmission(server.replica_manager).topic(topic, ACKS_ALL, None, _PRODUCE_VERSION)
-        assert admitted is not None
-        result = admitted.append(target, memoryview(build_batch([new])), now_ms, _PRODUCE_VERSION)
-        assert result is not None
-        await _committed(target, result.last_offset)
+        result = await maintenance.append(server, topic, target, new, now_ms)
         stored_ms = new.timestamp if result.log_append_time_ms < 0 else result.log_append_time_ms
         return StoredRecord(
             topic, partition, result.base_offset, stored_ms, new.key, new.value, encoded_headers(headers)
@@ -446,21 +438,3 @@ def _start_cleaner_thread(on_message: Callable[[Any], None], on_end: Callable[[s
     from kafkalite.cleaner.workers.worker_thread import start_thread
 
     return start_thread(on_message, on_end)
-
-
-async def _committed(partition: Partition, last_offset: int) -> None:
-    """Wait until a record is committed. Raises KafkaError if it never will be."""
-    if last_offset < partition.high_watermark:
-        return
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def complete(error: KafkaError | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    partition.when_committed(last_offset, complete)
-    await done

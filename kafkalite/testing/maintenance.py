@@ -1,4 +1,4 @@
-"""A broker's background work, done now: compaction, retention, expiry; a reset; and descriptions of its groups.
+"""A broker's work, done now: an append, compaction, retention, expiry; a reset; and descriptions of its groups.
 
 All of it belongs to the broker's loop.
 """
@@ -8,18 +8,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.schedule import RunOutcome
     from kafkalite.coordinator.group.group import Group
-    from kafkalite.log.partition.partition_log import PartitionLog
+    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
     from kafkalite.replication.hosted_replicas import Topic
+    from kafkalite.replication.partition import Partition
     from kafkalite.server.broker_server import BrokerServer
+
+_PRODUCE_VERSION = 9
 
 
 def require_topic(server: BrokerServer, name: str) -> Topic:
@@ -28,6 +33,36 @@ def require_topic(server: BrokerServer, name: str) -> Topic:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
+
+
+async def append(
+    server: BrokerServer, topic: str, partition: Partition, record: NewRecord, now_ms: int
+) -> AppendResult:
+    """Append a record as a produce with acks=all does, and wait until it is committed. Raises KafkaError."""
+    admitted = ProduceAdmission(server.replica_manager).topic(topic, ACKS_ALL, None, _PRODUCE_VERSION)
+    assert admitted is not None
+    result = admitted.append(partition, memoryview(build_batch([record])), now_ms, _PRODUCE_VERSION)
+    assert result is not None
+    await _committed(partition, result.last_offset)
+    return result
+
+
+async def _committed(partition: Partition, last_offset: int) -> None:
+    """Wait until a record is committed. Raises KafkaError if it never will be."""
+    if last_offset < partition.high_watermark:
+        return
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def complete(error: KafkaError | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    partition.when_committed(last_offset, complete)
+    await done
 
 
 def _logs_of(server: BrokerServer, name: str) -> list[PartitionLog]:

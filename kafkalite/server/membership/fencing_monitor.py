@@ -126,7 +126,7 @@ async def find_witness(
         questions: dict[asyncio.Future[bool], int] = {}
         for broker_id, endpoint in addresses[:_BROKERS_MAX]:
             find = {broker_id: endpoint}.get
-            channel = BrokerChannel(broker_id, find, clock, "kafkalite-peer", int(timeout_ms), security_to)
+            channel = BrokerChannel(find, clock, "kafkalite-peer", int(timeout_ms), security_to, broker_id)
             questions[asyncio.ensure_future(_misses(us, cluster_id, channel))] = broker_id
         pending = set(questions)
         try:
