@@ -113,3 +113,13 @@ def sanitized(name: str) -> str:
 
 def desanitized(name: str) -> str:
     return unquote(name)
+
+
+GROUP_CONFIGS = "groups/"
+CLIENT_METRICS_CONFIGS = "client-metrics/"
+
+
+def entity_path(folder: str, name: str) -> str:
+    """The path of an entity's config below /config. No node of ZooKeeper may be "." or ".."."""
+    node = sanitized(name)
+    return folder + (node.replace(".", "%2E") if node in (".", "..") else node)

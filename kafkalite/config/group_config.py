@@ -41,6 +41,7 @@ _SECONDS_OF = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
 def parse_offset_reset(text: str) -> str:
+    text = java_trim(text)
     found = _DURATION.match(text) if len(text) <= 100 else None
     if found is not None:
         seconds = sum(int(found[unit] or 0) * factor for unit, factor in _SECONDS_OF.items())

@@ -101,6 +101,7 @@ _ROWS = (
     Api(61, "DescribeProducers", transactions.DescribeProducersRequest, transactions.DescribeProducersResponse, 0, 0),
     Api(65, "DescribeTransactions", transactions.DescribeTransactionsRequest, transactions.DescribeTransactionsResponse, 0, 0),
     Api(66, "ListTransactions", transactions.ListTransactionsRequest, transactions.ListTransactionsResponse, 0, 1),
+    Api(74, "ListConfigResources", configs.ListConfigResourcesRequest, configs.ListConfigResourcesResponse, 0, 1),
 )
 
 _OWN_ROWS = (

@@ -213,6 +213,7 @@ class BrokerApis:
             "DescribeConfigs": configs.describe_configs,
             "AlterConfigs": configs.alter_configs,
             "IncrementalAlterConfigs": configs.incremental_alter_configs,
+            "ListConfigResources": configs.list_config_resources,
             "AlterReplicaLogDirs": log_dirs.alter_replica_log_dirs,
             "DescribeLogDirs": log_dirs.describe_log_dirs,
             "CreateDelegationToken": tokens.create_delegation_token,

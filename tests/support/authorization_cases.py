@@ -96,6 +96,12 @@ _Off = group_offsets.OffsetCommitRequestTopic, group_offsets.OffsetCommitRequest
 _Txn = group_offsets.TxnOffsetCommitRequestTopic, group_offsets.TxnOffsetCommitRequestPartition
 _Add = transactions.AddPartitionsToTxnTopic
 
+NEWER = (
+    "describe the settings of a group", "alter the settings of a group", "alter some settings of a group",
+    "list what has settings",
+)  # fmt: skip
+"""Cases of APIs and resources that Kafka 3.9 with ZooKeeper lacks."""
+
 # request, version, what it needs: (operation, resource) -> the code without it. Of several each is taken away in turn.
 CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] = {
     "produce": (produce, 9, {(O.WRITE, TOPIC): T29}),
@@ -333,6 +339,28 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         ),
         1,
         {(O.ALTER_CONFIGS, TOPIC): T29},
+    ),
+    "describe the settings of a group": (
+        lambda n: configs.DescribeConfigsRequest(resources=resources(configs.DescribeConfigsResource, 32, n.group)),
+        4,
+        {(O.DESCRIBE_CONFIGS, GROUP): G30},
+    ),
+    "alter the settings of a group": (
+        lambda n: configs.AlterConfigsRequest(resources=resources(configs.AlterConfigsResource, 32, n.group)),
+        2,
+        {(O.ALTER_CONFIGS, GROUP): G30},
+    ),
+    "alter some settings of a group": (
+        lambda n: configs.IncrementalAlterConfigsRequest(
+            resources=resources(configs.IncrementalAlterConfigsResource, 32, n.group)
+        ),
+        1,
+        {(O.ALTER_CONFIGS, GROUP): G30},
+    ),
+    "list what has settings": (
+        lambda n: configs.ListConfigResourcesRequest(resource_types=[2, 32]),
+        1,
+        {(O.DESCRIBE_CONFIGS, CLUSTER): C31},
     ),
     "log directories": (lambda n: log_dirs.DescribeLogDirsRequest(topics=None), 4, {(O.DESCRIBE, CLUSTER): C31}),
     "elections": (

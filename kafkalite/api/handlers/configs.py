@@ -1,8 +1,11 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the settings of topics and of this broker.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the settings of topics, of this broker, of groups, and
+subscriptions to metrics of clients. ListConfigResources: what has settings.
 
 A topic's settings are replaced as a whole in the metadata and take effect at once. Of a broker's settings only those
-that Kafka calls dynamic can be changed: mostly the defaults of topics.
-Source: kafka.server.ConfigHelper, kafka.server.ZkAdminManager, KIP-226, KIP-339.
+that Kafka calls dynamic can be changed: mostly the defaults of topics. Groups and subscriptions need not exist; theirs
+stand in the entity configs of the cluster.
+Source: kafka.server.ConfigHelper, kafka.server.ZkAdminManager, KIP-226, KIP-339; org.apache.kafka.controller
+.ConfigurationControlManager, kafka.server.ConfigAdminManager, KIP-714, KIP-1142.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from kafkalite.api.request.request_context import RequestContext, refusal
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.common.names import topic_name_fault
+from kafkalite.common.names import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, desanitized, entity_path, topic_name_fault
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.client_metrics_config import ClientMetricsConfig
 from kafkalite.config.dynamic_settings import refusal as dynamic_refusal
+from kafkalite.config.group_config import GroupConfig
 from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
@@ -24,7 +29,7 @@ from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.security.acl.acl import Operation, ResourceType
 
-TOPIC = 2
+TOPIC = wire.TOPIC_RESOURCE
 BROKER = 4
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 ALL_BROKERS = ""
@@ -53,8 +58,31 @@ class DynamicConfig(Protocol):
         ...
 
 
+class EntityKind(NamedTuple):
+    """A kind of resource whose settings are entity configs, below `folder`. A name is always needed."""
+
+    folder: str
+    settings: type[GroupConfig | ClientMetricsConfig]
+    no_name_to_describe: str
+    no_name_to_alter: str
+
+
+ENTITY_KINDS = {
+    wire.CLIENT_METRICS_RESOURCE: EntityKind(
+        CLIENT_METRICS_CONFIGS,
+        ClientMetricsConfig,
+        "Client metrics subscription name must not be empty",
+        "Subscription name can't be empty",
+    ),
+    wire.GROUP_RESOURCE: EntityKind(
+        GROUP_CONFIGS, GroupConfig, "Group name must not be empty", "Default group resources are not allowed."
+    ),
+}
+LISTED_KINDS = (TOPIC, BROKER, wire.BROKER_LOGGER_RESOURCE, *ENTITY_KINDS)
+
+
 class ConfigApi(NamedTuple):
-    """The APIs of topics' and brokers' settings."""
+    """The APIs of settings."""
 
     dynamic_config: DynamicConfig
     metadata: ClusterMetadata
@@ -117,6 +145,11 @@ class ConfigApi(NamedTuple):
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return TopicConfig.describe(topic.overrides, self.dynamic_config.now)
+        if (kind := ENTITY_KINDS.get(resource.resource_type)) is not None:
+            if not resource.resource_name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, kind.no_name_to_describe)
+            own = self.metadata.entity_configs.get(entity_path(kind.folder, resource.resource_name), {})
+            return kind.settings.describe(own, self.dynamic_config.now)
         if resource.resource_type != BROKER:
             raise _unknown_type(resource.resource_type)
         self._check_is_this_broker(resource.resource_name)
@@ -125,6 +158,33 @@ class ConfigApi(NamedTuple):
             return _changed_for_all(entries)
         number = str(self.broker_id)  # generated at the first start if none is configured
         return [entry._replace(value=number) if entry.name in _NUMBERS else entry for entry in entries]
+
+    def list_config_resources(
+        self, request: wire.ListConfigResourcesRequest, context: RequestContext
+    ) -> wire.ListConfigResourcesResponse:
+        kinds: Sequence[int] = (wire.CLIENT_METRICS_RESOURCE,)
+        if context.api_version > 0:
+            kinds = request.resource_types or LISTED_KINDS
+        if not set(kinds) <= set(LISTED_KINDS):
+            return wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return wire.ListConfigResourcesResponse(
+            config_resources=[
+                wire.ListedConfigResource(resource_name=name, resource_type=kind)
+                for kind in dict.fromkeys(kinds)
+                for name in self._resources(kind)
+            ]
+        )
+
+    def _resources(self, kind: int) -> list[str]:
+        if kind == TOPIC:
+            return sorted(self.metadata.topics)
+        if kind == BROKER:
+            return [str(broker_id) for broker_id in sorted(self.metadata.brokers)]
+        if kind not in ENTITY_KINDS:
+            return []  # brokers here have no settings of loggers
+        folder = ENTITY_KINDS[kind].folder
+        paths = self.metadata.entity_configs
+        return sorted(desanitized(path.removeprefix(folder)) for path in paths if path.startswith(folder))
 
     async def alter_configs(
         self, request: wire.AlterConfigsRequest, context: RequestContext
@@ -166,6 +226,10 @@ class ConfigApi(NamedTuple):
     def _apply(self, kind: int, entry: wire.IncrementalAlterableConfig, settings: dict[str, str]) -> None:
         """Apply one operation of an incremental change to `settings`."""
         name, operation, value = entry.name, entry.config_operation, entry.value or ""
+        if kind in ENTITY_KINDS and operation in (APPEND, SUBTRACT):
+            word = "APPEND" if operation == APPEND else "SUBTRACT"
+            message = f"Can't {word} to key {name} because its type is not LIST."
+            raise KafkaError(ErrorCode.INVALID_CONFIG, message)
         if operation == SET:
             settings[name] = value
         elif operation == DELETE:
@@ -206,12 +270,8 @@ class ConfigApi(NamedTuple):
                     raise refused
                 if times[kind, name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
-                keys = Counter(entry.name for entry in resource.configs)
-                doubled = [key for key, count in keys.items() if count > 1]
-                if doubled:
-                    raise KafkaError(
-                        ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(doubled)}"
-                    )
+                if len({entry.name for entry in resource.configs}) < len(resource.configs):
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
                 await self._alter_one(kind, name, lambda old: change(resource, old), validate_only)  # noqa: B023
                 faults.append((kind, name, ErrorCode.NONE, None))
             except KafkaError as error:
@@ -228,10 +288,29 @@ class ConfigApi(NamedTuple):
                 )
             _check_topic_name(name)
             return self.topic_admin.change_overrides(name, change, validate_only=validate_only)
+        if kind in ENTITY_KINDS:
+            return self._alter_entity(ENTITY_KINDS[kind], name, change, validate_only)
         if kind != BROKER:
             raise _unknown_type(kind)
         self._check_is_a_broker(name)
         return self._alter_broker(name, change, validate_only)
+
+    async def _alter_entity(
+        self, kind: EntityKind, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
+    ) -> None:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, kind.no_name_to_alter)
+        path = entity_path(kind.folder, name)
+
+        def checked(old: Settings) -> dict[str, str]:
+            new = change(old)
+            kind.settings.check(new, self.dynamic_config.now)
+            return new
+
+        if validate_only:
+            checked(self.metadata.entity_configs.get(path, {}))
+        else:
+            await self.metadata.writes.change_entity_config(path, checked)
 
     async def _alter_broker(self, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool) -> None:
         def dynamic_only(old: Settings) -> dict[str, str]:
@@ -260,15 +339,18 @@ class ConfigApi(NamedTuple):
             )
 
 
+_OWN_RIGHTS = {TOPIC: ResourceType.TOPIC, wire.GROUP_RESOURCE: ResourceType.GROUP}
+
+
 def _refused_last(
     context: RequestContext, operation: Operation, resources: Iterable[_Resource]
 ) -> list[tuple[_Resource, KafkaError | None]]:
-    """Each resource with its refusal, if the client may not; all but topics need the cluster."""
+    """Each resource with its refusal, if the client may not; all but topics and groups need the cluster."""
 
     def refused(each: _Resource) -> KafkaError | None:
-        if each.resource_type == TOPIC:
-            is_allowed = context.may(operation, ResourceType.TOPIC, each.resource_name)
-            return None if is_allowed else refusal(ResourceType.TOPIC)
+        type_ = _OWN_RIGHTS.get(each.resource_type)
+        if type_ is not None:
+            return None if context.may(operation, type_, each.resource_name) else refusal(type_)
         return None if context.may_cluster(operation) else refusal(ResourceType.CLUSTER)
 
     return sorted(((each, refused(each)) for each in resources), key=lambda one: one[1] is not None)

@@ -11,6 +11,7 @@ from kafkalite.protocol.codec.schema import INT8, STRING, Message, array, boolea
 
 TOPIC_RESOURCE = 2
 """The type of a topic among the resources that have settings (ConfigResource.Type)."""
+BROKER_LOGGER_RESOURCE = 8
 CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 

@@ -197,11 +197,16 @@ class ClusterWrites(MetadataWrites):
     @_one_change
     async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
         node_path = f"{znode_paths.CONFIG}/{path}"
-        notification = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json(path), sequential=True)
+        notifications = [Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json(path), sequential=True)]
+        entity_type = path.partition("/")[0]
+        if entity_type in znode_paths.CONFIG_TYPES_OF_KRAFT:
+            notifications.clear()
+            await self._session.make_paths([f"{znode_paths.CONFIG}/{entity_type}"])
         for _ in range(_ATTEMPTS):
             writes = entity_writes(self._view, path, change(self._view.entity_configs.get(path, {})))
             paths = [each.path for each in writes if isinstance(each, (Create, SetData, Delete))]
-            if await self._write([*writes, notification], paths or [node_path]):
+            operations = [*writes, *notifications]
+            if not operations or await self._write(operations, paths or [node_path]):
                 return
         raise _contended(node_path)
 

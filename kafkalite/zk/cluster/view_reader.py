@@ -39,11 +39,7 @@ _PARENTS = (
     znode_paths.BROKER_IDS,
     znode_paths.TOPICS,
     znode_paths.DELETE_TOPICS,
-    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_TOPICS}",
-    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_BROKERS}",
-    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_USERS}",
-    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_CLIENTS}",
-    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_IPS}",
+    *(f"{znode_paths.CONFIG}/{each}" for each in znode_paths.CONFIG_TYPES),
 )
 _APPLIED_AT_ONCE = 200  # nodes in one turn of the loop: some 3 ms
 

@@ -42,7 +42,13 @@ CONFIG_BROKERS = "brokers"
 CONFIG_CLIENTS = "clients"
 CONFIG_USERS = "users"
 CONFIG_IPS = "ips"
-CONFIG_TYPES = (CONFIG_TOPICS, CONFIG_CLIENTS, CONFIG_USERS, CONFIG_BROKERS, CONFIG_IPS)
+CONFIG_GROUPS = "groups"
+CONFIG_CLIENT_METRICS = "client-metrics"
+CONFIG_TYPES_OF_ZOOKEEPER = (CONFIG_TOPICS, CONFIG_CLIENTS, CONFIG_USERS, CONFIG_BROKERS, CONFIG_IPS)
+CONFIG_TYPES_OF_KRAFT = (CONFIG_GROUPS, CONFIG_CLIENT_METRICS)
+"""Kafka has these without ZooKeeper only: their nodes are made when one is needed, and no change is notified, since its
+brokers would not understand it."""
+CONFIG_TYPES = (*CONFIG_TYPES_OF_ZOOKEEPER, *CONFIG_TYPES_OF_KRAFT)
 CONFIG_DEFAULT = "<default>"  # the entity with the defaults of its type
 
 PERSISTENT = (
@@ -57,7 +63,7 @@ PERSISTENT = (
     LOG_DIR_EVENTS,
     REGISTRATIONS,
     TOPIC_DELETIONS,
-    *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
+    *(f"{CONFIG}/{each}" for each in CONFIG_TYPES_OF_ZOOKEEPER),
 )
 """Nodes that every broker creates at its start, without data, if they are missing, with their parents."""
 

@@ -26,8 +26,8 @@ from kafkalite.protocol.messages.transactions import (
     ListTransactionsRequest,
 )
 from kafkalite.security.acl.acl import ANY_NAME, CLUSTER_NAME, Operation, Permission, Resource
-from tests.compatibility.differential.engine import Explained, Story, Teller, once
-from tests.support.authorization_cases import CASES, CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Names
+from tests.compatibility.differential.engine import Explained, Story, Teller, once, once_in_4_3
+from tests.support.authorization_cases import CASES, CLUSTER, GROUP, NEWER, TOPIC, TRANSACTIONAL_ID, Names
 
 ADMIN = "127.0.0.1"
 AS_KRAFT = Explained(
@@ -63,7 +63,7 @@ def case(title: str) -> Story:
             t.ask(label, make(names), version, by=user, but=but)
 
     tell.__name__ = title.replace(", ", "_").replace(" ", "_")
-    return once(tell)
+    return once_in_4_3(tell) if title in NEWER else once(tell)
 
 
 globals().update({f"_{title}": case(title) for title in CASES if title not in NO_APIS_OF_KAFKA})

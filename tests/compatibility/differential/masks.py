@@ -194,7 +194,7 @@ class Masks:
         shown = self._seen.get(("topic id", topic_id), "")
         if label is None or label is topic_id:
             label = shown
-        return isinstance(label, str), label, shown
+        return isinstance(label, str), label, shown, getattr(one, "resource_type", 0)
 
     def _is_ours(self, name: str | None) -> bool:
         """Whether it is no other story's; that __transaction_state is there depends on what was told before."""

@@ -26,7 +26,8 @@ def test_the_ranges_are_these() -> None:
         DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-1, DeleteRecords 0-2,
         InitProducerId 0-5, OffsetForLeaderEpoch 0-4, OffsetDelete 0-0, DescribeLogDirs 0-4,
         ListPartitionReassignments 0-0, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, WriteTxnMarkers 0-1,
-        TxnOffsetCommit 0-5, DescribeProducers 0-0, DescribeTransactions 0-0, ListTransactions 0-1
+        TxnOffsetCommit 0-5, DescribeProducers 0-0, DescribeTransactions 0-0, ListTransactions 0-1,
+        ListConfigResources 0-1
     """
     assert {f"{api.name} {api.min_version}-{api.max_version}" for api in APIS.values()} == {
         line.strip() for line in promised.replace("\n", " ").split(",")
