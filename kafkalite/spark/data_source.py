@@ -2,7 +2,7 @@
 
 Planning runs once per query, in a Python process beside the driver; each split is one Spark partition, read in a Python
 worker of an executor. A schema given by the user may leave columns out, which saves the work of making them: Spark does
-not tell a Python source which columns a query needs.
+not pass the columns of a query to a Python source.
 Each process imports only what it needs: the schema is known without numpy and pyarrow.
 Source: pyspark.sql.datasource.
 """
@@ -99,7 +99,7 @@ class SplitPartition(InputPartition):
 
 
 class KafkaliteReader(DataSourceReader):
-    """Plans in one process, reads in others: only the options and the schema travel."""
+    """Plans in one process, reads in others: only the options and the schema are pickled."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -127,7 +127,7 @@ class KafkaliteReader(DataSourceReader):
 
 
 def columns_of(schema: StructType) -> list[tuple[str, bool]]:
-    """Names of the columns, and whether they may have nulls. ConfigError for one that there is not."""
+    """Names of the columns, and whether they may have nulls. ConfigError for an unknown one."""
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name not in _TYPES or _TYPES[field.name].name != kind:

@@ -10,8 +10,8 @@ where the stream begins, and so brings the beginning into the checkpoint before 
 The JSON in the checkpoint is that of Spark's own Kafka source: {"orders": {"0": 23}}, where 23 is the next offset to
 read. Topics and partitions are sorted, since Spark compares offsets as text.
 
-Partitions that come later begin at 0, as for Spark. Spark 4.2 tells the reader where a micro-batch starts, and a limit;
-before, it asks for the latest offset alone, so the reader remembers where the last micro-batch ended.
+Partitions that come later begin at 0, as for Spark. Spark 4.2 passes the start of a micro-batch and a limit to the
+reader; before, it requests the latest offset alone, so the reader remembers where the last micro-batch ended.
 Source: pyspark.sql.datasource.DataSourceStreamReader,
 org.apache.spark.sql.kafka010.{JsonUtils, KafkaMicroBatchStream}.
 """
@@ -92,7 +92,7 @@ class _MicroBatches(DataSourceStreamReader):
         return read_as_asked(partition.value, schema, self.options)
 
     def _begin(self) -> dict[TopicPartition, int]:
-        """The offsets that the options ask for, looked up once."""
+        """The starting offsets of the options, resolved once."""
         if self._initial is None:
             requested = offset_ranges(self.options)
             self._initial = {of: start for of, (start, _) in requested.items()}
@@ -225,7 +225,7 @@ def count_new(start: Offsets, latest: Offsets) -> int:
 
 
 class TriggerDelay:
-    """minOffsetsPerTrigger and maxTriggerDelay: a micro-batch waits for enough offsets, but not for ever. The first one
+    """minOffsetsPerTrigger and maxTriggerDelay: a micro-batch waits for enough offsets, up to a limit. The first one
     does not wait."""
 
     def __init__(self, min_offsets: int, max_delay_ms: int) -> None:

@@ -17,7 +17,7 @@ from functools import cache
 
 
 def make_reuse_cheap() -> None:
-    """Call when what the process needs has been imported. Does nothing outside of a process that Spark uses again.
+    """Call after the imports of the process. Does nothing outside of a process that Spark reuses.
 
     Spark's own archives, which do not change while it runs, are not read again; others are. Objects of now are left out
     of garbage collections to come.

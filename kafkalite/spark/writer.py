@@ -4,7 +4,7 @@ Without transactions a task's rows are in the topic when it ends. A task that is
 least once, as with Spark's own sink; within an attempt nothing is twice.
 With `transactional` each task attempt has a transaction of its own. It writes and hands the transaction's identity to
 the driver, which commits all of them when all tasks have succeeded: consumers that read committed see all rows or none.
-Before the first is committed all are looked at, so that one that timed out fails the job while nothing is visible. Only
+Before the first is committed all are checked, so that one that timed out fails the job while nothing is visible. Only
 a driver that dies between the first and the last commit leaves some committed; the others time out and are aborted.
 Attempts that failed, lost against a speculative one or were cut off are aborted with the job, or time out.
 Source: org.apache.spark.sql.connector.write.{BatchWrite, DataWriter, StreamingWrite}, pyspark.sql.datasource.
@@ -121,8 +121,9 @@ class JobWriter:
     def _abort_rest(
         self, transactions: Transactions, messages: Sequence[WriterCommitMessage | None], ended: Sequence[Identity]
     ) -> None:
-        """Abort the open transactions of attempts that the driver did not hear of. Their timeout would do it, but until
-        then consumers that read committed wait for them. A stream's tasks have another writer, named in messages."""
+        """Abort the open transactions of attempts that did not report to the driver. Their timeout would do it, but
+        until then consumers that read committed wait for them. A stream's tasks have another writer, named in messages.
+        """
         done = {identity.transactional_id for identity in ended}
         for job in {self.job, *(each.job for each in messages if isinstance(each, TaskWritten))}:
             with contextlib.suppress(Unanswered, WriteFailed):

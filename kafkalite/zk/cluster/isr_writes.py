@@ -2,8 +2,8 @@
 
 One task performs them: writes that arrive while others are in flight go together in the next transaction, each bound to
 the version of its state node, to the registrations of the brokers that join, and to their being registered now. The
-node of a registration has another version when its broker begins to stop. The view has a write before its leader hears
-of it, so that listeners are notified once, and the next write finds the state that it is based on.
+node of a registration has another version when its broker begins to stop. The view has a write before its leader is
+notified of it, so that listeners are notified once, and the next write finds the state that it is based on.
 
 The controller of an Apache Kafka, and tools, learn from /isr_change_notification which ISRs were written; brokers of
 ours watch the state nodes themselves. The partitions of some seconds go into one node, as with Kafka: when no ISR has
