@@ -61,7 +61,7 @@ class LinearRegex:
                 return matches
 
     async def select(self, texts: Iterable[str]) -> list[str]:
-        """The `texts` that match, in their order. Other work of the loop goes on meanwhile."""
+        """The `texts` that match, in their order. Other tasks of the loop run meanwhile."""
         import asyncio  # programs without a loop read this module too
 
         selected = []
@@ -135,7 +135,7 @@ class _Automaton:
         return len(self._sets) - 1
 
     def _build(self, tree: Tree, following: int) -> int:
-        """The number of the node where `tree` begins, if it goes on to `following`."""
+        """The number of the node where `tree` begins, if it continues at `following`."""
         match tree:
             case CharSet():
                 return self._add(self._numbers.setdefault(tree, len(self._numbers)), following)
