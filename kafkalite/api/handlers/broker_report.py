@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.coordinator.group.group import GroupDescription, MemberDescription
     from kafkalite.log.segment.record_counts import SegmentCounts
-    from kafkalite.log.segment.segment import SegmentTimes
+    from kafkalite.log.segment.segment_files import SegmentTimes
     from kafkalite.network.client_connection import ClientConnection
 
 PLACES_MAX = 2_000

@@ -239,7 +239,7 @@ class Flusher:
         paths = dirty.copy()
         for others in in_flight:
             paths |= others
-        paths |= dict.fromkeys(path for segment in self.unflushed(segments) for path in segment.files())
+        paths |= dict.fromkeys(path for segment in self.unflushed(segments) for path in segment.files.paths())
         file = active.file
         if file is None:
             paths[active.path] = None
@@ -270,7 +270,9 @@ class Flusher:
         upto = segments[-1].base_offset
         round_ = self._round
         first = _index_of(segments, max(self.recovery_point, self._handed_out))
-        paths = self.dirty_paths | dict.fromkeys(path for segment in segments[first:-1] for path in segment.files())
+        paths = self.dirty_paths | dict.fromkeys(
+            path for segment in segments[first:-1] for path in segment.files.paths()
+        )
         self.dirty_paths = {}
         self._handed_out = upto
         self._in_flight.append(paths)

@@ -196,7 +196,7 @@ class SegmentList:
         if snapshot is not None:
             flusher.mark_dirty(snapshot)
         # fsync the indexes, too, even if all records are flushed: recovery does not check them again
-        flusher.mark_dirty(*old.files(), self.location.directory)
+        flusher.mark_dirty(*old.files.paths(), self.location.directory)
         self.counts.count_appended(old, end_offset)
         self.segments = (*self.segments, new)
         self.bases.append(end_offset)
@@ -219,7 +219,8 @@ class SegmentList:
     def remove_unwanted(self) -> None:
         """Removes the files of a segment whose creation failed. Called before an append. Raises OSError."""
         if self._unwanted is not None:
-            self._unwanted.delete_files()
+            self._unwanted.abandon()
+            self._unwanted.files.delete()
             self._unwanted = None
 
     def close_writer(self) -> None:
@@ -278,7 +279,7 @@ class SegmentList:
         try:
             for segment in segments:
                 snapshot = f"{self.location.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
-                for path in (*segment.files(), snapshot):
+                for path in (*segment.files.paths(), snapshot):
                     with contextlib.suppress(FileNotFoundError):
                         files.rename(path, path + DELETED)
                         renamed.append(path + DELETED)
@@ -350,13 +351,13 @@ class SegmentList:
         """
         location = self.location
         last = self.active
-        location.files.sync_all([*last.files(), location.directory])
+        location.files.sync_all([*last.files.paths(), location.directory])
         if last.next_offset() != offset:
             self.remove_unwanted()
             new = self._create(offset)
             last.seal()
             self._set((*self.segments, new))
-            location.files.sync_all([*last.files(), *new.files(), location.directory])
+            location.files.sync_all([*last.files.paths(), *new.files.paths(), location.directory])
         self.active.set_roll_age(self._roll_age_ms)
 
     def restart(self, offset: int) -> None:
@@ -371,7 +372,7 @@ class SegmentList:
             location.files.sync(location.directory)
             new.make_files(self._config)
             # with the names of a new log, too: from here on everything below the offset counts as flushed
-            location.files.sync_all([*self.flusher.dirty_paths, *new.files(), location.directory])
+            location.files.sync_all([*self.flusher.dirty_paths, *new.files.paths(), location.directory])
         except OSError:
             if len(self.segments) > 1:
                 self._set(self.segments[:-1])
@@ -390,12 +391,12 @@ class SegmentList:
         """Completes all files for a clean stop, without an fsync; returns the paths of segments that it must fsync
         beside the dirty ones. Raises OSError."""
         flusher, active = self.flusher, self.active
-        paths = [path for segment in flusher.unflushed(self.segments) for path in segment.files()]
+        paths = [path for segment in flusher.unflushed(self.segments) for path in segment.files.paths()]
         # a truncation may have removed the only snapshot; without one a start believes that there were no producers
         is_dirty = bool(flusher.dirty_paths or (len(self.producers) and not self.producers.snapshots))
         if active.is_touched or end_offset > flusher.recovery_point:
             is_dirty = True
-            paths += active.files()
+            paths += active.files.paths()
         if is_dirty:
             snapshot = self.producers.take_snapshot(end_offset)
             if snapshot is not None:

@@ -187,7 +187,7 @@ class SegmentReplacement:
 
     def _rename_sources(self, most: int) -> None:
         for segment in self._remaining[:most]:
-            self._renamed += segment.rename("", DELETED)
+            self._renamed += segment.files.rename("", DELETED)
             if segment.base_offset not in self._bases:
                 snapshot = f"{self._location.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
                 with contextlib.suppress(FileNotFoundError):
@@ -199,7 +199,7 @@ class SegmentReplacement:
     def _go_live(self) -> None:
         assert self._new and not self._remaining
         for new in self._new:
-            new.rename(SWAP, "")
+            new.files.rename(SWAP, "")
         self.is_stuck = False
         self._enter(LIVE)
         self._segments.retire(self._sources, self._renamed)

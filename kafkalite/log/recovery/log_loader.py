@@ -112,17 +112,7 @@ def load(
     recovery.complete_producers(start_offset, end_offset, clean=options.clean)
     if len(producers.snapshots) > 1 or not options.clean:
         producers.keep_useful_snapshots([segment.base_offset for segment in segments])
-    epochs_before = epochs.entries()
-    epochs.truncate_from_end(end_offset, keeps_one=True)
-    epochs.truncate_from_start(start_offset)
-    if epochs.entries() != epochs_before:
-        recovery.rewritten += [epochs.path, directory]
-    if not options.clean:
-        recovery.complete_epochs(start_offset, end_offset)
-        epochs.truncate_from_end(end_offset, keeps_one=True)
-        # directories, too: a killed broker may have created names that are not fsynced
-        metadata = f"{directory}/{PARTITION_METADATA}"
-        recovery.rewritten += [epochs.path, metadata, directory, os.path.dirname(directory)]
+    _fit_epochs(recovery, epochs, start_offset, end_offset, clean=options.clean)
     is_intact = options.clean and not recovery.lost_bytes
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
     if recovery_point < end_offset and config.flush_messages != NEVER:
@@ -134,11 +124,30 @@ def load(
     )  # fmt: skip
 
 
+def _fit_epochs(
+    recovery: LogRecovery, epochs: LeaderEpochCache, start_offset: int, end_offset: int, *, clean: bool
+) -> None:
+    """Cuts the leader epochs to the log, and completes them after an unclean shutdown. Raises OSError."""
+    directory = os.path.dirname(epochs.path)
+    epochs_before = epochs.entries()
+    epochs.truncate_from_end(end_offset, keeps_one=True)
+    epochs.truncate_from_start(start_offset)
+    if epochs.entries() != epochs_before:
+        recovery.rewritten += [epochs.path, directory]
+    if not clean:
+        recovery.complete_epochs(start_offset, end_offset)
+        epochs.truncate_from_end(end_offset, keeps_one=True)
+        # directories, too: a killed broker may have created names that are not fsynced
+        metadata = f"{directory}/{PARTITION_METADATA}"
+        recovery.rewritten += [epochs.path, metadata, directory, os.path.dirname(directory)]
+
+
 def _clear(
     segments: list[Segment], epochs: LeaderEpochCache, producers: ProducerState, snapshots: Iterable[int]
 ) -> None:
     for segment in segments:
-        segment.delete_files()
+        segment.abandon()
+        segment.files.delete()
     segments.clear()
     epochs.clear()
     for offset in snapshots:

@@ -138,7 +138,7 @@ class LogRecovery:
             self._on_segment_read(size_bytes)
             if self.end_offset == self._recovery_point and not was_never_written:
                 # if it is rolled now, the next start skips it, so sync it here
-                self._files.sync_all(segment.files())
+                self._files.sync_all(segment.files.paths())
             self._take_snapshot(self.end_offset)
             self.lost_bytes += lost_bytes
             if _overflows(segment, self.end_offset):
@@ -165,7 +165,7 @@ class LogRecovery:
         fault = ""
         rebuild = SegmentRebuild(segment)
         segment.txn_index.reset()
-        self.rewritten += segment.files()
+        self.rewritten += segment.files.paths()
         indexable_to = segment.base_offset + RELATIVE_OFFSET_MAX
         try:
             for position, header, batch in segment.iter_batches():
@@ -212,7 +212,8 @@ class LogRecovery:
         for segment in reversed(following):
             logger.warning("%s lies behind damage; deleting its %d bytes", segment.path, segment.size_bytes)
             self.lost_bytes += segment.size_bytes
-            segment.delete_files()
+            segment.abandon()
+            segment.files.delete()
         self._files.sync_all([last.path, self._directory])
 
     # offsets too far apart
@@ -238,7 +239,7 @@ class LogRecovery:
             return [segment]
         at = self._segments.index(segment)
         self._segments[at : at + 1] = made
-        self.rewritten += [path for one in made for path in one.files()]
+        self.rewritten += [path for one in made for path in one.files.paths()]
         return made
 
     # indexes
@@ -280,7 +281,7 @@ class LogRecovery:
             logger.warning("%s is indexed up to where %s", segment.path, error)
         behind = next((other.base_offset for other in self._segments if other.base_offset > segment.base_offset), -1)
         rebuild.finish(good if next_offset == behind else segment.size_bytes)
-        self._files.sync_all([*segment.files(), self._directory])
+        self._files.sync_all([*segment.files.paths(), self._directory])
 
     # producers and leader epochs
 

@@ -61,13 +61,9 @@ class SegmentRebuild:
 
     def finish(self, size_bytes: int) -> None:
         """Cuts the segment to its first `size_bytes`, which are valid, and seals it. Raises OSError."""
-        segment = self._segment
-        segment.size_bytes = size_bytes
         if self._has_unknown_counts or size_bytes != self._added_bytes:
-            segment.tally.forget(size_bytes)
-        segment.seal()
-        segment.forget_first_timestamp()
-        segment.close_writer()
+            self._segment.tally.forget(size_bytes)
+        self._segment.end_rebuild(size_bytes)
 
 
 def rewrite_content(files: Files, path: str, size_bytes: int) -> None:
@@ -161,18 +157,20 @@ def split(
         files.sync(segment.directory)
     except OSError as error:
         for one in reversed(made):
-            one.delete_files()
+            one.abandon()
+            one.files.delete()
         if not is_full(error):
             raise
         logger.warning("%s stays as it is: %s", segment.path, error.strerror)
         return None
     for one in reversed(made):
-        one.rename(CLEANED, SWAP, log_last=True)
+        one.files.rename(CLEANED, SWAP, log_last=True)
     files.sync(segment.directory)
-    segment.delete_files()
+    segment.abandon()
+    segment.files.delete()
     files.sync(segment.directory)
     for one in made:
-        one.rename(SWAP, "")
+        one.files.rename(SWAP, "")
     files.sync(segment.directory)
     return made
 
@@ -193,4 +191,4 @@ def _write(new: Segment, source: Segment, part: Part, files: Files) -> None:
         if part.base_offset <= txn.last_offset <= last_offset:
             new.txn_index.append(txn)
     files.set_modified(new.path, os.stat(source.path).st_mtime_ns)
-    files.sync_all(new.files())
+    files.sync_all(new.files.paths())

@@ -208,7 +208,7 @@ class RecordCounts:
 
     def _add_counted(self, job: _CountingJob, segments: Sequence[Segment]) -> None:
         for segment, upto_bytes, tally, was_noted in job.found:
-            if segment.is_in_place and segment.tally.uncounted_bytes == upto_bytes:  # not counted meanwhile
+            if _is_in_place(segment) and segment.tally.uncounted_bytes == upto_bytes:  # not counted meanwhile
                 segment.tally.add_counted(tally.records + tally.control_records, tally.control_records)
                 segment.tally.is_noted = was_noted and segment is not segments[-1]
         if job.straddling is not None and job.below is not None:
@@ -226,7 +226,7 @@ class RecordCounts:
         entries = []
         sealed = segments if all_are_sealed else segments[:-1]
         for segment in sealed:
-            if segment.tally.is_noted or not segment.size_bytes or not segment.is_in_place:
+            if segment.tally.is_noted or not segment.size_bytes or not _is_in_place(segment):
                 continue
             if segment.tally.uncounted_bytes and segment.tally.identity is not None:
                 self._read_noted(segment)
@@ -315,6 +315,11 @@ class _CountingJob:
             logger.warning("cannot count the records in %s: %s", path, error)
             if isinstance(error, Malformed):
                 self.lost.append(base_offset)
+
+
+def _is_in_place(segment: Segment) -> bool:
+    """Neither closed nor being replaced."""
+    return not segment.is_closed and segment.files.is_in_place
 
 
 def _end_of(segments: Sequence[Segment], at: int, end_offset: int) -> int:

@@ -18,7 +18,6 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
@@ -27,6 +26,7 @@ from kafkalite.log.index.sparse_index import OffsetIndex, TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.segment import segment_file
 from kafkalite.log.segment.record_count_file import SegmentTally, identity_of
+from kafkalite.log.segment.segment_files import SegmentFiles, SegmentTimes
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import PREFIX_BYTES, BatchHeader
@@ -44,16 +44,16 @@ class Segment:
     `max_timestamp_offset` the last offset of the first batch that has it; -2 and -1 until they are looked up.
     `roll_timestamp_ms`, `roll_wall_ms`, `roll_offset`: a batch with a larger timestamp, at a later wall-clock time or
     with a higher last offset begins a new segment. `roll_offset` is -1 when an index is full. `is_touched`: the segment
-    was opened for appending since it was last sealed.
+    was opened for appending since it was last sealed. `is_closed`: it is abandoned for good.
 
     Invariant: the first `size_bytes` of the file are whole batches, except for a torn end before recovery.
     """
 
     __slots__ = (
-        "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_pwrite", "_roll_age_ms",
+        "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_pwrite", "_roll_age_ms",
         "_tail_ends", "_tail_positions", "_unindexed_bytes", "base_offset", "created_ms", "directory", "fd", "file",
-        "index_interval_bytes", "is_touched", "max_timestamp_ms", "max_timestamp_offset", "offset_index", "path",
-        "roll_offset", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from", "tally", "time_index",
+        "index_interval_bytes", "is_closed", "is_touched", "max_timestamp_ms", "max_timestamp_offset", "offset_index",
+        "path", "roll_offset", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from", "tally", "time_index",
         "txn_index", "used",
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ class Segment:
         self._files = files
         self._pwrite = files.pwrite
         self.is_touched = False
-        self._closed = False
+        self.is_closed = False
 
     @classmethod
     def create(
@@ -103,7 +103,8 @@ class Segment:
         try:
             segment.make_files(config)
         except OSError:
-            segment.delete_files()
+            segment.abandon()
+            segment.files.delete()
             raise
         return segment
 
@@ -267,7 +268,7 @@ class Segment:
 
     def abandon(self) -> None:
         """Closes the segment for good; the files stay as they are, as after a crash."""
-        self._closed = True
+        self.is_closed = True
         self.close_writer()
 
     def close_writer(self) -> None:
@@ -414,6 +415,13 @@ class Segment:
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self._unindexed_bytes = 0
 
+    def end_rebuild(self, size_bytes: int) -> None:
+        """Cuts the segment to its first `size_bytes`, which are indexed, and seals it. Raises OSError."""
+        self.size_bytes = size_bytes
+        self.seal()
+        self._first_timestamp_ms = -2  # `open_for_append` may have read what is cut off
+        self.close_writer()
+
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Indexes a batch that is in the file at `position`, by the rule of an append."""
         if header[8] > self.max_timestamp_ms:  # by number: 0.4 us less a batch than by name
@@ -421,10 +429,6 @@ class Segment:
         if self._unindexed_bytes > self.index_interval_bytes and self._add_entries(header.last_offset, position):
             self._unindexed_bytes = 0
         self._unindexed_bytes += header[1] + PREFIX_BYTES
-
-    def forget_first_timestamp(self) -> None:
-        """Makes the next use read the largest timestamp from the file."""
-        self._first_timestamp_ms = -2
 
     # cutting
 
@@ -454,64 +458,11 @@ class Segment:
                 self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         self.is_touched = True  # so that sealing writes the last time index entry
 
-    # its files
-
-    def files(self) -> list[str]:
-        """The paths of its files; the .txnindex may not exist."""
-        return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
-
-    def rename(self, before: str, after: str, *, log_last: bool = False) -> list[str]:
-        """Replaces the suffix `before` of its files by `after`; returns the new paths. Raises OSError; files that are
-        renamed already keep their new names, and a second call continues from there."""
-        renamed = []
-        parts = (self, self.offset_index, self.time_index, self.txn_index)
-        for part in reversed(parts) if log_last else parts:
-            if not part.path.endswith(before) or (after and part.path.endswith(after)):
-                continue  # renamed by an earlier try
-            path = part.path.removesuffix(before) + after
-            with suppress(FileNotFoundError):
-                self._files.rename(part.path, path)
-                renamed.append(path)
-            part.path = path
-        return renamed
-
     @property
-    def is_in_place(self) -> bool:
-        """Whether the files have their final names: the segment is neither closed nor being replaced."""
-        return not self._closed and self.path.endswith(LOG)
-
-    def delete_files(self) -> None:
-        """Raises OSError."""
-        self.abandon()
-        for path in self.files():
-            self._files.unlink_if_exists(path)
+    def files(self) -> SegmentFiles:
+        """All four; made anew each time, for a part that knew its whole would keep deleted segments in memory."""
+        return SegmentFiles((self, self.offset_index, self.time_index, self.txn_index), self._files)
 
     def _refuse_if_closed(self) -> None:
-        if self._closed:
+        if self.is_closed:
             raise OSError(errno.EBADF, f"{self.path} is closed")
-
-
-class SegmentTimes(NamedTuple):
-    """The timestamps of a segment as far as they are known, -2 if not, and the files that have them."""
-
-    files: Files
-    path: str
-    size_bytes: int
-    time_index_path: str
-    base_offset: int
-    first_timestamp_ms: int
-    max_timestamp_ms: int
-
-    def read(self) -> tuple[int, int]:
-        """(the largest timestamp of the first batch, -1 without one; the largest of any record, else the file's mtime).
-        Raises OSError, if the segment was removed meanwhile, too."""
-        first_ms, last_ms = self.first_timestamp_ms, self.max_timestamp_ms
-        if first_ms == -2:
-            first_ms = segment_file.first_timestamp_of(self.files, self.path, self.size_bytes)
-        if last_ms == -2:
-            index = TimeIndex(self.time_index_path, self.base_offset, 0, self.files)
-            try:
-                last_ms = index.last()[0]
-            finally:
-                index.release()
-        return first_ms, last_ms if last_ms >= 0 else os.stat(self.path).st_mtime_ns // 1_000_000
