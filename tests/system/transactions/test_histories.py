@@ -20,6 +20,7 @@ import pytest
 from kafkalite.coordinator.marker_writer import MarkerWriter
 from kafkalite.coordinator.offset_manager import OffsetManager
 from kafkalite.coordinator.transaction import transaction
+from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.replication.partition import Partition
 from tests.support.transactions.history import History, run, tell
@@ -113,7 +114,7 @@ def _reads_what_is_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forgets_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "aborted_in", lambda *_: [])
+    patch.setattr(LogTransactions, "aborted_in", lambda *_: [])
 
 
 def _forgets_the_markers(patch: pytest.MonkeyPatch) -> None:

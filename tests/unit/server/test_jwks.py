@@ -131,7 +131,7 @@ def test_an_address_without_tls_is_warned_of(caplog: pytest.LogCaptureFixture) -
         url = f"http://127.0.0.1:{server.server_port}/"
         keys_of(url, clock)
         server.shutdown()
-    assert "can put in keys of his own" in caplog.text
+    assert "can insert keys of its own" in caplog.text
 
 
 def test_keys_that_are_known_are_not_read_again_and_others_soon(tmp_path: Path) -> None:
