@@ -248,7 +248,7 @@ def story(place: Path, kills: int, seed: int) -> dict[str, int]:
 
 @pytest.mark.timeout(900)
 def test_a_stream_that_is_killed_writes_every_record_once(tmp_path: Path) -> None:
-    seen = story(tmp_path, kills=2 * QUERIES, seed=1)
+    seen = story(tmp_path, kills=QUERIES, seed=5)  # amid micro-batches
     assert seen["aborted"] > 0
 
 

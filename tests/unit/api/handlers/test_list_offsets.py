@@ -19,6 +19,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.log.segment import timestamp_lookup
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server import broker_server
 from kafkalite.server.broker import Broker
 from tests.support.loop import until
 from tests.support.wait import DEADLINE_S
@@ -141,6 +142,7 @@ def test_a_stop_does_not_wait_for_a_long_look(tmp_path: Path, gate: Gate, monkey
         assert len(gate.threads) < BATCHES
 
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut_down)
+    monkeypatch.setattr(broker_server, "_STOP_GRACE_MS", 200)  # the request is not answered within 5 s either
     asyncio.run(scene())
 
 

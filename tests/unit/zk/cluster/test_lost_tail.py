@@ -175,7 +175,9 @@ def test_what_it_could_not_finish_the_next_process_does(place, tmp_path, monkeyp
                         raise Unavailable("killed")
                     return await send(operations)
 
-                monkeypatch.setattr(one.metadata.session, "write", die)
+                session = one.metadata.session
+                monkeypatch.setattr(session, "write", die)
+                monkeypatch.setattr(session, "settings", session.settings._replace(connection_timeout_ms=200))
                 with pytest.raises(ConfigError, match="killed"):
                     await register(one)
             assert await state_of(tool, "t") == states["t"]
