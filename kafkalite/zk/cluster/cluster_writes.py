@@ -37,6 +37,7 @@ from kafkalite.zk.client.operations import (
     BadVersion,
     Create,
     Delete,
+    Node,
     NodeExists,
     NoNode,
     Operation,
@@ -217,16 +218,12 @@ class ClusterWrites(MetadataWrites):
             node = self._view.node(path)
             entries = change(self._view.acls.get(resource, ()))
             notification = Create(change_path, change_data, sequential=True)
-            if not entries and node is None:
-                return
-            data = security_nodes.acl_json(entries)
-            if len(data) > NODE_BYTES_MAX:
+            data = security_nodes.acl_json(entries) if entries else None
+            if data is not None and len(data) > NODE_BYTES_MAX:
                 message = f"{resource.text} has more access control entries than fit into a node of ZooKeeper's."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-            write: Operation = Create(path, data)
-            if node is not None:
-                write = SetData(path, data, node.version) if entries else Delete(path, node.version)
-            if await self._write([write, notification], [path]):
+            write = _replacement(path, node, data)
+            if write is None or await self._write([write, notification], [path]):
                 return
         raise _contended(path)
 
@@ -237,13 +234,8 @@ class ClusterWrites(MetadataWrites):
         for _ in range(_ATTEMPTS):
             node = self._view.node(path)
             token = change(self._view.delegation_tokens.get(token_id))
-            if token is None and node is None:
-                return
-            data = security_nodes.token_json(token) if token is not None else b""
-            write: Operation = Create(path, data)
-            if node is not None:
-                write = SetData(path, data, node.version) if data else Delete(path, node.version)
-            if await self._write([write, notification], [path]):
+            write = _replacement(path, node, None if token is None else security_nodes.token_json(token))
+            if write is None or await self._write([write, notification], [path]):
                 return
         raise _contended(path)
 
@@ -391,6 +383,13 @@ def _fitting(data: bytes, name: str) -> bytes:
             ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has more partitions than fit into a node of ZooKeeper's."
         )
     return data
+
+
+def _replacement(path: str, node: Node | None, data: bytes | None) -> Operation | None:
+    """The write that gives a node this data, or removes it for None; None if there is nothing to write."""
+    if node is None:
+        return None if data is None else Create(path, data)
+    return Delete(path, node.version) if data is None else SetData(path, data, node.version)
 
 
 def _contended(what: str) -> KafkaError:
