@@ -15,8 +15,19 @@ from typing import NamedTuple
 from kafkalite.common.errors import Malformed
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.codec import known_version_of, read_versioned, versioned
-from kafkalite.protocol.codec.schema import INT32, STRING, Message, array, blob, int8, int16, int32, int64, string
-from kafkalite.protocol.codec.schema import struct as tagged
+from kafkalite.protocol.codec.schema import (
+    INT32,
+    STRING,
+    Message,
+    array,
+    blob,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_struct,
+    string,
+)
 from kafkalite.protocol.codec.schema import uuid as id16
 
 NO_TIMESTAMP = -1
@@ -113,7 +124,7 @@ class MemberMetadataValue(Message, flexible="0+"):
     subscribed_topic_regex: str | None = string("0+", nullable="0+")
     rebalance_timeout_ms: int = int32("0+", default=-1)
     server_assignor: str | None = string("0+", nullable="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = tagged(ClassicMemberMetadata, "0+", tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = nullable_struct(ClassicMemberMetadata, "0+", tag=0)
 
 
 class AssignmentEpochValue(Message, flexible="0+"):

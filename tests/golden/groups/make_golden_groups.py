@@ -9,9 +9,11 @@ import json
 from random import Random
 from typing import Any
 
+from kafkalite.coordinator.group.consumer.member_records import records_of
 from tests.compatibility.interop.java_verdicts import group_parts
 from tests.support.drawn_groups import assignment_of_json, drawn_group, group_as_json, sizes_and_moves
 from tests.support.drawn_patterns import DrawnPattern
+from tests.support.group_steps import STEPS
 from tests.support.places import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "groups"
@@ -130,6 +132,13 @@ def main() -> None:
     _write("hashes.json", _hashed_groups())
     _write("assignments.json", _assigned_groups())
     _write("patterns.json", _matched_patterns())
+    _write("records.json", _records())
+
+
+def _records() -> list[dict[str, Any]]:
+    """Kafka's bytes for the records of consumer groups, and its reading of ours."""
+    records = [(key.hex(), (value or b"").hex()) for key, value in records_of("g", STEPS)]
+    return group_parts([{"kind": "record", "key": key, "value": value} for key, value in records])
 
 
 def _hashed_groups() -> list[dict[str, Any]]:

@@ -5,12 +5,14 @@ import com.google.re2j.PatternSyntaxException;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.reflect.Proxy;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -21,6 +23,8 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
+import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
+import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 import org.apache.kafka.coordinator.group.Utils;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
@@ -29,6 +33,7 @@ import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
+import org.apache.kafka.coordinator.group.generated.CoordinatorRecordJsonConverters;
 
 /** Answers with the parts of Kafka's group coordinator: a line of JSON in, a line out. */
 public class GroupParts {
@@ -168,12 +173,29 @@ public class GroupParts {
         }
     }
 
+    /** A record's key and value as text, and what Kafka itself would write for them. */
+    static Object record(JsonNode asked) {
+        GroupCoordinatorRecordSerde serde = new GroupCoordinatorRecordSerde();
+        HexFormat hex = HexFormat.of();
+        CoordinatorRecord record = serde.deserialize(
+            ByteBuffer.wrap(hex.parseHex(asked.get("key").textValue())),
+            ByteBuffer.wrap(hex.parseHex(asked.get("value").textValue())));
+        Map<String, Object> answer = new LinkedHashMap<>();
+        answer.put("key", hex.formatHex(serde.serializeKey(record)));
+        answer.put("value", hex.formatHex(serde.serializeValue(record)));
+        answer.put("key text", CoordinatorRecordJsonConverters.writeRecordKeyAsJson(record.key()));
+        answer.put("value text",
+            CoordinatorRecordJsonConverters.writeRecordValueAsJson(record.value().message(), record.value().version()));
+        return answer;
+    }
+
     static Object answer(JsonNode asked) throws Exception {
         return switch (asked.get("kind").textValue()) {
             case "topic hash" -> topicHash(asked);
             case "group hash" -> groupHash(asked);
             case "assignment" -> assignment(asked);
             case "regex" -> regex(asked);
+            case "record" -> record(asked);
             default -> throw new IllegalArgumentException(asked.toString());
         };
     }
