@@ -127,6 +127,8 @@ PERMISSIONS: Mapping[str, Rules] = {
     "DescribeProducers": asked((Op.READ, TOPIC)),
     "DescribeTransactions": asked((Op.DESCRIBE, TRANSACTIONAL_ID), (Op.DESCRIBE, TOPIC), note="the topic to see it"),
     "ListTransactions": asked((Op.DESCRIBE, TRANSACTIONAL_ID)),
+    "ConsumerGroupHeartbeat": asked((Op.READ, GROUP), (Op.DESCRIBE, TOPIC), note="for topics by name; a regular expression matches those that it may describe"),
+    "ConsumerGroupDescribe": asked((Op.DESCRIBE, GROUP), (Op.DESCRIBE, TOPIC)),
     "RunCleaner": cluster(Op.ALTER),
     "BrokerReport": cluster(Op.DESCRIBE),
 }

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Sequence
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group_store import GroupStore
 
 logger = logging.getLogger(__name__)
-
-TOPICS_PER_TURN = 200  # matched against all regular expressions of a group
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -69,6 +68,8 @@ class ConsumerGroups:
         store, performer = self._store, self._performer
         try:
             validate(group_id, request, api_version, self._environment.config(group_id).assignors)
+            if not request.member_id:  # of a client that leaves it to the coordinator
+                request = request._replace(member_id=str(uuid.uuid4()))
             known, error = store.find(group_id)
             if error:
                 waiter.answer(HeartbeatResult(error))
@@ -140,37 +141,28 @@ class ConsumerGroups:
             task.add_done_callback(self._tasks.discard)
 
     async def _resolve(self, group: ConsumerGroup, effect: ResolveRegexes) -> None:
-        """Match all expressions of the group against all topics."""
         resolved: list[tuple[str, ResolvedRegex]] | None = None
         try:
-            matching = self._match(effect)
-            while True:
-                try:
-                    next(matching)
-                except StopIteration as end:
-                    resolved = end.value
-                    break
-                await asyncio.sleep(0)
+            resolved = await self._match(effect)
         except Exception:
             logger.exception("group %s: its regular expressions could not be resolved", group.group_id)
         self._performer.perform(group, group.on_regexes_resolved(resolved, self._performer.now()))
 
-    def _match(self, effect: ResolveRegexes) -> Generator[None, None, list[tuple[str, ResolvedRegex]]]:
+    async def _match(self, effect: ResolveRegexes) -> list[tuple[str, ResolvedRegex]]:
+        """Match all expressions of the group against the topics of the cluster, as they are now."""
         from kafkalite.coordinator.group.consumer.member import ResolvedRegex
 
         topics = self._environment.topics
-        version, since_ms = topics.version, self._performer.now().wall_ms
-        patterns = [(regex, self._environment.compile_regex(regex)) for regex in sorted(effect.regexes)]
-        found: dict[str, set[str]] = {regex: set() for regex in effect.regexes}
-        may_describe = effect.may_describe
-        for position, name in enumerate(list(topics.names), 1):
-            matched = [regex for regex, matches in patterns if matches(name)]
-            if matched and (may_describe is None or may_describe(name)):
-                for regex in matched:
-                    found[regex].add(name)
-            if position % TOPICS_PER_TURN == 0:
-                yield
-        return [(regex, ResolvedRegex(frozenset(names), version, since_ms)) for regex, names in found.items()]
+        version, since_ms, names = topics.version, self._performer.now().wall_ms, list(topics.names)
+        matched = {
+            regex: await self._environment.compile_regex(regex).select(names) for regex in sorted(effect.regexes)
+        }
+        allowed = frozenset[str]().union(*matched.values())
+        if effect.may_describe is not None:
+            allowed = frozenset(name for name in allowed if effect.may_describe(name))
+        return [
+            (regex, ResolvedRegex(allowed.intersection(names), version, since_ms)) for regex, names in matched.items()
+        ]
 
     def _downgrade(self, group: ConsumerGroup, effect: DowngradeGroup) -> None:
         from kafkalite.coordinator.group.consumer.member_records import records_of

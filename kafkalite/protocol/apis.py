@@ -20,6 +20,7 @@ from kafkalite.protocol.messages import (
     broker_report,
     cleaner,
     configs,
+    consumer_groups,
     delegation_tokens,
     entity_configs,
     fetch,
@@ -60,7 +61,7 @@ _ROWS = (
     Api(12, "Heartbeat", groups.HeartbeatRequest, groups.HeartbeatResponse, 0, 4),
     Api(13, "LeaveGroup", groups.LeaveGroupRequest, groups.LeaveGroupResponse, 0, 5),
     Api(14, "SyncGroup", groups.SyncGroupRequest, groups.SyncGroupResponse, 0, 5),
-    Api(15, "DescribeGroups", groups.DescribeGroupsRequest, groups.DescribeGroupsResponse, 0, 5),
+    Api(15, "DescribeGroups", groups.DescribeGroupsRequest, groups.DescribeGroupsResponse, 0, 6),
     Api(16, "ListGroups", groups.ListGroupsRequest, groups.ListGroupsResponse, 0, 5),
     Api(17, "SaslHandshake", sasl.SaslHandshakeRequest, sasl.SaslHandshakeResponse, 0, 1),
     Api(18, "ApiVersions", metadata.ApiVersionsRequest, metadata.ApiVersionsResponse, 0, 4),
@@ -101,6 +102,8 @@ _ROWS = (
     Api(61, "DescribeProducers", transactions.DescribeProducersRequest, transactions.DescribeProducersResponse, 0, 0),
     Api(65, "DescribeTransactions", transactions.DescribeTransactionsRequest, transactions.DescribeTransactionsResponse, 0, 0),
     Api(66, "ListTransactions", transactions.ListTransactionsRequest, transactions.ListTransactionsResponse, 0, 1),
+    Api(68, "ConsumerGroupHeartbeat", consumer_groups.ConsumerGroupHeartbeatRequest, consumer_groups.ConsumerGroupHeartbeatResponse, 0, 1),
+    Api(69, "ConsumerGroupDescribe", consumer_groups.ConsumerGroupDescribeRequest, consumer_groups.ConsumerGroupDescribeResponse, 0, 1),
     Api(74, "ListConfigResources", configs.ListConfigResourcesRequest, configs.ListConfigResourcesResponse, 0, 1),
 )
 

@@ -128,6 +128,7 @@ class BrokerApis:
         }
 
     def _client_handlers(self) -> Mapping[str, Handler]:
+        from kafkalite.api.handlers.consumer_groups import ConsumerGroupApi
         from kafkalite.api.handlers.group_offsets import GroupOffsetApi
         from kafkalite.api.handlers.groups import GroupApi
         from kafkalite.api.handlers.list_offsets import ListOffsetsApi
@@ -138,6 +139,7 @@ class BrokerApis:
         groups = GroupApi(
             runtime, self._brokers, its.groups, its.offsets_topic, its.transactions, its.transaction_topic
         )
+        consumer_groups = ConsumerGroupApi(runtime, self._config, its.groups)
         group_offsets = GroupOffsetApi(
             runtime, self._config, replica_manager, its.groups, its.add_partitions, self._member.legacy_offsets()
         )
@@ -168,6 +170,8 @@ class BrokerApis:
             "DescribeProducers": transactions.describe_producers,
             "DescribeTransactions": transactions.describe_transactions,
             "ListTransactions": transactions.list_transactions,
+            "ConsumerGroupHeartbeat": consumer_groups.consumer_group_heartbeat,
+            "ConsumerGroupDescribe": consumer_groups.consumer_group_describe,
         }
 
     def _admin_handlers(self) -> Mapping[str, Handler]:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
+from kafkalite.config.group_config import GroupConfigs
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
-from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
+from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupSettings, GroupEnvironment, TopicRegex
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, transaction_state
@@ -62,7 +63,9 @@ class Coordinators:
             config().offsets_commit_timeout_ms,
         )
         self._topics = TopicsView(metadata)
-        environment = GroupEnvironment(self._topics, lambda group_id: ConsumerGroupConfig(), _no_regexes)
+        self.group_configs = GroupConfigs(config())
+        settings = ConsumerGroupSettings(config, self.group_configs)
+        environment = GroupEnvironment(self._topics, settings.of, _compile_regex)
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, environment)
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(
@@ -168,5 +171,8 @@ class Coordinators:
         return NO_LEADER if leader is None else leader
 
 
-def _no_regexes(regex: str) -> Callable[[str], bool]:
-    raise ValueError("regular expressions are not served yet")
+def _compile_regex(regex: str) -> TopicRegex:
+    """Imported with the first regular expression. Raises ValueError, which names its fault."""
+    from kafkalite.common.linear_regex import LinearRegex
+
+    return LinearRegex(regex)

@@ -78,7 +78,15 @@ def compile_regex(text):
         pattern = re.compile(text)
     except re.error as fault:
         raise ValueError(str(fault)) from None
-    return lambda name: pattern.fullmatch(name) is not None
+    return PythonRegex(pattern)
+
+
+class PythonRegex:
+    def __init__(self, pattern):
+        self.pattern = pattern
+
+    async def select(self, names):
+        return [name for name in names if self.pattern.fullmatch(name)]
 
 
 class Answered:

@@ -36,6 +36,7 @@ from kafkalite.security.acl.acl import Operation
 if TYPE_CHECKING:
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
+FIRST_COMMIT_WITH_MEMBER_EPOCH = 9
 FIRST_FETCH_WITH_TOP_LEVEL_ERROR = 2
 FIRST_FETCH_OF_MANY_GROUPS = 8
 
@@ -76,7 +77,12 @@ class GroupOffsetApi(NamedTuple):
         pending = PendingResponse(partial(_with_errors, response, answers))
         self.groups.offsets.commit(
             request.group_id,
-            Identity(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch),
+            Identity(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                knows_member_epochs=context.api_version >= FIRST_COMMIT_WITH_MEMBER_EPOCH,
+            ),
             offsets,
             request.retention_time_ms,
             pending,
@@ -193,7 +199,8 @@ class GroupOffsetApi(NamedTuple):
     ) -> wire.OffsetFetchResponseGroup:
         group_id, error = wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED
         if is_allowed:
-            error, topics, refused = self._fetch(context, group_id, wanted.topics, request.require_stable)
+            member = wanted.member_id, wanted.member_epoch
+            error, topics, refused = self._fetch(context, group_id, wanted.topics, request.require_stable, *member)
         if error:
             return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=error)
         return wire.OffsetFetchResponseGroup(group_id=group_id, topics=topics + refused)
@@ -204,11 +211,19 @@ class GroupOffsetApi(NamedTuple):
         group_id: str,
         topics: Sequence[wire.OffsetFetchRequestTopic] | None,
         require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> tuple[ErrorCode, list[wire.OffsetFetchResponseTopic], list[wire.OffsetFetchResponseTopic]]:
         """The error of a group, its offsets in `topics`, and refusals of the topics that the client may not
         describe."""
         allowed, refused = _split_topics(context, topics)
-        error, rows = self.groups.offsets.fetch(group_id, _wanted(allowed), require_stable=require_stable)
+        error, rows = self.groups.offsets.fetch(
+            group_id,
+            _wanted(allowed),
+            require_stable=require_stable,
+            member_id=member_id,
+            member_epoch=member_epoch,
+        )
         if topics is None:
             rows = [each for each in rows if context.may(Operation.DESCRIBE, TOPIC, each[0], is_logged=False)]
         return error, _fetched_topics(rows), refused

@@ -25,7 +25,7 @@ from kafkalite.api.request.request_context import (
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.group.classic.group_state import DEAD, STABLE
-from kafkalite.coordinator.group.group import JoinRequest, JoinResult, SyncRequest, SyncResult
+from kafkalite.coordinator.group.group import CLASSIC, JoinRequest, JoinResult, SyncRequest, SyncResult
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.internal_topic import InternalTopic
 from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.internal_topic import InternalTopic
 
 FIRST_VERSION_WITH_KEYS = 4
+FIRST_DESCRIPTION_WITH_MESSAGE = 6
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 SHARE_KEY_TYPE = 2
@@ -151,15 +152,19 @@ class GroupApi(NamedTuple):
             is_asked = request.include_authorized_operations
             operations = context.operations(GROUP, group_id) if is_asked else OPERATIONS_NOT_ASKED
             group, error = self.groups.describe(group_id)
-            if group is not None:
+            if group is not None and group.kind == CLASSIC:
                 described = _described(group)
                 described.authorized_operations = operations
             elif error:
                 described = wire.DescribedGroup(error_code=error, group_id=group_id)
             else:
-                described = wire.DescribedGroup(
-                    group_id=group_id, group_state=DEAD.value, authorized_operations=operations
-                )
+                described = wire.DescribedGroup(group_id=group_id, group_state=DEAD.value)
+                if context.api_version >= FIRST_DESCRIPTION_WITH_MESSAGE:
+                    described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                    fault = "not found" if group is None else "is not a classic group"
+                    described.error_message = f"Group {group_id} {fault}."
+                else:
+                    described.authorized_operations = operations
             groups.append(described)
         return wire.DescribeGroupsResponse(groups=groups)
 

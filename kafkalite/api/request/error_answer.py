@@ -41,7 +41,7 @@ _SOURCES = {
     "ProduceResponse.responses": ("topic_data",),
     "partition_responses": ("partition_data",),
     "entity": ("entity",),
-    "groups": ("groups",),
+    "groups": ("groups", "group_ids"),
     "markers": ("markers",),
     "partitions": ("partitions", "partition_indexes"),
     "topics": ("topics",),

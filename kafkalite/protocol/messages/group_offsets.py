@@ -59,7 +59,7 @@ class OffsetFetchRequestTopic(Message):
 
 class OffsetFetchRequestGroup(Message):
     group_id: str = string("8+")
-    member_id: str | None = string("9+", nullable="9+")  # of the consumer protocol (KIP-848), which is not served
+    member_id: str | None = string("9+", nullable="9+")  # of the consumer protocol (KIP-848)
     member_epoch: int = int32("9+", default=-1)
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "8+", nullable="8+")
 

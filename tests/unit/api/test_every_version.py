@@ -319,7 +319,7 @@ def test_groups(tell: Callable[..., None]) -> None:
         described = await ask_in_every_version(
             asker, "DescribeGroups", lambda v: DescribeGroupsRequest(groups=["g0", "no"])
         )
-        assert [[g.group_state for g in answer.groups] for answer in described.values()] == [["Stable", "Dead"]] * 6
+        assert [[g.group_state for g in answer.groups] for answer in described.values()] == [["Stable", "Dead"]] * 7
         assert described[0].groups[0].members[0].client_host == "/127.0.0.1"
         listed = await ask_in_every_version(asker, "ListGroups", lambda v: ListGroupsRequest())
         assert all({"g0", "simple2"} <= {g.group_id for g in answer.groups} for answer in listed.values())

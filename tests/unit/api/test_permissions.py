@@ -14,6 +14,7 @@ from kafkalite.protocol.apis import API_OF_REQUEST, APIS, SERVED
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     configs,
+    consumer_groups,
     groups,
     log_dirs,
     metadata,
@@ -117,6 +118,11 @@ def needs_of(api: str) -> set[Need]:
     return needs
 
 
+JOIN_OF_CONSUMER = consumer_groups.ConsumerGroupHeartbeatRequest(
+    group_id="consumers", member_id="m", rebalance_timeout_ms=1_000, subscribed_topic_names=["t"], topic_partitions=[]
+)
+
+
 @pytest.fixture
 def questions(monkeypatch: pytest.MonkeyPatch) -> set[Need]:
     """The operations that handlers ask for, until they are cleared."""
@@ -151,6 +157,8 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
         (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="missing")]), 9),
         (configs.AlterConfigsRequest(resources=resources(configs.AlterConfigsResource, 4, "0")), 2),
         (configs.IncrementalAlterConfigsRequest(resources=broker_settings), 1),
+        (JOIN_OF_CONSUMER, 1),
+        (consumer_groups.ConsumerGroupDescribeRequest(group_ids=["consumers"]), 1),
     ]
     found: dict[str, set[Need]] = {}
 

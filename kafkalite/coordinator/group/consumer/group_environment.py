@@ -8,9 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.config.group_config import GroupConfig, GroupConfigs
 
 INT_MAX = (1 << 31) - 1
 
@@ -45,6 +49,41 @@ class ConsumerGroupConfig(NamedTuple):
     regex_refresh_interval_ms: int = 600_000
 
 
+class ConsumerGroupSettings:
+    """The settings of each group, from those of the broker and those that the group has for itself."""
+
+    def __init__(self, broker: Callable[[], BrokerConfig], groups: GroupConfigs) -> None:
+        self._broker = broker
+        self._groups = groups
+        self._built = broker(), groups.of(""), ConsumerGroupConfig()
+        self._build(*self._built[:2])
+
+    def of(self, group_id: str) -> ConsumerGroupConfig:
+        """Most groups have no settings of their own, so those of the last group are kept: 0.3 us instead of 1.5."""
+        broker, group = self._broker(), self._groups.of(group_id)
+        known_broker, known_group, built = self._built
+        if broker is known_broker and group is known_group:
+            return built
+        if broker is not known_broker:
+            self._groups.reconfigure(broker)
+            group = self._groups.of(group_id)
+        return self._build(broker, group)
+
+    def _build(self, broker: BrokerConfig, group: GroupConfig) -> ConsumerGroupConfig:
+        built = ConsumerGroupConfig(
+            group.consumer_session_timeout_ms,
+            group.consumer_heartbeat_interval_ms,
+            group.consumer_assignment_interval_ms,
+            broker.group_consumer_max_size,
+            broker.group_max_size,
+            broker.group_consumer_assignors,
+            MigrationPolicy(broker.group_consumer_migration_policy),
+            broker.group_consumer_regex_refresh_interval_ms,
+        )
+        self._built = broker, group, built
+        return built
+
+
 class Topics(Protocol):
     """The topics of the cluster. `version` grows when a topic is created, `changes` when any topic changes."""
 
@@ -70,13 +109,21 @@ class Topics(Protocol):
     def is_changed(self, names: Iterable[str], since: int) -> bool: ...
 
 
+class TopicRegex(Protocol):
+    """A compiled regular expression."""
+
+    async def select(self, names: Iterable[str], /) -> list[str]:
+        """The names that match as a whole. Gives way to the loop on the way."""
+        ...
+
+
 class GroupEnvironment(NamedTuple):
-    """The surroundings that all consumer groups of a broker share. `compile_regex` gives a full match of names, or
-    raises ValueError, which names the fault of the expression."""
+    """The surroundings that all consumer groups of a broker share. `compile_regex` raises ValueError, which
+    names the fault of the expression."""
 
     topics: Topics
     config: Callable[[str], ConsumerGroupConfig]  # by group id
-    compile_regex: Callable[[str], Callable[[str], bool]]
+    compile_regex: Callable[[str], TopicRegex]
 
     def check_regex(self, regex: str) -> None:
         """Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
