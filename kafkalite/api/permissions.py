@@ -104,6 +104,8 @@ PERMISSIONS: Mapping[str, Rules] = {
     "DescribeConfigs": asked((Op.DESCRIBE_CONFIGS, TOPIC), (Op.DESCRIBE_CONFIGS, GROUP), (Op.DESCRIBE_CONFIGS, CLUSTER), note="the cluster for brokers and metrics of clients"),
     "AlterConfigs": asked((Op.ALTER_CONFIGS, TOPIC), (Op.ALTER_CONFIGS, GROUP), (Op.ALTER_CONFIGS, CLUSTER), note="the cluster for brokers and metrics of clients"),
     "IncrementalAlterConfigs": asked((Op.ALTER_CONFIGS, TOPIC), (Op.ALTER_CONFIGS, GROUP), (Op.ALTER_CONFIGS, CLUSTER), note="the cluster for brokers and metrics of clients"),
+    "UpdateFeatures": cluster(Op.ALTER),
+    "DescribeQuorum": cluster(Op.DESCRIBE),
     "ListConfigResources": cluster(Op.DESCRIBE_CONFIGS),
     "AlterReplicaLogDirs": cluster(Op.ALTER),
     "DescribeLogDirs": cluster(Op.DESCRIBE),
@@ -136,7 +138,7 @@ PERMISSIONS: Mapping[str, Rules] = {
 
 _WITH_MESSAGES = (
     "DescribeAcls", "CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterPartitionReassignments",
-    "ListPartitionReassignments",
+    "ListPartitionReassignments", "UpdateFeatures", "DescribeQuorum",
 )  # fmt: skip
 """Refusals of other whole requests have a code alone."""
 

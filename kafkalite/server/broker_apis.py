@@ -22,6 +22,7 @@ from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
 from kafkalite.api.request.request_context import Runtime
 from kafkalite.api.request.request_watch import ReportSources
 from kafkalite.common.log_lines import RateLimitedLogger
+from kafkalite.metadata.finalized_features import FinalizedFeatures
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class BrokerApis:
             self._replica_manager,
             self._topic_admin,
             self._coordinators.internal_topics,
+            FinalizedFeatures(self._metadata),
         )
         return {
             "Produce": self.produce.produce,
@@ -183,8 +185,10 @@ class BrokerApis:
         from kafkalite.api.handlers.delegation_tokens import DelegationTokenApi
         from kafkalite.api.handlers.delete_records import DeleteRecordsApi
         from kafkalite.api.handlers.entity_configs import EntityConfigApi
+        from kafkalite.api.handlers.features import FeatureApi
         from kafkalite.api.handlers.log_dirs import LogDirApi
         from kafkalite.api.handlers.partition_admin import PartitionAdminApi
+        from kafkalite.api.handlers.quorum import describe_quorum
         from kafkalite.api.handlers.topics import TopicApi
         from kafkalite.security.delegation_tokens import TokenHmacs
 
@@ -218,6 +222,8 @@ class BrokerApis:
             "AlterConfigs": configs.alter_configs,
             "IncrementalAlterConfigs": configs.incremental_alter_configs,
             "ListConfigResources": configs.list_config_resources,
+            "UpdateFeatures": FeatureApi(FinalizedFeatures(metadata)).update_features,
+            "DescribeQuorum": describe_quorum,
             "AlterReplicaLogDirs": log_dirs.alter_replica_log_dirs,
             "DescribeLogDirs": log_dirs.describe_log_dirs,
             "CreateDelegationToken": tokens.create_delegation_token,

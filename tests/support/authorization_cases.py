@@ -15,6 +15,7 @@ from kafkalite.protocol.messages import (
     cleaner,
     configs,
     entity_configs,
+    features,
     fetch,
     group_offsets,
     groups,
@@ -22,6 +23,7 @@ from kafkalite.protocol.messages import (
     log_dirs,
     metadata,
     partition_admin,
+    quorum,
     topics,
     transactions,
 )
@@ -98,7 +100,7 @@ _Add = transactions.AddPartitionsToTxnTopic
 
 NEWER = (
     "describe the settings of a group", "alter the settings of a group", "alter some settings of a group",
-    "list what has settings",
+    "list what has settings", "update features", "the quorum",
 )  # fmt: skip
 """Cases of APIs and resources that Kafka 3.9 with ZooKeeper lacks."""
 
@@ -362,6 +364,8 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         1,
         {(O.DESCRIBE_CONFIGS, CLUSTER): C31},
     ),
+    "update features": (lambda n: features.UpdateFeaturesRequest(), 2, {(O.ALTER, CLUSTER): C31}),
+    "the quorum": (lambda n: quorum.DescribeQuorumRequest(), 2, {(O.DESCRIBE, CLUSTER): C31}),
     "log directories": (lambda n: log_dirs.DescribeLogDirsRequest(topics=None), 4, {(O.DESCRIBE, CLUSTER): C31}),
     "elections": (
         lambda n: partition_admin.ElectLeadersRequest(topic_partitions=None, timeout_ms=1000),

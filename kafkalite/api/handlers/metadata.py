@@ -2,8 +2,7 @@
 
 A named topic that does not exist is created if client and broker both allow it. The answer is sent when the topic is
 ready, so the client need not ask twice. From version 12 on topics may be asked for by id (KIP-516); 10 and 11 have the
-field already, but no broker ever accepted it. In a request with any topic id, names are ignored. The only feature in
-ApiVersions is transaction.version, as Kafka 4 has it.
+field already, but no broker ever accepted it. In a request with any topic id, names are ignored.
 Source: kafka.server.KafkaApis (handleTopicMetadataRequest, handleApiVersionsRequest), AutoTopicCreationManager;
 ApiVersionsRequest.isValid; KIP-35, KIP-511, KIP-584.
 """
@@ -29,6 +28,7 @@ from kafkalite.common.names import (
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.internal_topic import InternalTopic
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
+from kafkalite.metadata.finalized_features import HIGHEST_LEVELS, FinalizedFeatures
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages import metadata as wire
 from kafkalite.replication.hosted_replicas import Topic
@@ -48,9 +48,6 @@ _CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
 API_VERSIONS_KEY = 18
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
-TRANSACTION_VERSION = "transaction.version"
-TRANSACTION_LEVEL = 2  # a new epoch for every transaction, whose partitions the brokers add (KIP-890)
-_FEATURES_EPOCH = 0  # the features never change
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
@@ -64,6 +61,7 @@ class MetadataApi(NamedTuple):
     replica_manager: ReplicaManager
     topic_admin: TopicAdmin
     internal_topics: Mapping[str, InternalTopic]
+    features: FinalizedFeatures
 
     def metadata(
         self, request: wire.MetadataRequest, context: RequestContext
@@ -228,11 +226,10 @@ class MetadataApi(NamedTuple):
                 for api in APIS.values()
             ],
             supported_features=_supported_features(context.api_version),
-            finalized_features_epoch=_FEATURES_EPOCH,
+            finalized_features_epoch=self.features.epoch,
             finalized_features=[
-                wire.FinalizedFeatureKey(
-                    name=TRANSACTION_VERSION, min_version_level=TRANSACTION_LEVEL, max_version_level=TRANSACTION_LEVEL
-                )
+                wire.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in self.features.levels().items()
             ],
         )
 
@@ -314,7 +311,10 @@ def _supported_features(version: int) -> list[wire.SupportedFeatureKey]:
     """Clients of older versions cannot read a feature whose lowest level is 0 (KAFKA-17492)."""
     if version < FIRST_VERSION_WITH_LEVEL_ZERO:
         return []
-    return [wire.SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_LEVEL)]
+    return [
+        wire.SupportedFeatureKey(name=name, min_version=0, max_version=highest)
+        for name, highest in HIGHEST_LEVELS.items()
+    ]
 
 
 def unsupported_version() -> wire.ApiVersionsResponse:

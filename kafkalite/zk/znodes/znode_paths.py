@@ -45,9 +45,10 @@ CONFIG_IPS = "ips"
 CONFIG_GROUPS = "groups"
 CONFIG_CLIENT_METRICS = "client-metrics"
 CONFIG_TYPES_OF_ZOOKEEPER = (CONFIG_TOPICS, CONFIG_CLIENTS, CONFIG_USERS, CONFIG_BROKERS, CONFIG_IPS)
-CONFIG_TYPES_OF_KRAFT = (CONFIG_GROUPS, CONFIG_CLIENT_METRICS)
-"""Kafka has these without ZooKeeper only: their nodes are made when one is needed, and no change is notified, since its
-brokers would not understand it."""
+CONFIG_FEATURES = "features"  # kafkalite's own
+CONFIG_TYPES_OF_KRAFT = (CONFIG_GROUPS, CONFIG_CLIENT_METRICS, CONFIG_FEATURES)
+"""Kafka has these without ZooKeeper, or elsewhere: their nodes are made when one is needed, and no change is notified,
+since its brokers would not understand it."""
 CONFIG_TYPES = (*CONFIG_TYPES_OF_ZOOKEEPER, *CONFIG_TYPES_OF_KRAFT)
 CONFIG_DEFAULT = "<default>"  # the entity with the defaults of its type
 

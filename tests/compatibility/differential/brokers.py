@@ -20,7 +20,7 @@ FAMILIES = (
     "reassignments", "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete",
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transaction_admin", "frames", "old_versions", "config_resources",
-    *SECURED,
+    "features", *SECURED,
 )  # fmt: skip
 
 SETTINGS = {

@@ -42,6 +42,7 @@ TITLES = {
     "committed_reads": "Fetch, ListOffsets: what is committed",
     "transaction_admin": "DescribeTransactions, ListTransactions, DescribeProducers",
     "frames": "Frames",
+    "features": "Features",
     "config_resources": "Settings of groups and of client metrics, ListConfigResources",
     "authorization": "All APIs with an authorizer",
     "acls": "DescribeAcls, CreateAcls, DeleteAcls",

@@ -361,7 +361,7 @@ def test_the_producers_of_partitions_that_are_not_here(tell: Callable[..., None]
     tell(story)
 
 
-def test_the_feature_is_transaction_version_2(tell: Callable[..., None]) -> None:
+def test_features_are_at_their_highest_levels(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         request = ApiVersionsRequest(client_software_name="asker", client_software_version="1")
         for version in range(5):
@@ -370,8 +370,8 @@ def test_the_feature_is_transaction_version_2(tell: Callable[..., None]) -> None
             finalized = [
                 (each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features
             ]
-            assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
-            assert finalized == ([("transaction.version", 2, 2)] if version >= 3 else [])
+            assert supported == ([("group.version", 0, 1), ("transaction.version", 0, 2)] if version >= 4 else [])
+            assert finalized == ([("group.version", 1, 1), ("transaction.version", 2, 2)] if version >= 3 else [])
             assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
 
     tell(story)

@@ -27,7 +27,8 @@ def test_the_ranges_are_these() -> None:
         InitProducerId 0-5, OffsetForLeaderEpoch 0-4, OffsetDelete 0-0, DescribeLogDirs 0-4,
         ListPartitionReassignments 0-0, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, WriteTxnMarkers 0-1,
         TxnOffsetCommit 0-5, DescribeProducers 0-0, DescribeTransactions 0-0, ListTransactions 0-1,
-        ListConfigResources 0-1, ConsumerGroupHeartbeat 0-1, ConsumerGroupDescribe 0-1
+        ListConfigResources 0-1, ConsumerGroupHeartbeat 0-1, ConsumerGroupDescribe 0-1, UpdateFeatures 0-2,
+        DescribeQuorum 0-2
     """
     assert {f"{api.name} {api.min_version}-{api.max_version}" for api in APIS.values()} == {
         line.strip() for line in promised.replace("\n", " ").split(",")
