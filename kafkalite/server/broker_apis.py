@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafkalite.api.dispatch import Handler
@@ -104,8 +105,12 @@ class BrokerApis:
             AwaitedElections(runtime, metadata, replica_manager, broker_id, self.follower_fetches.ahead),
         )
 
+    @cached_property
+    def _features(self) -> FinalizedFeatures:
+        return FinalizedFeatures(self._metadata)
+
     def handler_of(self, api: str) -> Handler:
-        for bind in (self._first_handlers, self._client_handlers, self._admin_handlers):
+        for bind in (self._first_handlers, self._client_handlers, self._settings_handlers, self._admin_handlers):
             if api not in self._handlers:
                 self._handlers.update(bind())
         return self._handlers[api]
@@ -119,7 +124,7 @@ class BrokerApis:
             self._replica_manager,
             self._topic_admin,
             self._coordinators.internal_topics,
-            FinalizedFeatures(self._metadata),
+            self._features,
         )
         return {
             "Produce": self.produce.produce,
@@ -141,7 +146,7 @@ class BrokerApis:
         groups = GroupApi(
             runtime, self._brokers, its.groups, its.offsets_topic, its.transactions, its.transaction_topic
         )
-        consumer_groups = ConsumerGroupApi(runtime, self._config, its.groups)
+        consumer_groups = ConsumerGroupApi(runtime, self._config, its.groups, self._features)
         group_offsets = GroupOffsetApi(
             runtime, self._config, replica_manager, its.groups, its.add_partitions, self._member.legacy_offsets()
         )
@@ -176,19 +181,37 @@ class BrokerApis:
             "ConsumerGroupDescribe": consumer_groups.consumer_group_describe,
         }
 
+    def _settings_handlers(self) -> Mapping[str, Handler]:
+        from kafkalite.api.handlers.configs import ConfigApi
+        from kafkalite.api.handlers.entity_configs import EntityConfigApi
+        from kafkalite.api.handlers.features import FeatureApi
+        from kafkalite.api.handlers.quorum import describe_quorum
+
+        metadata = self._metadata
+        configs = ConfigApi(self._dynamic_config, metadata, self._replica_manager, self._topic_admin, self._broker_id)
+        entities = EntityConfigApi(self._runtime, metadata)
+        return {
+            "DescribeConfigs": configs.describe_configs,
+            "AlterConfigs": configs.alter_configs,
+            "IncrementalAlterConfigs": configs.incremental_alter_configs,
+            "ListConfigResources": configs.list_config_resources,
+            "DescribeUserScramCredentials": entities.describe_user_scram_credentials,
+            "AlterUserScramCredentials": entities.alter_user_scram_credentials,
+            "DescribeClientQuotas": entities.describe_client_quotas,
+            "AlterClientQuotas": entities.alter_client_quotas,
+            "UpdateFeatures": FeatureApi(self._features).update_features,
+            "DescribeQuorum": describe_quorum,
+        }
+
     def _admin_handlers(self) -> Mapping[str, Handler]:
         from kafkalite.api import sasl_authenticator
         from kafkalite.api.handlers.acls import AclApi
         from kafkalite.api.handlers.broker_report import BrokerReportApi
         from kafkalite.api.handlers.cleaner import CleanerApi
-        from kafkalite.api.handlers.configs import ConfigApi
         from kafkalite.api.handlers.delegation_tokens import DelegationTokenApi
         from kafkalite.api.handlers.delete_records import DeleteRecordsApi
-        from kafkalite.api.handlers.entity_configs import EntityConfigApi
-        from kafkalite.api.handlers.features import FeatureApi
         from kafkalite.api.handlers.log_dirs import LogDirApi
         from kafkalite.api.handlers.partition_admin import PartitionAdminApi
-        from kafkalite.api.handlers.quorum import describe_quorum
         from kafkalite.api.handlers.topics import TopicApi
         from kafkalite.security.delegation_tokens import TokenHmacs
 
@@ -196,8 +219,6 @@ class BrokerApis:
         logs, replica_manager, topic_admin = self._logs, self._replica_manager, self._topic_admin
         partition_admin, cleaner = self._member.partition_admin, self._cleaner
         acls = AclApi(metadata)
-        configs = ConfigApi(self._dynamic_config, metadata, replica_manager, topic_admin, self._broker_id)
-        entities = EntityConfigApi(runtime, metadata)
         log_dirs = LogDirApi(config, metadata, logs, replica_manager, cleaner)
         partitions = PartitionAdminApi(metadata, partition_admin)
         tokens = DelegationTokenApi(runtime, config, metadata, TokenHmacs(lambda: metadata.delegation_tokens))
@@ -207,10 +228,6 @@ class BrokerApis:
         return {
             "SaslHandshake": sasl_authenticator.sasl_handshake,
             "SaslAuthenticate": sasl_authenticator.sasl_authenticate,
-            "DescribeUserScramCredentials": entities.describe_user_scram_credentials,
-            "AlterUserScramCredentials": entities.alter_user_scram_credentials,
-            "DescribeClientQuotas": entities.describe_client_quotas,
-            "AlterClientQuotas": entities.alter_client_quotas,
             "CreateTopics": topics.create_topics,
             "DeleteTopics": topics.delete_topics,
             "CreatePartitions": topics.create_partitions,
@@ -218,12 +235,6 @@ class BrokerApis:
             "DescribeAcls": acls.describe_acls,
             "CreateAcls": acls.create_acls,
             "DeleteAcls": acls.delete_acls,
-            "DescribeConfigs": configs.describe_configs,
-            "AlterConfigs": configs.alter_configs,
-            "IncrementalAlterConfigs": configs.incremental_alter_configs,
-            "ListConfigResources": configs.list_config_resources,
-            "UpdateFeatures": FeatureApi(FinalizedFeatures(metadata)).update_features,
-            "DescribeQuorum": describe_quorum,
             "AlterReplicaLogDirs": log_dirs.alter_replica_log_dirs,
             "DescribeLogDirs": log_dirs.describe_log_dirs,
             "CreateDelegationToken": tokens.create_delegation_token,

@@ -356,6 +356,7 @@ class BrokerServer:
         if self._roles is not None:
             self._roles.fetchers.on_settings()
         self.logs.reconfigure(config)
+        self.coordinators.group_configs.reconfigure(config)
         self.apis.admission_epoch.advance()
         self._security.reconfigure(config)
         if self._cleaner is not None:

@@ -20,6 +20,7 @@ from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets
 from kafkalite.coordinator.marker_writer import MarkerAppender, MarkerWriter, no_other_brokers
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.coordinator.transaction_store import TransactionLoader
+from kafkalite.server.metadata_followers import follow_group_configs
 from kafkalite.server.topics_view import TopicsView
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Coordinators:
         )
         self._topics = TopicsView(metadata)
         self.group_configs = GroupConfigs(config())
+        self._metadata = metadata
+        self._stop_following: Callable[[], None] | None = None
         settings = ConsumerGroupSettings(config, self.group_configs)
         environment = GroupEnvironment(self._topics, settings.of, _compile_regex)
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, environment)
@@ -112,6 +115,7 @@ class Coordinators:
         """Begin to load the partitions that are led here, and wait for a moment: the others load while clients get
         COORDINATOR_LOAD_IN_PROGRESS."""
         self._topics.load()
+        self._stop_following = follow_group_configs(self._metadata, self.group_configs)
         self._loading = [asyncio.ensure_future(topic.load()) for topic in self.internal_topics.values()]
         await asyncio.wait(self._loading, timeout=_LOAD_GRACE_MS / 1000)
 
@@ -122,6 +126,8 @@ class Coordinators:
 
     async def close(self) -> None:
         """Stop loading; every request gets COORDINATOR_NOT_AVAILABLE. Errors of the loading are logged."""
+        if self._stop_following is not None:
+            self._stop_following()
         for loading in self._loading:
             loading.cancel()
         for ended in await asyncio.gather(*self._loading, return_exceptions=True):

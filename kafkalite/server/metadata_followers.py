@@ -1,4 +1,5 @@
-"""The quotas and the authorizer of a running broker, kept up to date with the metadata; expired tokens leave these.
+"""The quotas, settings of groups and the authorizer of a running broker, kept up to date with the metadata; expired
+tokens leave these.
 
 While there is any quota of users or clients, requests go through a `ThrottlingDispatcher`; without one the broker does
 nothing for quotas at all.
@@ -17,7 +18,7 @@ from kafkalite.api.request.request_context import Access
 from kafkalite.api.request.throttling import ThrottlingDispatcher
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.log_lines import RateLimitedLogger
-from kafkalite.common.names import desanitized
+from kafkalite.common.names import GROUP_CONFIGS, desanitized
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.acl.acl import Resource
 from kafkalite.security.quota.client_quotas import ClientQuotaManager, QuotaWindows
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.admission import AdmissionEpoch
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.config.group_config import GroupConfigs
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.network.socket_server import SocketServer
     from kafkalite.security.delegation_tokens import DelegationToken
@@ -82,6 +84,18 @@ def follow_quotas(
     if any(changes):
         choose_dispatcher()
     return manager, metadata.listen(on_change)
+
+
+def follow_group_configs(metadata: ClusterMetadata, configs: GroupConfigs) -> Callable[[], None]:
+    """Keep `configs` up to date. Returns a function that ends their updates."""
+
+    def on_change(change: Change, path: str) -> None:
+        if change is Change.ENTITY_CONFIG and path.startswith(GROUP_CONFIGS):
+            configs.update(desanitized(path.removeprefix(GROUP_CONFIGS)), metadata.entity_configs.get(path, {}))
+
+    for path in metadata.entity_configs:
+        on_change(Change.ENTITY_CONFIG, path)
+    return metadata.listen(on_change)
 
 
 def follow_acls(

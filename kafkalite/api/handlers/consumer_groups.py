@@ -24,6 +24,7 @@ from kafkalite.coordinator.group.consumer.group_description import ConsumerMembe
 from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from kafkalite.coordinator.group.group import CONSUMER
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.metadata.finalized_features import GROUP_VERSION, FinalizedFeatures
 from kafkalite.protocol.messages import consumer_groups as wire
 from kafkalite.security.acl.acl import Operation
 
@@ -37,10 +38,12 @@ class ConsumerGroupApi(NamedTuple):
     runtime: Runtime
     config: Callable[[], BrokerConfig]
     groups: GroupCoordinator
+    features: FinalizedFeatures
 
     @property
     def is_enabled(self) -> bool:
-        return CONSUMER in self.config().group_coordinator_rebalance_protocols
+        is_on = self.features.level(GROUP_VERSION) > 0
+        return is_on and CONSUMER in self.config().group_coordinator_rebalance_protocols
 
     def consumer_group_heartbeat(
         self, request: wire.ConsumerGroupHeartbeatRequest, context: RequestContext
