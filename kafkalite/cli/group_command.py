@@ -1,7 +1,8 @@
-"""`kafkalite group`: consumer groups: list, describe lag, reset offsets, delete.
+"""`kafkalite group`: groups of every type: list, describe lag and members, reset and delete offsets, delete.
 
-`reset` prints the new offsets, and changes them only with --execute. Its options are those of kafka-consumer-groups.sh.
-Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (3.9).
+`reset` prints the new offsets, and changes them only with --execute. Its options are those of kafka-consumer-groups.sh;
+the list has the types of kafka-groups.sh.
+Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand, org.apache.kafka.tools.GroupsCommand (4.3).
 """
 
 from __future__ import annotations
@@ -12,26 +13,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kafkalite.cli.command_config import add_commands, security_of
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.group_admin import (
-    CLASSIC,
     EARLIEST,
     LATEST,
     OFFSET,
     SHIFT,
     TIME,
-    Group,
     GroupAdmin,
-    Member,
     Target,
-    lag_of,
     new_offsets,
     reset,
 )
+from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, Member, steps_of
+from kafkalite.client.group_rows import lag_of
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.output import complain, print_rows, say
 from kafkalite.common.timestamps import parse_timestamp
 
+_TYPES = CLASSIC, CONSUMER, "share", "streams"
 _EMPTY = '""'  # a group may have an empty name
 _LEFT = 0, 1  # columns of the tables that are aligned to the left
 
@@ -60,11 +60,19 @@ def _print(columns: Sequence[str], rows: Iterable[Row], options: argparse.Namesp
 
 def _add_list_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--state", action="append", default=[], help="only groups in this state, such as Stable")
+    command.add_argument(
+        "--type", action="append", default=[], choices=_TYPES, type=str.lower, help="only groups of this type"
+    )
 
 
 def _list(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
-    wanted = {state.lower() for state in options.state}
-    groups = [group for group in admin.list_groups() if not wanted or group.state.lower() in wanted]
+    states = {state.lower() for state in options.state}
+    types = set(options.type)
+    groups = [
+        group
+        for group in admin.list_groups()
+        if (not states or group.state.lower() in states) and (not types or group.group_type in types)
+    ]
     _print(("group", "state", "type", "protocol", "coordinator"), groups, options)
     return 0
 
@@ -73,34 +81,92 @@ def _list(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace
 
 
 def _add_describe_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("groups", nargs="*", metavar="GROUP", help="only these (default: all of consumers)")
+    command.add_argument("groups", nargs="*", metavar="GROUP", help="only these (default: all)")
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--members", action="store_true", help="members, with their epochs, assignments, subscriptions")
+    what.add_argument("--state", action="store_true", help="one row for each group, with its epochs")
 
 
 _COLUMNS = ("group", "topic", "partition", "offset", "end", "lag", "member", "client", "host")
+_MEMBER_COLUMNS = (
+    "group", "member", "instance", "type", "epoch", "client", "host", "assignment", "target", "topics", "regex"
+)  # fmt: skip
+_STATE_COLUMNS = ("group", "state", "type", "assignor", "group epoch", "target epoch", "members", "coordinator")
 
 
 def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
-    listed = admin.list_groups()
-    named = dict.fromkeys(options.groups or [group.group_id for group in listed])
-    others = {one.group_id: one for one in listed if one.group_type not in (None, CLASSIC)}
+    groups = _described(admin, options)
+    if options.state:
+        _print(_STATE_COLUMNS, [_state_row(group) for group in groups], options)
+        return 0
     rows: list[Row] = []
     faults: dict[TopicPartition, str] = {}
-    for name in named:
-        if (other := others.get(name)) is None:
-            group = admin.describe(name)
+    for group in groups:
+        if options.members:
+            rows += [_member_row(group, member, options) for member in group.members]
         else:
-            group = Group(name, other.coordinator, other.state, other.protocol_type or "", "", ())
-            complain(f"{name} is of type {other.group_type}: only its offsets are shown, without its members")
-        found, unknown = _rows(group, admin, LogOffsets(cluster, options.timeout))
-        rows += found
-        faults |= unknown
+            found, unknown = _rows(group, admin, LogOffsets(cluster, options.timeout))
+            rows += found
+            faults |= unknown
         if not options.json:
-            protocol = f", {group.protocol}" if group.protocol else ""
-            members = f"members: {len(group.members)}{protocol}"
-            say(f"{name or _EMPTY}: {group.state}, {members}, coordinator {group.coordinator}")
-    _print(_COLUMNS, rows, options)
+            say(_headline(group), *(f"  {step.sentence()}" for step in steps_of(group)))
+    _print(_MEMBER_COLUMNS if options.members else _COLUMNS, rows, options)
     complaints = [f"the end of {topic}-{index} is not known: {why}" for (topic, index), why in sorted(faults.items())]
     return complain(*complaints) if complaints else 0
+
+
+def _described(admin: GroupAdmin, options: argparse.Namespace) -> list[Group]:
+    """The named groups, or all. One of a type that this command cannot describe has only offsets."""
+    listed = admin.list_groups()
+    others = {one.group_id: one for one in listed if one.group_type not in (None, CLASSIC, CONSUMER)}
+    found = []
+    for name in dict.fromkeys(options.groups or [group.group_id for group in listed]):
+        if (other := others.get(name)) is None:
+            found.append(admin.describe(name))
+        else:
+            kind = other.group_type or ""
+            complain(f"{name} is of type {kind}: only its offsets are shown, without its members")
+            found.append(Group(name, other.coordinator, other.state, other.protocol_type or "", "", (), kind))
+    return found
+
+
+def _headline(group: Group) -> str:
+    protocol = f", {group.protocol}" if group.protocol else ""
+    epochs = ""
+    if group.epoch is not None:
+        epochs = f", group epoch {group.epoch}, target assignment epoch {group.target_epoch}"
+    members = f"members: {len(group.members)}{protocol}"
+    return f"{group.group_id or _EMPTY}: {group.state}, {members}, coordinator {group.coordinator}{epochs}"
+
+
+def _state_row(group: Group) -> Row:
+    epochs = group.epoch, group.target_epoch
+    protocol = group.protocol or None
+    return (
+        group.group_id, group.state, group.group_type, protocol, *epochs, len(group.members), group.coordinator
+    )  # fmt: skip
+
+
+def _member_row(group: Group, member: Member, options: argparse.Namespace) -> Row:
+    """Assignments and topics are objects and lists in JSON, TOPIC:0,1;TOPIC:2 in a table."""
+    kind = CLASSIC if group.group_type == CLASSIC else member.member_type
+    who = group.group_id, member.member_id, member.instance_id, kind, member.epoch, member.client_id, member.host
+    assignments = [_by_topic(member.partitions), None if member.target is None else _by_topic(member.target)]
+    if options.json:
+        return (*who, *assignments, member.topics, member.topic_regex)
+    shown = [None if each is None else _assignment_text(each) for each in assignments]
+    return (*who, *shown, ",".join(member.topics) or None, member.topic_regex)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        found.setdefault(topic, []).append(index)
+    return found
+
+
+def _assignment_text(assignment: Mapping[str, Sequence[int]]) -> str | None:
+    return ";".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in assignment.items()) or None
 
 
 def _rows(group: Group, admin: GroupAdmin, offsets_of: LogOffsets) -> tuple[list[Row], Mapping[TopicPartition, str]]:
@@ -120,7 +186,7 @@ def _rows(group: Group, admin: GroupAdmin, offsets_of: LogOffsets) -> tuple[list
 
 
 def _about(member: Member | None) -> tuple[str | None, str | None, str | None]:
-    return (None, None, None) if member is None else (member.instance_id or member.member_id, *member[2:4])
+    return (None, None, None) if member is None else (member.name, member.client_id, member.host)
 
 
 # reset
@@ -189,6 +255,22 @@ def _chosen(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition
 # delete
 
 
+def _add_delete_offsets_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("group", metavar="GROUP")
+    command.add_argument(
+        "--topic",
+        action="append",
+        required=True,
+        metavar="TOPIC[:PARTITION,...]",
+        help="a topic that the group does not read now; may be repeated",
+    )
+
+
+def _delete_offsets(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
+    refusals = admin.delete_offsets(options.group, _chosen(cluster, options.topic))
+    return complain(*refusals) if refusals else 0
+
+
 def _add_delete_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("groups", nargs="+", metavar="GROUP")
 
@@ -205,8 +287,13 @@ def _delete(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespa
 
 _Perform = Callable[[ClusterClient, GroupAdmin, argparse.Namespace], int]
 _COMMANDS: dict[str, tuple[_Perform, Callable[[argparse.ArgumentParser], None], str]] = {
-    "list": (_list, _add_list_options, "the groups, with their states and coordinators"),
-    "describe": (_describe, _add_describe_options, "offsets, ends and lag of each partition, and its consumer"),
+    "list": (_list, _add_list_options, "the groups, with their types, states and coordinators"),
+    "describe": (
+        _describe,
+        _add_describe_options,
+        "offsets, ends and lag of each partition, and its consumer; or members, states and epochs",
+    ),
     "reset": (_reset, _add_reset_options, "set the offsets of a group without members"),
+    "delete-offsets": (_delete_offsets, _add_delete_offsets_options, "delete offsets of topics that are not read now"),
     "delete": (_delete, _add_delete_options, "delete groups without members, with their offsets"),
 }

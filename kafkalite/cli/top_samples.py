@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite.client.broker_reports import KnowsBrokers, reports
-from kafkalite.client.group_admin import group_rows
+from kafkalite.client.group_rows import group_rows
 from kafkalite.client.history import History
 from kafkalite.client.log_dirs import directories, led_partitions
 from kafkalite.client.log_offsets import LogOffsets

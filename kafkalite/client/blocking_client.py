@@ -112,10 +112,17 @@ class BlockingClient:
 
     def newest(self, request: type[Message], known: int) -> int:
         """The newest version of a request that the broker has, of those up to `known`. Raises Unanswered."""
+        return min(known, self._newest_versions().get(API_OF_REQUEST[request].key, known))
+
+    def serves(self, request: type[Message]) -> bool:
+        """Whether the broker lists this API. Raises Unanswered."""
+        return API_OF_REQUEST[request].key in self._newest_versions()
+
+    def _newest_versions(self) -> dict[int, int]:
         if self._versions is None:
             answer = self.ask(ApiVersionsRequest(), 0)
             self._versions = {one.api_key: one.max_version for one in answer.api_keys}
-        return min(known, self._versions.get(API_OF_REQUEST[request].key, known))
+        return self._versions
 
     def send_unanswered(self, request: Message, version: int) -> None:
         """Send a request that gets no response, such as a produce with acks=0."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.client.broker_reports import KnowsBrokers
 from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.client.group_admin import Row, group_rows
+from kafkalite.client.group_rows import Row, group_rows
 from kafkalite.common.errors import Unanswered
 from kafkalite.console.brokers.inventory import InventoryCache
 from kafkalite.console.request.parameters import too_many

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace
-from kafkalite.client.group_admin import sum_known
+from kafkalite.client.group_rows import sum_known
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts

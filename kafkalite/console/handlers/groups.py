@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.client.broker_reports import record_counts, reports
-from kafkalite.client.group_admin import OFFSET, SHIFT, TIME, GroupAdmin, Target, group_detail, new_offsets, reset
+from kafkalite.client.group_admin import OFFSET, SHIFT, TIME, GroupAdmin, Target, new_offsets, reset
+from kafkalite.client.group_rows import group_detail
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.topics import places_of, require_partition

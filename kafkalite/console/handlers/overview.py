@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from kafkalite.client.broker_reports import reports
 from kafkalite.client.cluster_client import PartitionPlace
-from kafkalite.client.group_admin import sum_known
+from kafkalite.client.group_rows import sum_known
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.console.brokers.inventory import Inventory
 from kafkalite.console.brokers.topics import places_by_topic, settings_of

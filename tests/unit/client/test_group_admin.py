@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite.client.group_admin import GroupAdmin, lag_of
+from kafkalite.client.group_admin import GroupAdmin
+from kafkalite.client.group_rows import lag_of
 from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitResponse,

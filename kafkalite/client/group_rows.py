@@ -1,0 +1,173 @@
+"""Rows about groups for people: the list with members and lag, and one group with its members and partitions.
+
+Members are described for many groups in one request, offsets for one. A lag in offsets is that of Kafka's tool, the end
+less the committed offset, negative if the group's offset is beyond the end; a lag in records is the number that the
+group would get. The lag of a group is the sum over the existing partitions, unknown if one is.
+Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+from kafkalite.client.broker_reports import KnowsBrokers, record_counts
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.group_admin import GroupAdmin
+from kafkalite.client.group_description import Group, ListedGroup, Member, ReconciliationStep, steps_of
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.common.errors import Unanswered
+from kafkalite.common.names import TopicPartition
+
+_GROUPS_MAX = 5_000  # of which members and offsets are read
+_ASK_S = 10.0
+
+Offsets = dict[TopicPartition, int]
+Row = dict[str, Any]
+
+
+def lag_of(offset: int | None, end: int | None) -> int | None:
+    """The lag of a partition in offsets, as Kafka's tool has it: negative if the committed offset is beyond the end,
+    and counted from the committed offset even if the log starts behind it. None if one of the two is unknown."""
+    return None if offset is None or end is None else end - offset
+
+
+def group_rows(cluster: ClusterClient, pool: KnowsBrokers) -> list[Row]:
+    """A row for each group that the user may describe."""
+    admin = GroupAdmin(cluster, _ASK_S)
+    listed = admin.list_groups()
+    described = admin.describe_many(listed[:_GROUPS_MAX])
+    offsets = {one.group_id: _offsets(admin, one) for one in listed[:_GROUPS_MAX]}
+    keys = {key for each in offsets.values() for key in each}
+    ends = LogOffsets(cluster, _ASK_S).known_ends(key for key in keys if key in cluster.places).offsets
+    counts = record_counts(cluster, pool, [(key, offset) for each in offsets.values() for key, offset in each.items()])
+    return [
+        _row(one, described.get(one.group_id), offsets.get(one.group_id, {}), ends, counts, cluster.places)
+        for one in listed
+    ]
+
+
+def _offsets(admin: GroupAdmin, group: ListedGroup) -> Offsets:
+    try:
+        return admin.offsets(group.group_id, group.coordinator)
+    except Unanswered:  # it may be listed but not described, or it moves
+        return {}
+
+
+def _row(
+    one: ListedGroup,
+    group: Group | None,
+    offsets: Offsets,
+    ends: Mapping[TopicPartition, int],
+    counts: Mapping[tuple[TopicPartition, int], int],
+    there: Container[TopicPartition],
+) -> Row:
+    lags = [lag_of(offset, ends.get(key)) for key, offset in offsets.items() if key in there]
+    exact = [counts.get((key, offset)) for key, offset in offsets.items() if key in there]
+    topics = {key[0] for key in offsets}
+    if group is not None:
+        topics |= {key[0] for member in group.members for key in member.partitions | (member.target or frozenset())}
+    return {
+        "group_id": one.group_id,
+        "state": one.state,
+        "group_type": one.group_type,
+        "protocol_type": one.protocol_type,
+        "coordinator": one.coordinator,
+        "members": None if group is None else len(group.members),
+        "topics": sorted(topics),
+        "lag": sum_known(lags) if lags else None,
+        "lag_records": sum_known(exact) if exact else None,
+        "beyond_end": sum(lag is not None and lag < 0 for lag in lags),
+    }
+
+
+def sum_known(numbers: Iterable[int | None]) -> int | None:
+    """The sum; None if one of them is unknown."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> Row:
+    """A group with its members and offsets. Raises ConfigError for a group that does not exist, Unanswered."""
+    admin = GroupAdmin(cluster, _ASK_S)
+    group = admin.describe(group_id)
+    offsets = admin.offsets(group_id)
+    owners: dict[TopicPartition, Member] = {key: member for member in group.members for key in member.partitions}
+    keys = sorted({*offsets, *owners})
+    of_logs = LogOffsets(cluster, _ASK_S)
+    ends, starts = of_logs.known_ends(keys).offsets, of_logs.known_starts(keys).offsets
+    stable = of_logs.known_ends(keys, committed=True).offsets
+    counts = record_counts(cluster, pool, [(key, offset) for key, offset in offsets.items()])
+    rows: list[Row] = []
+    for key in keys:
+        offset, end = offsets.get(key), ends.get(key)
+        owner = owners.get(key)
+        rows.append(
+            {
+                "topic": key[0],
+                "partition": key[1],
+                "member_id": None if owner is None else owner.member_id,
+                "committed_offset": offset,
+                "start_offset": starts.get(key),
+                "end_offset": end,
+                "last_stable_offset": stable.get(key),
+                "lag": lag_of(offset, end),
+                "lag_records": None if offset is None else counts.get((key, offset)),
+                "metadata": None,
+            }
+        )
+    committed = [
+        row
+        for row in rows
+        if row["committed_offset"] is not None and (row["topic"], row["partition"]) in cluster.places
+    ]
+    return {
+        "group_id": group_id,
+        "state": group.state,
+        "group_type": group.group_type,
+        "protocol_type": group.protocol_type or None,
+        "protocol": group.protocol,
+        "group_epoch": group.epoch,
+        "target_epoch": group.target_epoch,
+        "coordinator": group.coordinator,
+        "members": [_member(member) for member in group.members],
+        "lag": sum_known(row["lag"] for row in committed) if committed else None,
+        "lag_records": sum_known(row["lag_records"] for row in committed) if committed else None,
+        "reconciliation": [_step(step) for step in steps_of(group)],
+        "partitions": rows,
+    }
+
+
+def _member(member: Member) -> Row:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "host": member.host.removeprefix("/"),
+        "member_type": member.member_type,
+        "member_epoch": member.epoch,
+        "partitions": _places(member.partitions),
+        "target": None if member.target is None else _places(member.target),
+        "subscribed_topics": list(member.topics),
+        "subscribed_regex": member.topic_regex,
+    }
+
+
+def _places(partitions: Iterable[TopicPartition]) -> list[Row]:
+    return [{"topic": topic, "partition": index} for topic, index in sorted(partitions)]
+
+
+def _step(step: ReconciliationStep) -> Row:
+    topic, index = step.partition or (None, None)
+    return {
+        "topic": topic,
+        "partition": index,
+        "holder": None if step.holder is None else step.holder.member_id,
+        "heir": None if step.heir is None else step.heir.member_id,
+        "sentence": step.sentence(),
+    }
