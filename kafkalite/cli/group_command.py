@@ -23,7 +23,7 @@ from kafkalite.client.group_admin import (
     new_offsets,
     reset,
 )
-from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, Member, steps_of
+from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, Member, sentences_of
 from kafkalite.client.group_rows import lag_of
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ConfigError, Unanswered
@@ -109,7 +109,7 @@ def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Names
             rows += found
             faults |= unknown
         if not options.json:
-            say(_headline(group), *(f"  {step.sentence()}" for step in steps_of(group)))
+            say(_headline(group), *(f"  {sentence}" for sentence in sentences_of(group)))
     _print(_MEMBER_COLUMNS if options.members else _COLUMNS, rows, options)
     complaints = [f"the end of {topic}-{index} is not known: {why}" for (topic, index), why in sorted(faults.items())]
     return complain(*complaints) if complaints else 0

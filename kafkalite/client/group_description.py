@@ -157,3 +157,11 @@ def steps_of(group: Group) -> list[ReconciliationStep]:
         if member.epoch is not None and 0 <= member.epoch < (group.target_epoch or 0) and member.member_id not in busy
     ]
     return steps + behind
+
+
+def sentences_of(group: Group) -> list[str]:
+    """Lines for people about what a rebalance of a consumer group waits for; none if it is stable."""
+    found = [step.sentence() for step in steps_of(group)]
+    if group.epoch is not None and group.members and group.epoch > (group.target_epoch or 0):
+        found.insert(0, f"the target assignment of group epoch {group.epoch} is computed with a heartbeat to come")
+    return found

@@ -14,7 +14,7 @@ from typing import Any
 from kafkalite.client.broker_reports import KnowsBrokers, record_counts
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_admin import GroupAdmin
-from kafkalite.client.group_description import Group, ListedGroup, Member, ReconciliationStep, steps_of
+from kafkalite.client.group_description import Group, ListedGroup, Member, ReconciliationStep, sentences_of, steps_of
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
@@ -137,7 +137,7 @@ def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> R
         "members": [_member(member) for member in group.members],
         "lag": sum_known(row["lag"] for row in committed) if committed else None,
         "lag_records": sum_known(row["lag_records"] for row in committed) if committed else None,
-        "reconciliation": [_step(step) for step in steps_of(group)],
+        "reconciliation": {"sentences": sentences_of(group), "steps": [_step(step) for step in steps_of(group)]},
         "partitions": rows,
     }
 
@@ -169,5 +169,4 @@ def _step(step: ReconciliationStep) -> Row:
         "partition": index,
         "holder": None if step.holder is None else step.holder.member_id,
         "heir": None if step.heir is None else step.heir.member_id,
-        "sentence": step.sentence(),
     }

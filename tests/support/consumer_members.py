@@ -1,0 +1,70 @@
+"""Members of the consumer protocol (KIP-848) whose heartbeats a test sends one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from kafkalite.client.cluster_client import GROUP_KEY, ClusterClient, Retries
+from kafkalite.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
+)
+from tests.support.wait import DEADLINE_S
+
+_VERSION = 1
+_REBALANCE_TIMEOUT_MS = 60_000
+
+
+class ConsumerMember:
+    """One member. `owned` is what it was assigned last, by topic id."""
+
+    def __init__(self, bootstrap: str, group_id: str, member_id: str, **subscription: Any) -> None:
+        """`subscription`: further fields of the first heartbeat, such as subscribed_topic_names, instance_id."""
+        self.member_id = member_id
+        self.epoch = 0
+        self.owned: dict[UUID, list[int]] = {}
+        self._group_id = group_id
+        self._instance_id = subscription.pop("instance_id", None)
+        self._cluster = ClusterClient(bootstrap, DEADLINE_S)
+        subscription.setdefault("subscribed_topic_names", [])
+        self._send(rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS, topic_partitions=[], **subscription)
+
+    def beat(self) -> None:
+        """A heartbeat with nothing to tell: a new assignment comes, and no revocation is confirmed."""
+        self._send()
+
+    def confirm(self) -> None:
+        """A heartbeat that owns just what was assigned last: revocations are confirmed."""
+        owned = [HeartbeatTopicPartitions(topic_id=each, partitions=indexes) for each, indexes in self.owned.items()]
+        self._send(topic_partitions=owned)
+
+    def leave(self) -> None:
+        self.epoch = -1
+        self._send()
+        self.close()
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def _send(self, **fields: Any) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self._instance_id,
+            **fields,
+        )
+        answer = Retries(DEADLINE_S).ask_coordinator(lambda: self._ask(request))
+        assert not answer.error_code, (answer.error_code, answer.error_message)
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+
+    def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        error_code, coordinator = self._cluster.find_coordinator(self._group_id, GROUP_KEY)
+        if error_code:
+            return ConsumerGroupHeartbeatResponse(error_code=error_code)
+        answer: ConsumerGroupHeartbeatResponse = self._cluster.client(coordinator).ask(request, _VERSION)
+        return answer
