@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import format_uuid
 from kafkalite.coordinator.runtime.effects import (
     CONSUMER_GROUP_APPEND_ERROR,
     STAYS_IN_LOG,
@@ -69,7 +70,7 @@ class ConsumerGroups:
         try:
             validate(group_id, request, api_version, self._environment.config(group_id).assignors)
             if not request.member_id:  # of a client that leaves it to the coordinator
-                request = request._replace(member_id=str(uuid.uuid4()))
+                request = request._replace(member_id=format_uuid(uuid.uuid4()))
             known, error = store.find(group_id)
             if error:
                 waiter.answer(HeartbeatResult(error))

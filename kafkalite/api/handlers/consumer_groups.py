@@ -88,7 +88,7 @@ class ConsumerGroupApi(NamedTuple):
             except KafkaError as error:
                 described = _failed(group_id, error)
             if request.include_authorized_operations and not described.error_code:
-                described.authorized_operations = context.operations(GROUP, group_id)
+                described.authorized_operations = context.group_operations(group_id)
             groups.append(described)
         return wire.ConsumerGroupDescribeResponse(groups=groups)
 

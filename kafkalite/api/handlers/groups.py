@@ -150,16 +150,18 @@ class GroupApi(NamedTuple):
                 groups.append(wire.DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
                 continue
             is_asked = request.include_authorized_operations
-            operations = context.operations(GROUP, group_id) if is_asked else OPERATIONS_NOT_ASKED
+            is_new = context.api_version >= FIRST_DESCRIPTION_WITH_MESSAGE
+            operations_of = context.group_operations if is_new else partial(context.operations, GROUP)
+            operations = operations_of(group_id) if is_asked else OPERATIONS_NOT_ASKED
             group, error = self.groups.describe(group_id)
             if group is not None and group.kind == CLASSIC:
-                described = _described(group)
+                described = _described(group, shows_assignments=is_new)
                 described.authorized_operations = operations
             elif error:
                 described = wire.DescribedGroup(error_code=error, group_id=group_id)
             else:
                 described = wire.DescribedGroup(group_id=group_id, group_state=DEAD.value)
-                if context.api_version >= FIRST_DESCRIPTION_WITH_MESSAGE:
+                if is_new:
                     described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
                     fault = "not found" if group is None else "is not a classic group"
                     described.error_message = f"Group {group_id} {fault}."
@@ -259,8 +261,9 @@ def _no_coordinator(key: str, error: ErrorCode, message: str) -> wire.Coordinato
     return wire.Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
 
 
-def _described(group: GroupDescription) -> wire.DescribedGroup:
-    """The description of a group. Metadata and assignments are included only if it is stable; else they are partial."""
+def _described(group: GroupDescription, *, shows_assignments: bool) -> wire.DescribedGroup:
+    """The description of a group. Metadata and assignments are included only if it is stable; else they are partial.
+    `shows_assignments`: as Kafka 4 does in every state."""
     is_stable = group.state == STABLE.value
     return wire.DescribedGroup(
         group_id=group.group_id,
@@ -274,7 +277,7 @@ def _described(group: GroupDescription) -> wire.DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment if is_stable or shows_assignments else b"",
             )
             for member in group.members
         ],

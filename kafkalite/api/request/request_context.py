@@ -140,6 +140,12 @@ class RequestContext:
         access = self.access
         return _ALL_OPERATIONS[type_] if access is None else access.operations(self.connection, type_, name)
 
+    def group_operations(self, group_id: str) -> int:
+        """As `operations` for a group, in an answer of Kafka 4.3's: groups have settings there."""
+        of_settings = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+        allowed = [each for each in of_settings if self.may(each, GROUP, group_id, is_logged=False)]
+        return self.operations(GROUP, group_id) + sum(1 << each for each in allowed)
+
     def cluster_operations(self) -> int:
         """The same for the cluster; none for a client that may not describe it."""
         return self.operations(CLUSTER, CLUSTER_NAME) if self.may_cluster(Operation.DESCRIBE, is_logged=False) else 0

@@ -20,7 +20,7 @@ FAMILIES = (
     "reassignments", "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete",
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transaction_admin", "frames", "old_versions", "config_resources",
-    "features", *SECURED,
+    "features", "consumer_groups", *SECURED,
 )  # fmt: skip
 
 SETTINGS = {
@@ -28,6 +28,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "log.retention.ms": "-1",  # the records of the stories are from 2023
     "group.min.session.timeout.ms": "1000",
+    "group.consumer.assignment.interval.ms": "0",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }

@@ -61,6 +61,13 @@ def committed(t: Teller) -> None:
     t.ask("seen at the end", fetch(group, {topic: [0, 1, 2]}), 7)
 
 
+NO_SUCH_GROUP = Explained(
+    "a member's commit to a group that does not exist is refused with GROUP_ID_NOT_FOUND from version 9 on",
+    "Kafka 4 does so, and 3.9 answers ILLEGAL_GENERATION",
+    "topics.*.partitions.*.error_code",
+)
+
+
 @in_versions(2, 5, 7, 8, 9)
 def committed_by_members(t: Teller) -> None:
     group, topic = t.group(), t.topic()
@@ -71,7 +78,8 @@ def committed_by_members(t: Teller) -> None:
     t.ask("a member without a generation", commit(group, topic, 2, **as_member(me, -1)))
     t.ask("a stranger", commit(group, topic, 2, **as_member("nobody")))
     t.ask("not a member", commit(group, topic, 2))
-    t.ask("in an unknown group", commit(t.name("none"), topic, 2, **as_member(me)))
+    unknown = commit(t.name("none"), topic, 2, **as_member(me))
+    t.ask("in an unknown group", unknown, but=NO_SUCH_GROUP if t.v >= 9 else None)
     t.ask("a stranger in an unknown group", commit(t.name("none"), topic, 2, **as_member("nobody", -1)))
     t.ask("what holds", fetch(group, {topic: [0]}), 7)
     if t.v >= 7:

@@ -27,6 +27,7 @@ from kafkalite.record.record import read_records
 FIRST_FETCH_BY_ID = 13
 STEM = "d-"  # begins every name that a story makes up
 NEAR_NOW_MS = 86_400_000
+_DRAWN_MEMBER = re.compile(r"[0-9A-Za-z_-]{22}")  # of a consumer group
 _DRAWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 # Arrays in the order of a hash table, or of no meaning, and the field that tells their elements apart.
@@ -223,6 +224,8 @@ class Masks:
             return "<session>"
         if isinstance(value, uuid.UUID):
             return "none" if value.int == 0 else self._numbered("topic id", value)
+        if name == "member_id" and isinstance(value, str) and _DRAWN_MEMBER.fullmatch(value):
+            return self._numbered("drawn", value)
         if isinstance(value, str):
             return _DRAWN.sub(lambda found: self._numbered("drawn", found.group()), value)
         if isinstance(value, int) and "time" in name and abs(value - time.time() * 1000) < NEAR_NOW_MS:

@@ -27,6 +27,7 @@ TITLES = {
     "reassignments": "AlterPartitionReassignments, ListPartitionReassignments",
     "groups": "JoinGroup, SyncGroup, Heartbeat, LeaveGroup",
     "group_refusals": "Groups: what is refused",
+    "consumer_groups": "Groups of the consumer protocol (Kafka 4.3)",
     "static_members": "Groups: static members",
     "group_admin": "FindCoordinator, DescribeGroups, ListGroups, DeleteGroups",
     "offsets": "OffsetCommit, OffsetFetch",
