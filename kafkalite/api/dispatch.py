@@ -102,12 +102,12 @@ class Dispatcher:
         return pending
 
     async def drain(self) -> None:
-        """Waits for the end of all work under way."""
+        """Waits until the tasks of all coroutines are done."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def _carry_out(self, work: Awaitable[Any]) -> Pending:
-        """The answer of a handler's coroutine, which a client that leaves does not stop, or of its future."""
+        """The answer of a handler's future, or of its coroutine, which a disconnect of the client does not cancel."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

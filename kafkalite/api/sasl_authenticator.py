@@ -1,10 +1,10 @@
-"""The authenticator of one connection to a SASL listener: gets its frames until it has proven whose it is.
+"""The authenticator of one connection to a SASL listener: gets its frames until it is authenticated.
 
 The three forms on the wire: SaslHandshake 1 with SaslAuthenticate requests; SaslHandshake 0 with bare tokens; bare
 tokens from the beginning (GSSAPI of Kafka 0.9's clients). A client may ask ApiVersions before. A failure is answered
-after a while (connection.failed.authentication.delay.ms), so that guesses and endless reconnects are slow. With
-connections.max.reauth.ms the client proves itself again on the same connection, by a new handshake, or is cut off at
-its next request after that time.
+after connection.failed.authentication.delay.ms, so that guesses and endless reconnects are slow. With
+connections.max.reauth.ms the client authenticates again on the same connection, by a new handshake; after that time any
+other request closes the connection.
 Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator, KIP-43, KIP-152, KIP-368.
 """
 
@@ -89,7 +89,7 @@ class SaslAuthenticator:
         self._state = _State.BEGINNING
         self._exchange: Exchange | None = None
         self._mechanism = ""
-        self._again_ms: float | None = None  # when it has begun to prove itself again
+        self._again_ms: float | None = None  # start of its re-authentication
         self._expires_ms = 0  # 0: never
 
     def __call__(self, client: ClientConnection, frame: memoryview) -> Answer:
@@ -117,7 +117,7 @@ class SaslAuthenticator:
     # -- before
 
     def _begin_bare(self, client: ClientConnection) -> None:
-        """Clients of Kafka 0.9 show their ticket at once."""
+        """Begin with a bare token: clients of Kafka 0.9 send their ticket first."""
         make = self._settings.mechanisms.get(gssapi.MECHANISM)
         if make is None:
             raise Disconnect(f"a token of {gssapi.MECHANISM}, which is not enabled")
@@ -183,7 +183,9 @@ class SaslAuthenticator:
         return self._refusal(response_frame(answer, header.api_version, header.correlation_id))
 
     def _finish(self, client: ClientConnection, step: Step) -> int:
-        """The lifetime of the session, if all is proven now. Raises AuthenticationFailed for another principal."""
+        """Complete the authentication if the exchange is done; returns the session's lifetime. Raises
+        AuthenticationFailed for another principal.
+        """
         if step.name is None:
             return 0
         principal = user(step.name)
@@ -221,7 +223,7 @@ class SaslAuthenticator:
         self._settings.warn(client.host, f"sasl {client.listener_name}", f"{client.listener_name}: {text}")
 
     def _refusal(self, parts: list[Part]) -> Answer:
-        """The answer, after a while, and the end of the connection."""
+        """The answer after the delay, which closes the connection."""
         clock, delay_ms = self._settings.clock, self._settings.failure_delay_ms
         timer = clock.call_later(delay_ms, lambda: reply.fail(LastAnswer(parts)))
         reply = Pending(timer.cancel)

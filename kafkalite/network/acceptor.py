@@ -1,8 +1,8 @@
 """Accepts the connections of one listener and hands them out to the processors.
 
-Accepting rests while there are as many connections as may be (`connection_quotas`): further ones wait in the backlog.
-One that came too fast is held here, unread, and the others behind it wait. When the process has no descriptor left,
-accepting rests for a second: the waiting connection would otherwise wake the loop for ever.
+Accepting pauses at the limit of connections (`connection_quotas`): further ones wait in the backlog. A connection above
+the creation rate is held here, unread, and those behind it wait. When the process has no descriptor left, accepting
+pauses for a second: the waiting connection would otherwise wake the loop without end.
 Source: kafka.network.Acceptor.
 """
 
@@ -32,7 +32,7 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _Accepted(NamedTuple):
-    """A connection that was accepted, and the address that it comes from."""
+    """An accepted connection and its remote address."""
 
     sock: socket.socket
     host: str
@@ -186,7 +186,7 @@ class Acceptor:
         try:
             self._prepare(sock)
             local = sock.getsockname()
-        except OSError:  # the client is gone already
+        except OSError:  # the client has disconnected already
             close_socket(sock)
             self._quotas.release(listener.name, host)
             return

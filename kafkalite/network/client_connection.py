@@ -23,7 +23,7 @@ class FastPath(Protocol):
     """Answers requests that repeat earlier ones of the same connection."""
 
     def answer(self, frame: memoryview) -> list[Part] | Pending | None:
-        """The answer to a request frame; None if the request repeats none that is known."""
+        """The answer to a request frame; None unless it repeats a known request."""
         ...
 
 

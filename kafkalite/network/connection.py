@@ -1,9 +1,9 @@
 """One client connection: frames in, handler, answers out; one request in flight, answers in the order of the requests.
 
-A turn: receive once, hand every whole frame to the handler, write all immediate answers at once. While an
-answer is awaited, or has not left because the client reads slowly, no further request of this connection is handled.
-Up to `HELD_BYTES_MAX` bytes more are received meanwhile, mostly to see the client leave; then the kernel's buffer fills
-and the client waits. A long train of requests is cut after `TURN_FRAMES` or `TURN_BYTES` so that other connections get
+A turn: receive once, hand every whole frame to the handler, write all immediate answers at once. While an answer is
+awaited, or has not left because the client reads slowly, no further request of this connection is handled. Up to
+`HELD_BYTES_MAX` bytes more are received meanwhile, mostly to detect a disconnect; then the kernel's buffer fills and
+the client waits. A long train of requests is cut after `TURN_FRAMES` or `TURN_BYTES` so that other connections get
 their turn.
 
 Raw sockets with add_reader, not a transport with BufferedProtocol: both cost the same for a small request (uvloop, 5
@@ -163,15 +163,15 @@ class Connection:
         self.active_ms = processor.now_ms
         framer.received(count)
         if not self._serve():
-            self._look_for_reset()
+            self._watch_for_reset()
         if framer.partial_request_bytes or self._is_request_partial:
             self._update_request_memory()
 
     def _receive_ahead(self) -> None:
-        """While busy: receive a bounded amount, to see the client leave and to have its next request at hand."""
+        """While busy: receive a bounded amount, to detect a disconnect and to have the next request in memory."""
         framer = self._framer
         if self._cut:  # it continues in this iteration of the loop
-            self._look_for_reset()
+            self._watch_for_reset()
             return
         if framer.held_bytes >= HELD_BYTES_MAX:
             self._stop_reading()
@@ -197,7 +197,7 @@ class Connection:
                 self._update_request_memory()
             if isinstance(self._pending, PreemptiblePending):
                 self._pending.preempt()
-        self._look_for_reset()
+        self._watch_for_reset()
 
     def _update_request_memory(self) -> None:
         held_bytes = self._framer.partial_request_bytes if self._sock is not None else 0
@@ -205,11 +205,11 @@ class Connection:
         self._processor.request_memory.note(self, held_bytes)
 
     def close_to_free_memory(self) -> None:
-        """The bytes of partial requests are too many, and those of this one have rested longest."""
+        """Close: partial requests exceed their memory, and this one's bytes have been idle for longest."""
         limit = self._processor.request_memory.bytes_max
-        self._failed(Disconnect(f"its unfinished request gave way: all together have more than {limit} bytes"))
+        self._failed(Disconnect(f"its unfinished request was dropped: all of them have more than {limit} bytes"))
 
-    def _look_for_reset(self) -> None:
+    def _watch_for_reset(self) -> None:
         """Make sure that a reset is noticed; needed if a turn sends nothing, since sending would fail.
 
         With data before a reset, uvloop calls back once and then never again (libuv stops a poll at EPOLLERR). Asking
@@ -230,7 +230,7 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _on_disconnect(self) -> None:
-        """The client is gone, but the kernel's buffer may still hold bytes that it sent."""
+        """The client has disconnected, but the kernel's buffer may still hold bytes that it sent."""
         self._gone = True
         self._sender.drop()
         self._cancel_pending()
@@ -309,7 +309,7 @@ class Connection:
         if self._gone:
             # a turn later: a task that is cancelled before its first step never cancels what it was to wait for
             self._loop.call_soon(self._cancel_pending)
-        elif isinstance(answer, PreemptiblePending) and self._framer.held_bytes:  # it came together with the next
+        elif isinstance(answer, PreemptiblePending) and self._framer.held_bytes:  # received with the next request
             answer.preempt()
 
     def _mute(self, duration_ms: int) -> None:
@@ -339,7 +339,7 @@ class Connection:
         self._failed(reason)
 
     def _cancel_pending(self) -> None:
-        """Cancel the pending response: the client is gone."""
+        """Cancel the pending response: the client has disconnected."""
         pending = self._pending
         if pending is not None:
             pending.cancel()

@@ -41,7 +41,7 @@ class NetworkLimits(NamedTuple):
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
     connections_max_idle_ms: int = 600_000
-    """Negative: connections stay for ever."""
+    """Negative: idle connections are not closed."""
     queued_max_request_bytes: int = -1
     """Of large requests that have come in part; negative: `REQUEST_MEMORY_BYTES`, or one request if that is more."""
     socket_receive_buffer_bytes: int = 100 * 1024
@@ -49,7 +49,7 @@ class NetworkLimits(NamedTuple):
     socket_listen_backlog_size: int = 50
     of_listeners: Mapping[str, ListenerLimits] = MappingProxyType({})
     protected_listener: str | None = None
-    """The listener of other brokers, beside others: its connections are not limited by those of clients."""
+    """The listener of other brokers, if clients have others: connections of clients do not limit its own."""
 
 
 SILENT_S = 1.0
@@ -82,7 +82,7 @@ class RequestMemoryPool:
         self._by_sender: dict[Sender, tuple[int, float]] = {}  # (bytes, time of the last bytes); longest silent first
 
     def note(self, sender: Sender, held_bytes: int) -> None:
-        """`held_bytes` of the request of `sender` have come; 0: it sends none, or is gone."""
+        """`held_bytes` of a request of `sender` are received; 0: it has no partial request, or is closed."""
         self.bytes_held += held_bytes - self._by_sender.pop(sender, (0, 0.0))[0]
         if held_bytes:
             now_s = self._now_s()
@@ -105,7 +105,7 @@ _NO_LIMITS = ListenerLimits()
 
 
 class ListenerConnections:
-    """The connections of one listener: how many are open, how fast they come, and how long they had to wait."""
+    """The connections of one listener: their number, creation rate and waits."""
 
     __slots__ = ("accept_waits", "count", "ip_waits", "max_connections", "name", "rate")
 
@@ -119,9 +119,8 @@ class ListenerConnections:
 
 
 class ConnectionQuotas:
-    """Counts the open connections of a server. Every `admit` that returns None needs one `release`.
-
-    `on_excess` is called when there are more connections than may be, to close some.
+    """Counts the open connections of a server. Every `admit` that returns None needs one `release`. `on_excess` closes
+    connections above the limit.
     """
 
     def __init__(self, limits: NetworkLimits, overrides_by_address: Mapping[str, int], clock: Clock) -> None:
@@ -129,7 +128,7 @@ class ConnectionQuotas:
         self._by_host: dict[str, int] = {}
         self._listeners: dict[str, ListenerConnections] = {}
         self._samples = limits.quota_window_num, limits.quota_window_size_seconds * 1_000
-        self._rates_of_ips: dict[str | None, float] = {}  # None: of any that has none of its own
+        self._rates_of_ips: dict[str | None, float] = {}  # None: of each address without a limit of its own
         self._rate_by_ip: dict[str, SampledRate] = {}
         self._waiting: list[Callable[[], None]] = []
         self.rate = self._new_rate(limits.max_connection_creation_rate)
@@ -151,7 +150,7 @@ class ConnectionQuotas:
             self.on_excess()
 
     def limit_ip(self, host: str | None, rate: float | None) -> None:
-        """Set the quota of an address, or (None) of all that have none of their own; without `rate` remove it."""
+        """Set the quota of an address, or (None) of all without one of their own; without `rate` remove it."""
         if rate is None:
             self._rates_of_ips.pop(host, None)
         else:
@@ -176,7 +175,7 @@ class ConnectionQuotas:
 
     @property
     def excess_count(self) -> int:
-        """How many connections there are too many."""
+        """The number of connections above the limit."""
         return self.connection_count - self._limits.max_connections
 
     def is_protected(self, listener_name: str) -> bool:
@@ -190,11 +189,11 @@ class ConnectionQuotas:
         return self.is_protected(listener_name) or self.connection_count < self._limits.max_connections
 
     def when_changed(self, callback: Callable[[], None]) -> None:
-        """Call back once, when a connection has gone or a limit has changed."""
+        """Call back once, when a connection is closed or a limit has changed."""
         self._waiting.append(callback)
 
     def creation_wait_ms(self, listener_name: str) -> int:
-        """Count a new connection; for how long it is to wait until it is served."""
+        """Count a new connection; returns the milliseconds until it may be served."""
         now_ms = self._clock.monotonic_ms()
         listener = self.listener(listener_name)
         wait_ms = 0 if self.is_protected(listener_name) else self.rate.record(1, now_ms)
@@ -204,8 +203,9 @@ class ConnectionQuotas:
         return wait_ms
 
     def ip_wait_ms(self, listener_name: str, host: str) -> int:
-        """For how long to keep a connection from this address until it is closed; 0: it may stay. One that may not
-        stay does not count, as if it had never come."""
+        """The milliseconds to keep a connection from this address before closing it; 0: it may stay. A connection that
+        may not stay is not counted.
+        """
         limit = self._rates_of_ips.get(host, self._rates_of_ips.get(None))
         if limit is None:
             return 0
@@ -224,7 +224,7 @@ class ConnectionQuotas:
         return wait_ms
 
     def admit(self, listener_name: str, host: str) -> str | None:
-        """Count one more connection from `host` in and return None, or return why it may not be."""
+        """Count one more connection from `host` and return None, or return the reason to refuse it."""
         count = self._by_host.get(host, 0)
         limit = self._overrides.get(host, self._limits.max_connections_per_ip)
         if count >= limit:

@@ -1,13 +1,13 @@
-"""From bytes as they arrive to whole request frames: a 4-byte big-endian size, then that many bytes.
+"""Splits received bytes into request frames: a 4-byte big-endian size, then that many bytes.
 
-Memory is the theme. A connection that is quiet owns none. All connections of a processor receive into one slab, and
+A quiet connection owns no memory. All connections of a processor receive into one slab, and
 frames are handed out as views of it: a handler that finishes at once needs no memory of its own.
-- What is left of an unfinished frame at the end of a turn moves to memory of the connection (bytes that really came).
+- An unfinished frame at the end of a turn moves to memory of the connection: only the bytes received.
 - A frame above `LARGE_FRAME_BYTES` gets a private mapping of its size and is received into it directly. The kernel
   gives pages to a mapping as they are written, so a header that claims 100 MB takes what arrives, not what it claims.
-- A frame whose answer is not complete when the turn ends is *pinned*: the slab continues behind it, and goes when the
-  last view of it goes. So waiting costs no copy either.
-A size above `socket.request.max.bytes`, or below one, is `Malformed` before any memory is taken.
+- A frame whose answer is not complete when the turn ends is *pinned*: the slab continues behind it, and is freed with
+the last view of it. So waiting costs no copy either. A size above `socket.request.max.bytes`, or below one, is
+`Malformed` before any memory is taken.
 Source: org.apache.kafka.common.network.NetworkReceive.
 """
 

@@ -27,11 +27,11 @@ from kafkalite.network.sender import ColdReads
 if sys.platform == "linux":
 
     class DisconnectWatcher:
-        """Calls back once for each watched socket whose client is gone.
+        """Calls back once for each watched socket whose client has disconnected.
 
         A connection that holds enough unread requests stops reading, and so would not see the end of the stream behind
         them. One epoll set for such sockets, watched by the loop like any descriptor, reports it (EPOLLRDHUP). Without
-        epoll a client that left is noticed when its connection reads or writes again.
+        epoll a disconnect is noticed when the connection reads or writes again.
         """
 
         __slots__ = ("_callbacks", "_epoll", "_loop")
@@ -101,9 +101,9 @@ class LingeringSockets:
     """Sockets whose sending side has ended, so that the client reads the last bytes. Used on the event loop only.
 
     A socket that is closed while received bytes lie unread is reset, and the reset may overtake what was sent: the
-    client sees a lost connection, tries again for ever, and never learns that its password is wrong. So the sending
-    side ends first, what still comes is thrown away until the client has closed its side, and only then the socket is
-    closed. A client that does not close has `LINGER_SECONDS`, and may send `DISCARDED_BYTES_MAX`.
+    client sees a lost connection, retries without end, and never learns that its password is wrong. So the sending side
+    ends first, received bytes are discarded until the client has closed its side, and only then the socket is closed. A
+    client that does not close has `LINGER_SECONDS`, and may send `DISCARDED_BYTES_MAX`.
     Source: RFC 1122, 4.2.2.13; org.apache.kafka.common.network.Selector.delayCloseOnAuthenticationFailure.
     """
 
@@ -175,7 +175,7 @@ class Processor:
     """The state that its connections share, and their counters.
 
     Invariants: a connection is in `connections` from its start to its `close`; a future is in `pending_responses` until
-    it is done, also when its connection is gone.
+    it is done, also when its connection is closed.
     """
 
     __slots__ = (

@@ -1,15 +1,15 @@
-"""Answers on their way out: bytes with send, pieces of files with sendfile, strictly in order.
+"""Sends answers: bytes with send, pieces of files with sendfile, strictly in order.
 
-The usual answer, bytes that the socket takes whole, is one join and one send. Otherwise what is left is queued and
+The usual answer, bytes that the socket takes whole, is one join and one send. Otherwise the remainder is queued and
 continues whenever the socket is writable, about `TURN_BYTES` each time so that one fast reader does not hold up the
 others. Bytes before a file region are sent with MSG_MORE, so that header and records leave as one packet; small regions
 are read and joined, because a system call costs more than copying them. Nothing is ever refused: a client that asks for
-the next answer waits until `pending` is over, which bounds the memory.
-sendfile of pages that are not in the page cache waits for the disk, and with it the event loop: beside a consumer that
-read an old log, another client's produce took 13 ms at the 99th percentile instead of 0.4 (bench: beside-cold-8MiB).
-So a piece is checked before (`ColdReads.is_cold`), and a cold one is read on a thread first (`warm`), together with the
-bytes that a sequential reader will want next; meanwhile this connection waits and the others are served. Nothing is
-copied: sending to /dev/null makes the pages be read, and that is all.
+the next answer waits until `pending` is over, which bounds the memory. sendfile of pages that are not in the page cache
+waits for the disk, and with it the event loop: beside a consumer that read an old log, another client's produce took 13
+ms at the 99th percentile instead of 0.4 (bench: beside-cold-8MiB). So a piece is checked before (`ColdReads.is_cold`),
+and a cold one is read on a thread first (`warm`), together with the bytes that a sequential reader will want next;
+meanwhile this connection waits and the others are served. Nothing is copied: sending to /dev/null makes the pages be
+read, and that is all.
     a check of a page in memory, 1.1 us: two of them for each MiB, which takes 250 us or more to send
     reading 1 MiB by sendfile to /dev/null, 40 us of CPU; by pread, 370 us
 Source: org.apache.kafka.common.network.{NetworkSend, PlaintextTransportLayer}, FileRecords.writeTo; preadv2(2)
@@ -79,7 +79,7 @@ class ColdReads:
                 self._null_fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
                 self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="kafkalite-read")
             self._executor.submit(self._read, piece, done)
-        except (OSError, RuntimeError):  # no descriptor or no thread is to be had: then the loop waits for the disk
+        except (OSError, RuntimeError):  # no descriptor or thread is available: then the loop waits for the disk
             self._loop.call_soon(done)
 
     def _read(self, piece: FileRegion, done: Callable[[], None]) -> None:
@@ -229,8 +229,8 @@ class Sender:
                 return False
             part = queue.popleft()
             if isinstance(part, FileRegion) and part.size > COPIED_REGION_BYTES:
-                size = min(part.size, TURN_BYTES)  # not less: a rest of some bytes would cost a turn of its own
-                if not part.is_fresh and not (size := self._at_hand(part, size)):
+                size = min(part.size, TURN_BYTES)  # not less: some last bytes would cost a turn of their own
+                if not part.is_fresh and not (size := self._warm_bytes(part, size)):
                     queue.appendleft(part)
                     return False
                 sent = self._send_region(part, size)
@@ -240,7 +240,7 @@ class Sender:
                 first = part.read_at_once() if isinstance(part, FileRegion) else part
                 if first is None:
                     assert isinstance(part, FileRegion)
-                    if not self._at_hand(part, part.size):
+                    if not self._warm_bytes(part, part.size):
                         queue.appendleft(part)
                         return False
                     first = _whole(part)
@@ -257,15 +257,15 @@ class Sender:
             turn_bytes -= sent
         return True
 
-    def _at_hand(self, region: FileRegion, size: int) -> int:
-        """How many of the first `size` bytes can be sent without waiting for a disk; 0: they are being read now."""
+    def _warm_bytes(self, region: FileRegion, size: int) -> int:
+        """The first bytes, of `size`, that can be sent without a wait for the disk; 0: another thread reads them now."""
         warm = self._warm
         left = -1
         if warm is not None and warm.file is region.file:
             left = warm.position + warm.size - region.position
         if warm is not None and 0 < left <= warm.size:
             size = min(size, left)
-            # something of it leaves in any case; until a slow client is ready for the rest, that may be gone again
+            # something of it leaves in any case; until a slow client is ready for the rest, that may be evicted
             if left == warm.size or not self._cold_reads.is_cold(region, size, closely=False):
                 return size
         else:
@@ -313,5 +313,5 @@ def _whole(region: FileRegion) -> bytes:
 
 
 def region_ended_early(region: FileRegion) -> Disconnect:
-    """The size of the answer is on the wire already: all that is left to do is to close."""
+    """The fault of a region that ends early: the answer's size is sent already, so the connection must close."""
     return Disconnect(f"{region.file.path} ended before {region.position + region.size}, which an answer had promised")

@@ -70,18 +70,18 @@ class SocketServer:
         self._apply_handler()
 
     def intercept(self, intercept: Callable[[Handler], Handler]) -> None:
-        """Give requests to what `intercept` makes of the handler, whichever that is."""
+        """Give requests to the handler that `intercept` makes of the current one, also after `serve`."""
         self._intercept = intercept
         self._apply_handler()
 
     def watch(self, watch: Callable[[Handler], Handler] | None) -> None:
-        """Give requests to what `watch` makes of the handler, which observes and changes nothing; None ends it."""
+        """Give requests to the handler that `watch` makes, which observes and changes nothing; None ends it."""
         self._watch = watch or _as_it_is
         self._apply_handler()
 
     @property
     def handler(self) -> Handler:
-        """The handler of now."""
+        """The current handler, with interception and watch."""
         return self._watch(self._intercept(self._handler))
 
     def clients(self) -> Iterator[ClientConnection]:
@@ -132,7 +132,7 @@ class SocketServer:
         task.add_done_callback(self._tasks.discard)
 
     def _close_excess(self) -> None:
-        """Close the connections that have been silent for longest, where there are more than may be."""
+        """Close the longest silent connections where a limit is exceeded."""
         excess_count = self.quotas.excess_count
         if excess_count > 0:
             some = [
@@ -155,7 +155,7 @@ class SocketServer:
         return sum(len(processor.connections) for processor in self.processors)
 
     async def start(self) -> None:
-        """Bind everything, then accept. Raises ConfigError and holds nothing if one address cannot be had."""
+        """Bind everything, then accept. Raises ConfigError and holds nothing if one address cannot be bound."""
         loop = asyncio.get_running_loop()
         limits = self._limits
         bound: list[tuple[Listener, list[socket.socket]]] = []
@@ -196,12 +196,12 @@ class SocketServer:
         )
 
     async def check_address(self, listener: Listener) -> None:
-        """Bind the listener for a moment, without accepting. Raises ConfigError if its address cannot be had now."""
+        """Bind the listener for a moment, without accepting. Raises ConfigError if its address cannot be bound now."""
         for sock in await bind(listener, asyncio.get_running_loop(), self._limits):
             close_socket(sock)
 
     async def add(self, listener: Listener) -> None:
-        """Accept at one more listener. Raises ConfigError if its address cannot be had."""
+        """Accept at one more listener. Raises ConfigError if its address cannot be bound."""
         self._accept_at(listener, await bind(listener, asyncio.get_running_loop(), self._limits))
 
     def remove(self, name: str, grace_ms: int) -> None:

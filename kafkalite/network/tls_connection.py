@@ -76,17 +76,16 @@ class TlsSender(Sender):
         return True
 
     def _next_chunk(self, queue: deque[Part]) -> bytes | None:
-        """The next bytes of `queue`, taken out of it, at least one; None if they have to wait for a disk, or there are
-        none."""
+        """Takes the next bytes out of `queue`, at least one; None if they wait for a disk, or there are none."""
         pieces: list[bytes | memoryview] = []
         left = CHUNK_BYTES
         while queue and left:
             part = queue[0]
-            if not len(part):  # OpenSSL writes no record for it, and would seem to be blocked for ever
+            if not len(part):  # OpenSSL writes no record for it, and would seem to be blocked
                 del queue[0]
                 continue
             if isinstance(part, FileRegion):
-                if not part.is_fresh and not self._at_hand(part, min(part.size, TURN_BYTES)):
+                if not part.is_fresh and not self._warm_bytes(part, min(part.size, TURN_BYTES)):
                     break
                 size = min(part.size, left)
                 piece: bytes | memoryview = os.pread(part.file.fd, size, part.position)
@@ -112,7 +111,7 @@ _NOT_TRUSTED = (
 )
 _NOTHING_SHARED = "client and broker have no version or cipher suite of TLS in common: see ssl.enabled.protocols and "
 _HINTS = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth=required",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sends no certificate, and ssl.client.auth=required",
     "HTTP_REQUEST": "the client speaks HTTP, this is a Kafka listener with TLS",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS as it should",
     "NO_SHARED_CIPHER": _NOTHING_SHARED + "ssl.cipher.suites",
@@ -148,7 +147,7 @@ class TlsSocket(ssl.SSLSocket):
     """Whether the next `recv_into` returns at once, though the kernel has nothing: decrypted bytes, or the end."""
 
     def recv_into(self, buffer: memoryview, nbytes: int | None = None, flags: int = 0) -> int:  # type: ignore[override]
-        """How many bytes have come; 0 at the end. Raises BlockingIOError if there is nothing yet."""
+        """Receive; returns the number of bytes, 0 at the end. Raises BlockingIOError if there is nothing yet."""
         count, size = 0, len(buffer)
         self.has_more = False
         try:
@@ -182,7 +181,7 @@ class TlsConnection(Connection):
         self._tls = sock
         self._is_more_scheduled = False
         super().__init__(sock, client, processor)
-        # requests that came together with the end of the handshake are in OpenSSL's hands
+        # OpenSSL may have requests that were received with the end of the handshake
         sock.has_more = True
         self._look_for_more()
 

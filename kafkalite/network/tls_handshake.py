@@ -1,9 +1,9 @@
 """Handshakes of TLS: between an accepted socket and its connection.
 
 A handshake costs about a millisecond, so in one turn of the loop there are only as many as fit into `TURN_SECONDS`, and
-the rest waits its turn. A client that says nothing costs a socket and no more, since OpenSSL's part begins with its
-first `HEAD_BYTES`; they also show whether it speaks TLS at all, and how long its first message is to be: OpenSSL would
-take memory for what is claimed, 131,396 bytes at most. A handshake may take `TIMEOUT_MS`. There are at most
+the others wait for the next. A client that sends nothing costs a socket and no more, since OpenSSL's part begins with
+its first `HEAD_BYTES`; they also show whether it speaks TLS at all, and how long its first message is to be: OpenSSL
+would take memory for what is claimed, 131,396 bytes at most. A handshake may take `TIMEOUT_MS`. There are at most
 `HANDSHAKES_MAX`; one more closes the oldest, so that silent clients keep no others out.
 Source: org.apache.kafka.common.network.SslTransportLayer.handshake.
 """
@@ -55,14 +55,14 @@ class TlsHandshakes:
     def begin(self, sock: socket.socket, client: ClientConnection, processor: Processor, tls: Tls) -> None:
         """Take over an accepted socket; it becomes a connection of `processor`, or is closed."""
         if len(self._open) >= HANDSHAKES_MAX:
-            next(iter(self._open)).fail("it has waited longest, and too many others have begun a handshake of TLS")
+            next(iter(self._open)).fail("it has waited longest, and too many others have begun a TLS handshake")
         handshake = TlsHandshake(sock, client, processor, tls, self)
         self._open[handshake] = self._clock.monotonic_ms()
         if self._timer is None:
             self._timer = self._clock.call_later(TIMEOUT_MS, self._expire)
 
     def ready(self, handshake: TlsHandshake) -> None:
-        """Something has come for this one."""
+        """Continue with this handshake: its socket has bytes."""
         self._ready.append(handshake)
         self._schedule()
 
@@ -92,11 +92,11 @@ class TlsHandshakes:
             if left_ms > 0:
                 self._timer = self._clock.call_later(left_ms, self._expire)
                 return
-            handshake.fail(f"it has not finished the handshake of TLS in {TIMEOUT_MS} ms")
+            handshake.fail(f"it has not finished the TLS handshake in {TIMEOUT_MS} ms")
 
 
 class TlsHandshake:
-    """One of them; to its processor it is a connection."""
+    """One handshake; to its processor it is a connection."""
 
     __slots__ = ("_all", "_fd", "_has_begun", "_processor", "_sock", "_terms", "_tls", "_waits", "active_ms", "client")
 
@@ -112,7 +112,7 @@ class TlsHandshake:
         self._processor = processor
         self._all = all_
         self._waits = ""
-        self._has_begun = False  # whether the client has said something
+        self._has_begun = False  # whether the client has sent something
         processor.connections.add(self)
         _await_bytes(sock, HEAD_BYTES)
         self._wait("reader")
@@ -126,7 +126,7 @@ class TlsHandshake:
         self._end(linger=False)
 
     def fail(self, why: str) -> None:
-        """Close it, and say why. What OpenSSL wrote about it reaches the client, if that has said anything."""
+        """Close it and log the reason. OpenSSL's alert reaches the client if that has sent anything."""
         client = self.client
         if self._sock is not None:
             message = f"closed its connection to {client.listener_name}: {why}"
@@ -134,7 +134,7 @@ class TlsHandshake:
             self._end(linger=self._has_begun)
 
     def step(self) -> None:
-        """Continue with the bytes that have come."""
+        """Continue with the received bytes."""
         if self._sock is None:
             return
         try:
@@ -156,7 +156,7 @@ class TlsHandshake:
             self._succeed(tls)
 
     def _recognise(self, sock: socket.socket) -> TlsSocket | None:
-        """The socket under TLS, if what it begins with is TLS."""
+        """The socket under TLS, if its first bytes are TLS."""
         try:
             first = sock.recv(HEAD_BYTES, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -231,5 +231,5 @@ class TlsHandshake:
 
 def _await_bytes(sock: socket.socket, count: int) -> None:
     """Have the loop call back when so many bytes have come, or the end of the stream."""
-    with contextlib.suppress(OSError):  # the client is gone already, which shows soon
+    with contextlib.suppress(OSError):  # the client has disconnected already, which the next read reports
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)

@@ -10,7 +10,7 @@ one connection, all other bytes; equal bytes mean an equal request.
 From version 13 on topics have ids. The id is resolved when a request is learnt and compared at each call, because a
 topic that is created again gets another id.
 Two outcomes are decided here: enough records are available; or the partition is read to its end, and the fetch is
-delayed. Everything else takes the long way, also after the delay: errors, sessions, several partitions, records of
+delayed. Everything else goes to the handler, also after the delay: errors, sessions, several partitions, records of
 aborted transactions for a read_committed fetch, and requests that were learnt under another admission epoch
 (`api/request/admission`).
 Source: FetchRequest.json, FetchResponse.json.
@@ -250,7 +250,7 @@ class FetchFastPath:
 
 
 class CountedFetchFastPath(FetchFastPath):
-    """The same for a client with a quota: an answer that is too large is left out, and the client has to wait."""
+    """The same for a client with a quota: an answer beyond it is sent empty, and the client is muted."""
 
     __slots__ = ()
 
@@ -357,7 +357,7 @@ def learn(slow_path: FetchApi, context: RequestContext, frame: memoryview, reque
 
 
 def _read(known: _KnownRequest, partition: Partition, offset: int, limit_offset: int) -> FileRegion | None:
-    """The records from `offset` on; None if there are none, or if the long way must say more: it reads again."""
+    """The records from `offset` on; None if there are none, or if the handler must answer, which reads again."""
     log = partition.log
     try:
         region = log.read(offset, known.max_bytes, limit_offset, True)
@@ -373,7 +373,7 @@ def _countable_bytes(delayed: DelayedFetch, limit_offset: int) -> int:
     try:
         return delayed.partition.countable_bytes(delayed.offset, limit_offset, known.max_bytes)
     except KafkaError:
-        return known.min_bytes  # the long way says why
+        return known.min_bytes  # the handler answers the error
 
 
 def _compact_length(size: int) -> bytes:

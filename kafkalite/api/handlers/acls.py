@@ -125,12 +125,12 @@ def _joined(there: tuple[Entry, ...], new: tuple[Entry, ...]) -> tuple[Entry, ..
 
 
 def _filter(request: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFilter | None:
-    """None if it names something that is not known here, and so finds nothing."""
+    """The filter; None if it has an unknown number, and so matches nothing."""
     type_, pattern = (
-        _known(ResourceType, request.resource_type_filter),
-        _known(PatternType, request.pattern_type_filter),
+        _value_of(ResourceType, request.resource_type_filter),
+        _value_of(PatternType, request.pattern_type_filter),
     )
-    operation, permission = _known(Operation, request.operation), _known(Permission, request.permission_type)
+    operation, permission = _value_of(Operation, request.operation), _value_of(Permission, request.permission_type)
     if type_ is None or pattern is None or operation is None or permission is None:
         return None
     return AclFilter(
@@ -145,11 +145,11 @@ def _filter(request: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFil
 
 
 def _acl(creation: wire.AclCreation) -> Acl:
-    """Raises KafkaError for an entry that makes no sense."""
-    type_ = _known(ResourceType, creation.resource_type)
-    pattern = _known(PatternType, creation.resource_pattern_type)
-    operation = _known(Operation, creation.operation)
-    permission = _known(Permission, creation.permission_type)
+    """The entry. Raises KafkaError for an invalid one."""
+    type_ = _value_of(ResourceType, creation.resource_type)
+    pattern = _value_of(PatternType, creation.resource_pattern_type)
+    operation = _value_of(Operation, creation.operation)
+    permission = _value_of(Permission, creation.permission_type)
     name = creation.resource_name
     if type_ is None or pattern is None or operation is None or permission is None:
         raise _invalid("a resource type, a pattern type, an operation or a permission is not known here")
@@ -162,7 +162,7 @@ def _acl(creation: wire.AclCreation) -> Acl:
     if type_ is ResourceType.CLUSTER and name != CLUSTER_NAME:
         raise _invalid(f"the only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if "/" in name:
-        raise _invalid(f"the name of a resource has a slash, and ZooKeeper has no place for it: {_shown(name)}")
+        raise _invalid(f"the name of a resource has a slash, and ZooKeeper has no place for it: {_printable(name)}")
     try:
         parse_principal(creation.principal)
     except ValueError as fault:
@@ -170,8 +170,10 @@ def _acl(creation: wire.AclCreation) -> Acl:
     return Acl(Resource(type_, name, pattern), Entry(creation.principal, permission, operation, creation.host))
 
 
-def _known(kind: type[_E], number: int) -> _E | None:
-    """None for a number to come. Raises Disconnect for the one that means so: such a request cannot be parsed."""
+def _value_of(kind: type[_E], number: int) -> _E | None:
+    """The value; None for a number that newer versions may define. Raises Disconnect for UNKNOWN, which Kafka refuses
+    to parse.
+    """
     if number == _UNKNOWN:
         raise Disconnect(f"{number} is no {kind.__name__}")
     try:
@@ -188,5 +190,5 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return ascii(name[:_NAMED_IN_ERRORS_MAX])

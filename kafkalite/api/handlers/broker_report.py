@@ -1,4 +1,5 @@
-"""BrokerReport: the broker's part of the console. Everything is read where it lies; nothing is counted for it before.
+"""BrokerReport: the broker's part of the console. Reads numbers that the parts keep anyway; counts nothing before a
+report is asked for.
 
 Reports over many partitions are made some at a time with a turn of the loop between, files are read in threads.
 Source: none in Apache Kafka, whose consoles read JMX.
@@ -350,7 +351,7 @@ def _name(api_key: int) -> str:
 
 
 def _members(group: GroupDescription, member_ids: Iterable[str], now: Moment) -> list[Json]:
-    """The members that are waited for. One that has an id and has not joined with it yet has no name."""
+    """The members that the rebalance waits for. A member with an id that has not joined yet has no client id."""
     found = []
     members = {member.member_id: member for member in group.members}
     for member_id in member_ids:
@@ -367,7 +368,7 @@ def _members(group: GroupDescription, member_ids: Iterable[str], now: Moment) ->
 
 
 def _last_seen_ms(member: MemberDescription, now: Moment) -> int | None:
-    """When the session of a member began that runs now; None while the member itself waits for an answer."""
+    """The start of the member's current session; None while the member itself waits for an answer."""
     if member.session_began_ms is None:
         return None
     return now.wall_ms - max(0, now.monotonic_ms - member.session_began_ms)

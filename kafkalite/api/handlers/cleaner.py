@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
 
 TIMEOUT_MS_MAX = 86_400_000
-RUNS_UNDER_WAY_MAX = 64  # unfinished requests; each may name a whole topic
+RUNS_MAX = 64  # unfinished requests; each may name a whole topic
 _NAMED_MAX = 10  # in a message
 
 
@@ -60,13 +60,13 @@ class CleanerApi:
         try:
             if not self._config().log_cleaner_enable:
                 raise KafkaError(
-                    ErrorCode.INVALID_CONFIG, "log.cleaner.enable is false; set it to true and start the broker anew"
+                    ErrorCode.INVALID_CONFIG, "log.cleaner.enable is false; set it to true and restart the broker"
                 )
             partitions = self._wanted(request)
-            if len(self._runs) >= RUNS_UNDER_WAY_MAX:
+            if len(self._runs) >= RUNS_MAX:
                 raise KafkaError(
                     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                    f"{RUNS_UNDER_WAY_MAX} requests are not done yet; try again later",
+                    f"{RUNS_MAX} requests are not done yet; try again later",
                 )
         except KafkaError as error:
             return RunCleanerResponse(error_code=error.code, error_message=error.message)
@@ -169,7 +169,7 @@ def _listed(indexes: list[int]) -> str:
 
 
 def _printable(name: str) -> str:
-    """A name as it came from outside."""
+    """A name from a request, escaped for a message."""
     return name if name.isprintable() and len(name) <= 249 else ascii(name[:80])
 
 

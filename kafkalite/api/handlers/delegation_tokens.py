@@ -1,6 +1,6 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken.
 
-Only a client that has proven whose it is gets tokens, and one that is logged in by a token gets none.
+Only an authenticated client gets tokens, and one that is authenticated by a token gets none.
 Source: kafka.server.KafkaApis (handleCreateTokenRequest and its neighbours, allowTokenRequests).
 """
 
@@ -21,7 +21,7 @@ from kafkalite.security.delegation_tokens import DelegationToken, Lifetimes, Tok
 from kafkalite.security.principal import USER
 
 _NO_TIME = -1
-_NAME_CHARS_MAX = 1_000  # of owners and renewers: they are kept
+_NAME_CHARS_MAX = 1_000  # of owners and renewers, which are stored
 _RENEWERS_MAX = 100
 
 
@@ -98,7 +98,7 @@ class DelegationTokenApi(NamedTuple):
         hmac: bytes,
         change: Callable[[DelegationToken], DelegationToken | None],
     ) -> DelegationToken | None:
-        """The token afterwards; None if it is gone. Raises KafkaError."""
+        """Change a token; returns it, or None if it has been deleted. Raises KafkaError."""
         self._check_login(context)
         found = self.hmacs.find(hmac, self._secret())
         if found is None:
@@ -134,7 +134,7 @@ class DelegationTokenApi(NamedTuple):
         )
 
     def _check_login(self, context: RequestContext) -> None:
-        """Raises KafkaError unless the client has proven whose it is, by something else than a token."""
+        """Raises KafkaError unless the client is authenticated by something else than a token."""
         connection = context.connection
         protocols = {each.name: each.protocol for each in self.config().listeners}
         protocol = protocols.get(connection.listener_name, "PLAINTEXT")

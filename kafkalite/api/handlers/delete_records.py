@@ -65,7 +65,7 @@ class DeleteRecordsApi(NamedTuple):
                     partition = self.replica_manager.require(topic.name, index)
                     before = partition.log.start_offset
                     start_offset = partition.delete_records_before(wanted.offset)
-                    if start_offset > before:  # it took some renames and a small file: let other requests run
+                    if start_offset > before:  # it has renamed files and written a small one: let other requests run
                         raised.append((topic.name, index))
                         await asyncio.sleep(0)
                     low_watermark = partition.low_watermark
@@ -94,7 +94,7 @@ class DeleteRecordsApi(NamedTuple):
         over: asyncio.Future[None] = self.runtime.loop.create_future()
         missing = dict(enumerate(pending))
 
-        def tell(number: int, low_watermark: int) -> None:
+        def complete(number: int, low_watermark: int) -> None:
             one = missing.pop(number, None)
             if one is not None:
                 _complete(one, low_watermark)
@@ -108,11 +108,11 @@ class DeleteRecordsApi(NamedTuple):
         for number, one in enumerate(pending):
             low_watermark = one.partition.low_watermark  # may have risen meanwhile
             if self.replica_manager.partition(one.partition.topic, one.partition.index) is not one.partition:
-                tell(number, UNKNOWN)
+                complete(number, UNKNOWN)
             elif low_watermark >= one.offset:
-                tell(number, low_watermark)
+                complete(number, low_watermark)
             else:
-                one.partition.when_deleted(one.offset, partial(tell, number))
+                one.partition.when_deleted(one.offset, partial(complete, number))
         clock = self.runtime.clock
         timer = clock.call_later(max(deadline_ms - clock.monotonic_ms(), 0), end)
         try:
@@ -125,7 +125,7 @@ class DeleteRecordsApi(NamedTuple):
 
 
 def _complete(one: _Pending, low_watermark: int) -> None:
-    """A low watermark below the offset comes from a leader that has lost its office."""
+    """Complete one answer. A low watermark below the offset comes from a leader that was replaced."""
     if low_watermark < one.offset:
         one.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         low_watermark = UNKNOWN

@@ -186,7 +186,7 @@ def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[wire.Creden
 
 
 def _check_alterations(name: str, alterations: list[ScramAlteration]) -> None:
-    """Raises KafkaError for what cannot be; then nothing of this user is changed."""
+    """Raises KafkaError for an invalid alteration; then nothing of this user is changed."""
     if not name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     for each in alterations:

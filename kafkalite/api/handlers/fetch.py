@@ -78,7 +78,7 @@ class FetchApi(FetchParts):
         return reader.response(found)
 
     def _fetch_as_replica(self, request: FetchRequest, reader: ReplicaFetchReader) -> FetchResponse | Pending:
-        """A follower's fetch. It counts on its arrival, before anything is read, and once."""
+        """A follower's fetch. Its progress is recorded on arrival, before anything is read, and once."""
         reader.record_progress()
         waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
         found, missing_bytes = reader.read(is_over=not waits)

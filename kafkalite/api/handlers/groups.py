@@ -262,8 +262,9 @@ def _no_coordinator(key: str, error: ErrorCode, message: str) -> wire.Coordinato
 
 
 def _described(group: GroupDescription, *, shows_assignments: bool) -> wire.DescribedGroup:
-    """The description of a group. Metadata and assignments are included only if it is stable; else they are partial.
-    `shows_assignments`: as Kafka 4 does in every state."""
+    """The description of a group. Metadata and assignments are included only if it is stable, since they are partial
+    before; assignments with `shows_assignments` in every state, as in Kafka 4.
+    """
     is_stable = group.state == STABLE.value
     return wire.DescribedGroup(
         group_id=group.group_id,

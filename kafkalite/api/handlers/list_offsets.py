@@ -1,8 +1,8 @@
 """ListOffsets and OffsetForLeaderEpoch: start and end offset of a partition, and offsets by timestamp or leader epoch.
 
-A look-up by timestamp reads files, possibly a whole segment, and may wait for the disk (463 MiB took half a second of
-the loop). So a thread reads, and only this connection waits. A follower gets the end of the log. A new leader gives
-the latest offset of consumers when it knows how far its predecessor had committed (KIP-207).
+A look-up by timestamp reads files, possibly a whole segment, and may wait for the disk (463 MiB took half a second). So
+a thread reads, and only this connection waits. A follower gets the end of the log. A new leader answers the latest
+offset for consumers once it knows the high watermark of its predecessor (KIP-207).
 Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest,
 kafka.cluster.Partition.fetchOffsetForTimestamp, KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005.
 """
@@ -111,7 +111,9 @@ class ListOffsetsApi(NamedTuple):
         return response
 
     def _require(self, topic: str, index: int, epoch_of_replica: int) -> Partition:
-        """The partition. Raises KafkaError; a follower that knows of an election before this broker is to ask again."""
+        """The partition. Raises KafkaError; a retriable one for a follower that knows of an election before this
+        broker.
+        """
         found = self.replica_manager.by_name.get(topic)
         is_led = found is not None and index in found.partitions
         if epoch_of_replica >= 0 and not is_led and is_ahead(self.broker_id, found, index, epoch_of_replica):
@@ -162,8 +164,9 @@ def _known(code: ErrorCode, version: int) -> ErrorCode:
 def _has_to_read(
     answer: wire.ListOffsetsPartitionResponse, lookup: TimeLookup, partition: Partition, version: int
 ) -> bool:
-    """Whether the look-up must read another segment. If not, completes `answer`. What is not found among the committed
-    records may be among those that a new leader does not know to be committed."""
+    """Whether the look-up must read another segment. If not, completes `answer`. A timestamp without a committed record
+    may have one among the records that a new leader does not know to be committed.
+    """
     try:
         if lookup.begin():
             return True

@@ -1,10 +1,10 @@
 """AlterReplicaLogDirs: the directory that a log is to be in. DescribeLogDirs: the size of each log, and the total and
 usable bytes of the volume of each log directory.
 
-The logs know their sizes, so no directory is walked; statvfs is called once per request and directory. A log that is on
-the move to another directory is in both, with its copy marked as a future replica. A directory whose disk has failed
-gets KAFKA_STORAGE_ERROR. On request the answer has the exact record counts (`kafkalite topic describe`)
-and the state of compaction (`kafkalite cleaner status`).
+The logs know their sizes, so no directory is walked; statvfs is called once per request and directory. A log that is
+being moved to another directory is in both, its copy marked as a future replica. A directory whose disk has failed gets
+KAFKA_STORAGE_ERROR. On request the answer has the exact record counts (`kafkalite topic describe`) and the state of
+compaction (`kafkalite cleaner status`).
 Source: kafka.server.ReplicaManager (alterReplicaLogDirs, describeLogDirs), KafkaApis.handleDescribeLogDirsRequest;
 KIP-113, KIP-827.
 """

@@ -222,7 +222,7 @@ class ProduceApi(NamedTuple):
                 responses.append(wire.TopicProduceResponse(name=name, partition_responses=answers))
         if acks == 0:
             if failed:
-                raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
+                raise Disconnect("acks=0 leaves no other way to report an error to the producer")
             return None
         response = wire.ProduceResponse(responses=responses)
         if not failed and not pending:
@@ -281,7 +281,7 @@ def _refused_topics(request: wire.ProduceRequest, context: RequestContext) -> fr
     names = dict.fromkeys(topic.name for topic in request.topic_data)
     refused = frozenset(name for name in names if not context.may(Operation.WRITE, TOPIC, name))
     if refused and request.acks == 0:
-        raise Disconnect("acks=0 leaves no other way to tell the producer of TOPIC_AUTHORIZATION_FAILED")
+        raise Disconnect("acks=0 leaves no other way to report TOPIC_AUTHORIZATION_FAILED to the producer")
     return refused
 
 
@@ -332,7 +332,7 @@ def failure(index: int, error: KafkaError, topic: Topic | None = None) -> wire.P
 def _all_failed(
     request: wire.ProduceRequest, error: KafkaError, refused: frozenset[str]
 ) -> wire.ProduceResponse | None:
-    """The answer with `error` for each partition, but those of the topics that are refused already."""
+    """The answer with `error` for each partition, except those of topics that are refused already."""
     if request.acks == 0:
         raise Disconnect(f"acks=0 produce refused with {error.code.name}")
     responses = []
@@ -348,19 +348,19 @@ def inherited_error(
 ) -> KafkaError:
     """The error for a batch, perhaps that of an earlier one on the same connection.
 
-    An idempotent producer has several batches on the way. If the first is refused for a transient reason (this broker
-    leads the partition no more, its disk is full, replicas are missing), which has passed when the next arrives, the
-    next has a sequence number out of order. librdkafka then takes another producer epoch, and sends batches again that
-    other partitions may have stored. So the next inherits the first one's error: the producer sends all of them again,
-    in order. A lost batch is reported after as many answers as a producer may have in flight.
+    An idempotent producer has several batches in flight. If the first is refused for a transient reason (this broker no
+    longer leads the partition, its disk is full, replicas are missing) that has passed when the next arrives, the next
+    has a sequence number out of order. librdkafka then takes another producer epoch, and sends batches again that other
+    partitions may have stored. So the next inherits the first one's error: the producer sends all of them again, in
+    order. A lost batch is reported after as many answers as a producer may have in flight.
 
-    A broker that stood still, and does not know yet that another leads, lacks the batches that the other has appended.
+    A broker that was paused, and does not know yet that another leads, lacks the batches that the other has appended.
     It answers no OUT_OF_ORDER_SEQUENCE_NUMBER, because librdkafka treats that as fatal. Source: kafkalite's own.
     """
     if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and may_be_led_elsewhere(metadata, topic, index):
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"it is not known who leads; {error.message}")
     refused, key = connection.refused_batches, (topic, index)
-    if error.code.is_retriable and error.code is not ErrorCode.CORRUPT_MESSAGE:  # a corrupt batch comes again as it is
+    if error.code.is_retriable and error.code is not ErrorCode.CORRUPT_MESSAGE:  # which is sent again unchanged
         if refused is None or len(refused) >= _PARTITIONS_MAX:
             refused = connection.refused_batches = {}
         refused[key] = (error.code, IN_FLIGHT_MAX - 1)
@@ -373,7 +373,7 @@ def inherited_error(
 
 
 def waits(partition: Partition, last_offset: int, acks: int) -> bool:
-    """Whether a batch that is not committed yet is to be waited for."""
+    """Whether the answer waits until the batch is committed."""
     return acks == ACKS_ALL or last_offset >= partition.written_offset
 
 
@@ -382,8 +382,8 @@ class DelayedProduce(Pending):
 
     Only the connection waits. A batch in a partition with one replica is uncommitted only if flush.messages makes an
     acknowledgement wait for the disk; the next flush covers the batches that other connections append meanwhile. Kafka
-    flushes before it checks the timeout of a request, so even with a short timeout a slow disk causes no error: where
-    only disks are waited for, it is at least half a minute. With several replicas acks=-1 waits for all in-sync
+    flushes before it checks the timeout of a request, so even with a short timeout a slow disk causes no error: an
+    answer that waits for disks only waits at least half a minute. With several replicas acks=-1 waits for all in-sync
     replicas, as long as the request allows; batches that are not committed by then get REQUEST_TIMED_OUT.
     Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes before it returns.
     """

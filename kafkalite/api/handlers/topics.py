@@ -78,7 +78,7 @@ class TopicApi(NamedTuple):
         return wire.CreateTopicsResponse(topics=results, throttle_time_ms=_wait_ms(quota, results))
 
     def _quota(self, context: RequestContext, first_strict_version: int) -> MutationQuota:
-        """The quota of a request, which older clients are not refused by: they would not know the error (KIP-599)."""
+        """The quota of a request. It refuses no older client, which would not know the error (KIP-599)."""
         is_strict = context.api_version >= first_strict_version
         return MutationQuota(context.connection, self.runtime.clock, is_strict=is_strict)
 

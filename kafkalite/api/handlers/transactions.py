@@ -316,20 +316,20 @@ class TransactionApi(NamedTuple):
 
 
 class _GatheredResults:
-    """Calls `tell` with the results in the order of the request when all have arrived."""
+    """Calls `complete` with the results in the order of the request when all have arrived."""
 
-    __slots__ = ("_missing", "_results", "_tell")
+    __slots__ = ("_complete", "_missing", "_results")
 
-    def __init__(self, count: int, tell: Callable[[list[wire.AddPartitionsToTxnResult]], None]) -> None:
+    def __init__(self, count: int, complete: Callable[[list[wire.AddPartitionsToTxnResult]], None]) -> None:
         self._results = [wire.AddPartitionsToTxnResult() for _ in range(count)]
         self._missing = count
-        self._tell = tell
+        self._complete = complete
 
     def set(self, number: int, result: wire.AddPartitionsToTxnResult) -> None:
         self._results[number] = result
         self._missing -= 1
         if not self._missing:
-            self._tell(self._results)
+            self._complete(self._results)
 
 
 class _TransactionWaiter:

@@ -8,9 +8,9 @@ A fast path recognises requests that were admitted before. It may reuse a `Topic
 `AdmissionEpoch` under which it was made is current. Each change that may alter the outcome of a rule (configuration,
 access control lists, quotas) advances the epoch, and the next request of each kind is handled in full again.
 
-A batch of a transaction that is open in its partition is appended at once. About a batch that would open it, the
-handler asks the transaction's coordinator: the partition is confirmed, or added (Produce 12). Each partition is
-answered by itself: refused ones have their errors, the others are appended (KIP-890).
+A batch of a transaction that is open in its partition is appended at once. Before a batch opens it, the handler has the
+transaction's coordinator verify the partition, or add it (Produce 12). Each partition has its own answer: an error, or
+the result of its append (KIP-890).
 Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendToLocalLog, handleProduceAppend
 (3.9; for Produce 12 4.0).
 """
@@ -146,8 +146,8 @@ answers with the throttle time."""
 class CountedAppend:
     """Appends the batch of a fast path, if its bytes may be counted without a wait.
 
-    It has only a wall clock at hand, and asks the monotonic one when the current sample of the rate should be over. A
-    wall clock that is set makes it ask too early, or continue the sample, whose room is limited.
+    It is called with the wall clock, and reads the monotonic one when the current sample of the rate should be over. If
+    the wall clock is set, it reads too early, or continues the sample, whose room is limited.
     """
 
     __slots__ = ("_append", "_clock", "_ends_wall_ms", "_more_bytes", "_rate")

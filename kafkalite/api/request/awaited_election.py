@@ -1,10 +1,10 @@
 """Produce requests that reach a broker before it leads their partitions.
 
-Every broker watches the metadata for itself. So a leader that stops in order may name its successor (KIP-951) to
+Every broker watches the metadata for itself. So a leader in controlled shutdown may name its successor (KIP-951) to
 producers before the successor knows of its election, or while it still writes its epoch. A request for a partition that
 this broker is about to lead waits for that; a second refusal would let Java's producer pause for 200 ms. Meanwhile the
-connection handles no other request, so batches stay in order. One state of a partition is waited for once: if a first
-request gave up, each later one waited and one of them succeeded, an idempotent producer's batches would have a gap.
+connection handles no other request, so batches stay in order. Requests wait at most once per state of a partition. If
+the first request timed out but a later one waited and succeeded, an idempotent producer's sequence would have a gap.
 Source: kafkalite's own; fetches of followers wait in the same way (`replica_fetch`).
 """
 
@@ -30,7 +30,7 @@ _BEGUN_MAX = 100_000
 
 
 def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, BrokerRecord]) -> bool:
-    """Whether `broker_id`, which is registered, is elected already, or is in sync with a leader that stops."""
+    """Whether the registered `broker_id` is elected already, or is in sync with a leader that is shutting down."""
     if state.leader == broker_id:
         return True
     leader = brokers.get(state.leader)
@@ -38,7 +38,7 @@ def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, 
 
 
 class AwaitedElections:
-    """The waits of produces for elections of this broker. `woken` has the operations to wake at each of them."""
+    """The waits of produces for elections of this broker. `woken` has the operations to wake at each election."""
 
     __slots__ = ("_begun", "_broker_id", "_metadata", "_replica_manager", "_runtime", "_woken")
 
@@ -55,11 +55,11 @@ class AwaitedElections:
         self._replica_manager = replica_manager
         self._broker_id = broker_id
         self._woken = woken
-        # the state in which a partition is waited for, and until when
+        # by partition: the state in which requests wait for it, and their deadline
         self._begun: dict[TopicPartition, tuple[PartitionRecord, int]] = {}
 
     def expected(self, request: ProduceRequest, refused: frozenset[str]) -> list[TopicPartition]:
-        """The partitions of a request that this broker does not lead, but may soon, and may still be waited for."""
+        """The partitions of a request that this broker does not lead but may lead soon, and whose wait is not over."""
         if not self._metadata.is_shared:
             return []
         by_name = self._replica_manager.by_name

@@ -53,8 +53,9 @@ class BrokerEndpoints:
         self._own_address = own_address
 
     def all_for(self, connection: ClientConnection) -> list[BrokerEndpoint]:
-        """All live brokers, as they are registered. This broker by itself if there is none: it begins and the others
-        are away, or the sessions of all have ended; and without ZooKeeper, where it registers no endpoints."""
+        """All live brokers, as they are registered. Only this broker if none is registered: at a start while the others
+        are down, after all sessions have expired, and without ZooKeeper, where it registers no endpoints.
+        """
         found = (_endpoint(broker, connection.listener_name) for broker in self._metadata.brokers.values())
         return [each for each in found if each is not None] or [self._own_endpoint(connection)]
 

@@ -1,9 +1,9 @@
 """How many records a consumer at an offset would still get, exactly: a plan made by the log's owner, carried out by any
 thread.
 
-Whole segments are counted already. Of the segment that holds the offset, and of the one that holds the limit, the
-smaller side is read, headers only. Records of aborted transactions, which consumers of committed records skip, are
-found by the headers between the first and the last of them. What would take too long is not counted.
+Whole segments are counted already. In the segment of the offset, and in that of the limit, the smaller side is read,
+headers only. Records of aborted transactions, which read_committed consumers skip, are found by the headers between the
+first and the last of them. A count that would take too long is refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class CountPlan:
         return sum(piece.end - piece.position for piece in self._pieces)
 
     def _plan(self, segment: Segment, end_offset: int, start: int, limit: int) -> None:
-        """Count a segment whole, and take off the smaller sides, unless reading what is wanted is less."""
+        """Count a whole segment and subtract its smaller sides, unless the wanted part itself is smaller to read."""
         first = segment.find(start) if segment.base_offset < start else (0, 0)
         if first is None:
             return
@@ -87,7 +87,7 @@ class CountPlan:
             self._pieces.append(_Piece(file, behind[0], last, limit, end_offset, -1))
 
     def count(self) -> int | None:
-        """The number; None if too much is to be read, or something cannot be. Only reads files."""
+        """The number; None if too much must be read, or a read fails. Only reads files."""
         if self.bytes_to_read > SCANNED_BYTES_MAX:
             return None
         try:

@@ -1,11 +1,11 @@
 """Down-conversion for old fetches: the stored batches as messages of format v0 (Fetch 0 and 1) or v1 (Fetch 2 and 3).
 
-A quarter of a million records take 0.6 s, and batches that are not in the page cache take as long as the disk. So a
-thread reads and converts them, and only this connection waits. A few uncompressed records in the page cache are
-converted at once. Batches are converted until the response is full or `_WORK_MS_MAX` have passed; the rest comes with
-the next fetch. The first batch with any records is sent regardless of its size, before version 3 cut to the requested
-bytes. If nothing remains of the stored bytes (old formats have no control batches), the read continues behind them;
-otherwise the client would fetch them again for ever.
+A quarter of a million records take 0.6 s, and batches outside the page cache wait for the disk. So a thread reads and
+converts them, and only this connection waits. A few uncompressed records in the page cache are converted at once.
+Batches are converted until the response is full or `_WORK_MS_MAX` have passed; the rest comes with the next fetch. The
+first batch with any records is sent regardless of its size, before version 3 cut to the requested bytes. If nothing
+remains of the stored bytes (old formats have no control batches), the read continues behind them; otherwise the client
+would fetch them again without end.
 Source: kafka.server.KafkaApis.handleFetchRequest (maybeConvertFetchedData), LazyDownConversionRecords; KIP-283.
 """
 
@@ -61,7 +61,7 @@ class DownConversion:
         """
         following: FileRegion | None = region
         while following is not None:
-            pieces, next_offset = await self._look_at(following, from_offset)
+            pieces, next_offset = await self._convert_next(following, from_offset)
             if pieces:
                 room = max(following.size, len(pieces[0]))
                 if self._may_cut and following.size > max_bytes:
@@ -76,7 +76,7 @@ class DownConversion:
             following = partition.read(from_offset, max_bytes, True)
         return b""
 
-    async def _look_at(self, region: FileRegion, from_offset: int) -> _Converted:
+    async def _convert_next(self, region: FileRegion, from_offset: int) -> _Converted:
         """As `_convert_region`, on the event loop if it is quick, else in a thread."""
         if _is_light(region):
             return self._convert_region(region, from_offset)

@@ -1,10 +1,10 @@
-"""Reads the partitions of one fetch: regions of segment files, or why there are none.
+"""Reads the partitions of one fetch: regions of segment files, or an error for each.
 
 A consumer reads from the leader; from version 11 on also from a follower, up to the high watermark that this one knows
 (KIP-392). With replica.selector.class a leader names the in-sync replica in the consumer's rack instead of records. A
-follower that is asked for an offset past the end of its log answers OFFSET_NOT_AVAILABLE: the consumer goes back to the
-leader, and never begins anew, as it might after OFFSET_OUT_OF_RANGE. A leader that ZooKeeper has not heard of lately
-answers NOT_LEADER_OR_FOLLOWER for the same reason: the records may be another leader's.
+follower that is asked for an offset past the end of its log answers OFFSET_NOT_AVAILABLE: the consumer returns to the
+leader, and does not reset its offset, as it might after OFFSET_OUT_OF_RANGE. A leader without recent contact to
+ZooKeeper answers NOT_LEADER_OR_FOLLOWER for the same reason: another leader may have the records.
 Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP-74, KIP-320, KIP-392, KIP-951.
 """
 
@@ -322,7 +322,7 @@ class FetchReader:
         return None, self._refused(wanted, code)
 
     def _beyond_the_end(self, wanted: WantedPartition, *, is_led: bool) -> ErrorCode:
-        """A leader that cannot know whether it still is one sends no consumer back."""
+        """The error beyond the end. A leader that cannot know whether it was replaced resets no consumer's offset."""
         if not is_led:
             return ErrorCode.OFFSET_NOT_AVAILABLE
         is_doubtful = may_be_led_elsewhere(self._parts.metadata, wanted.topic, wanted.index)
@@ -384,7 +384,9 @@ class FetchReader:
         return NO_REPLICA if preferred is None or self._find(preferred) is None else preferred
 
     def response(self, found: Found) -> wire.FetchResponse:
-        """The response with these data. Beyond a quota it is empty and says so, and the session knows nothing of it."""
+        """The response with these data. Beyond a quota it is empty, with the throttle time, and leaves the session
+        unchanged.
+        """
         context = self._context
         session = context.session
         if self._wait_ms is not None:
@@ -423,7 +425,7 @@ class FetchReader:
 
 
 def _refusal(version: int, config: TopicConfig) -> ErrorCode | None:
-    """The error for a client of a version before zstd, if the topic cannot be sent to it."""
+    """The error for a client of a version before zstd, or before batches where down-conversion is disabled."""
     if config.compression_type == "zstd":
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if version < FIRST_VERSION_OF_BATCHES and not config.message_downconversion_enable:

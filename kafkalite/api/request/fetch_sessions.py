@@ -157,7 +157,7 @@ class FetchSession:
         """The client names the partition: the fetch reads it."""
 
     def _forget(self, wanted: WantedPartition) -> None:
-        """The client does not want the partition any more."""
+        """The client has removed the partition."""
 
     def served(self, partitions: Iterable[WantedPartition]) -> None:
         """Move partitions that returned data to the end of the order, so that others come first next time."""
@@ -170,12 +170,12 @@ class FetchSession:
                 active[key] = wanted
 
     def close(self) -> None:
-        """Nothing is kept for it any more."""
+        """Drop all state of the session."""
 
 
 class FollowerSession(FetchSession):
-    """A session of a follower. A partition in which the follower has everything, and knows it, is idle: no fetch looks
-    at it until its leader calls `end_idle` with the first news. Each fetch until then says that the follower still has
+    """A session of a follower. A partition in which the follower has everything, and knows it, is idle: no fetch reads
+    it until its leader calls `end_idle` at the first news. Each fetch until then says that the follower still has
     everything. `waiting` are the delayed fetches of the session.
 
     Invariant: a partition is in `active`, or in the `idle_followers` of `counted_by` under this session.
@@ -195,7 +195,7 @@ class FollowerSession(FetchSession):
         return self._active
 
     def on_fetch(self, broker_id: int, registration: int, now_ms: int) -> None:
-        """A fetch has arrived. What a broker has said holds for it until it registers anew."""
+        """A fetch has arrived. After another registration of its broker all partitions are active."""
         if (broker_id, registration) != (self._broker_id, self._registration):
             self._broker_id, self._registration = broker_id, registration
             for wanted in self.partitions.values():
@@ -210,7 +210,7 @@ class FollowerSession(FetchSession):
             del self._active[wanted.key]
 
     def end_idle(self, wanted: WantedPartition) -> None:
-        """There is news. The latest fetch had everything until now."""
+        """Activate a partition that has news. Until now the follower had everything."""
         leader = wanted.counted_by
         assert leader is not None
         leader.replica.on_idle_fetch(self._broker_id, self._fetched_ms)
@@ -362,6 +362,6 @@ class FollowerFetches:
         self.ahead: dict[DelayedOperation, None] = {}
 
     def on_election(self) -> None:
-        """This broker leads more."""
+        """This broker was elected for a partition."""
         for operation in tuple(self.ahead):
             operation.wake()

@@ -6,8 +6,8 @@ records are read.
     wait              for an append, the high watermark, or the election of this broker that the follower knows of
 
 Every broker watches the metadata for itself, so a follower may know of an election before the leader does. Its fetch
-waits for that, as long as it may. Then it gets UNKNOWN_LEADER_EPOCH, after which it asks again soon, or in a session no
-news: a broker that is elected for 10,000 partitions would spend half of its time on naming them in error.
+waits for that until max_wait_ms. Then the partition gets UNKNOWN_LEADER_EPOCH, after which the follower retries, or in
+a session is left out: a broker that is elected for 10,000 partitions would spend half of its time on such errors.
 Source: kafka.server.ReplicaManager (fetchMessages, readFromLog, shouldLeaderThrottle, delayedFetchPurgatory),
 kafka.cluster.Partition (fetchRecords), kafka.server.DelayedFetch, kafka.server.QuotaFactory (leader); KIP-73, KIP-227,
 KIP-903.
@@ -38,8 +38,7 @@ _NEWS_WAIT_MS = 3
 
 
 def is_ahead(broker_id: int, topic: Topic | None, index: int, leader_epoch: int) -> bool:
-    """Whether a follower that names this epoch may know of an election that this broker has not seen, or has not
-    carried out: the partition is not led here yet."""
+    """Whether a follower with this epoch may know of an election that this broker has not seen, or not applied yet."""
     state = topic.states.get(index) if topic is not None else None
     if state is None:
         return leader_epoch != NO_EPOCH
@@ -147,8 +146,9 @@ class ReplicaFetchReader(FetchReader):
 
     def read(self, *, is_over: bool) -> tuple[Found, int]:
         """As in FetchReader. In a session partitions without news are left out, and `has_news` says whether there are
-        new offsets: an idle follower is to learn of the high watermark. Offsets alone are in the data if the wait
-        `is_over`, or there are records besides; otherwise the next reading finds them."""
+        new offsets: an idle follower needs the high watermark. Offsets without records are in the data if the wait
+        `is_over`, or if other partitions have records; otherwise the next read returns them.
+        """
         session = self._context.session if self._context.incremental else None
         budget = self.max_bytes
         size_bytes = 0
@@ -290,7 +290,7 @@ class DelayedReplicaFetch(PreemptiblePending):
         reader.watch(self._poll)
         return missing_bytes
 
-    def _stop_waiting(self) -> None:  # answered, or the follower went away
+    def _stop_waiting(self) -> None:  # answered, or the follower has disconnected
         self._poll.stop()
         self.preempt = ignore
         del self._poll  # it refers to this
@@ -308,5 +308,5 @@ def _offsets_of(partition: LeaderPartition, index: int) -> PartitionData:
 
 
 def _not_assigned(epoch: int) -> ErrorCode:
-    """The error for a broker that is no replica of the partition, as far as this one knows."""
+    """The error for a broker that is no replica of the partition in this broker's view."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,8 +1,8 @@
-"""Requests as they are answered: how many, how long they took, which were slow. Only while a console asks.
+"""Counts requests, times them and keeps the slow ones, only while a console asks.
 
 A console asks for a report every few seconds; when it no longer does, connections call their handler directly again, so
-a broker without a console pays nothing. A fetch that waits for records, and a member that waits for its group, take
-the time that they asked for, and are not timed.
+a broker without a console pays nothing. Fetches that wait for records and members that wait for their group are not
+timed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WAIT_AS_ASKED = (FETCH, JOIN_GROUP, SYNC_GROUP)
 
 
 class SlowRequest(NamedTuple):
-    """One answered request that took long. `client` has its address and its software, if known. `bytes_out` is None
+    """A slow request. `client` has its address and its software, if known. `bytes_out` is None
     for a request that wants no answer."""
 
     api_key: int
@@ -48,7 +48,7 @@ class SlowRequest(NamedTuple):
 
 
 class WatchedClient:
-    """Requests of a connection since a console asks: how often by API, and the name that it gave itself."""
+    """Requests of a connection since a console asks: counts by API, and its client id."""
 
     __slots__ = ("client_id", "counts")
 
@@ -74,7 +74,7 @@ class RequestWatch:
         return self._timer is not None
 
     def keep_on(self) -> None:
-        """Watches requests for some seconds from now on."""
+        """Watch requests for some more seconds."""
         if self._timer is None:
             self._stand(self._in_front_of)
         else:
@@ -90,7 +90,7 @@ class RequestWatch:
         self.by_client.clear()
 
     def quantiles_ms(self, api_key: int) -> tuple[float, float] | None:
-        """The median and the 99th percentile since the last question; None without requests."""
+        """The median and the 99th percentile since the last call; None without requests."""
         times = sorted(self._times.pop(api_key, ()))
         if not times:
             return None
@@ -99,7 +99,7 @@ class RequestWatch:
         )
 
     def clients_now(self, clients: set[ClientConnection]) -> None:
-        """Forget the clients that have left."""
+        """The connected clients; drops those that have disconnected."""
         for one in set(self.by_client) - clients:
             del self.by_client[one]
 
@@ -109,7 +109,7 @@ class RequestWatch:
         def timed(connection: ClientConnection, frame: memoryview) -> Answer:
             began = monotonic()
             size = len(frame)
-            if size < _HEADER_BYTES:  # the handler will say so
+            if size < _HEADER_BYTES:  # the handler reports it
                 return handler(connection, frame)
             key, version = frame[0] << 8 | frame[1], frame[3]
             if connection not in self.by_client:

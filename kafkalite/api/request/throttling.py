@@ -1,4 +1,4 @@
-"""Quotas of requests: counts what clients use, and makes those that exceed theirs wait.
+"""Quotas of requests: counts bytes, time and partitions by client, and throttles clients over their quota.
 
 `ThrottlingDispatcher` stands before the dispatcher only while some quota is set, so that without any a request costs
 nothing. A client is answered at once, with the time for which it is to wait, and its connection is muted for so long:
@@ -85,7 +85,7 @@ class RequestQuotas:
         self._request_wait_ms_max = request_wait_ms_max
 
     def count_time(self, spent_s: float, now_ms: int) -> int:
-        """Count time that requests have taken; for how long to wait now."""
+        """Count time that requests have taken; returns the milliseconds to wait now."""
         assert self.request is not None
         wait_ms = self.request.rate.record(spent_s * PERCENT_OF_SECOND, now_ms)
         return min(wait_ms, self._request_wait_ms_max)
@@ -102,8 +102,10 @@ _NO_LIMIT = 2**31 - 1
 
 
 def fetch_wait_ms(rate: SampledRate, size_bytes: int, now_ms: int) -> int:
-    """For how long to wait before so many bytes may be sent. A batch that is larger than all that the quota allows in a
-    window may go when nothing else has gone lately: its consumer would wait for ever, as it does at an Apache Kafka."""
+    """For how long to wait before so many bytes may be sent. A batch that is larger than the quota of a whole window is
+    sent when nothing else was sent lately. Otherwise its consumer would wait without limit, as it does with Apache
+    Kafka.
+    """
     wait_ms = rate.wait_ms(now_ms, size_bytes)
     return wait_ms if wait_ms and rate.per_second(now_ms) > 0 else 0
 
@@ -121,8 +123,9 @@ def exempt(connection: ClientConnection) -> None:
 
 
 class MutationQuota:
-    """The quota of one request that creates or deletes partitions. A strict one refuses what comes while tokens are
-    owed; one for older clients takes it, and makes them wait longer."""
+    """The quota of one request that creates or deletes partitions. A strict one refuses changes while the client owes
+    tokens; one for older clients admits them and throttles longer.
+    """
 
     __slots__ = ("_clock", "_counted", "_is_strict")
 
@@ -133,7 +136,7 @@ class MutationQuota:
         self._is_strict = is_strict
 
     def take(self, partition_count: int) -> None:
-        """Raises KafkaError(THROTTLING_QUOTA_EXCEEDED), and takes nothing."""
+        """Take tokens. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED), and then takes none."""
         counted = self._counted
         if counted is None:
             return
@@ -145,7 +148,7 @@ class MutationQuota:
         counted.rate.add(partition_count, now_ms)
 
     def wait_ms(self, *, refused: bool) -> int:
-        """For how long the client is to wait: if it was refused, or has more than it had tokens for."""
+        """Milliseconds for which the client is throttled: after a refusal, or while it owes tokens."""
         counted = self._counted
         if counted is None or (self._is_strict and not refused):
             return 0
@@ -260,7 +263,7 @@ class _ThrottledRequest:
         answer = self._dispatching.handle(self._connection, frame, self.encode)
         if isinstance(answer, list):
             return answer
-        if quotas.request is not None:  # from here on it waits for others
+        if quotas.request is not None:  # from here on it waits for other work
             quotas.spent_s += monotonic_s() - self._started_s
             self._started_s = 0.0
         if answer is None and self._produce_wait_ms and not quotas.is_exempt:
@@ -289,7 +292,7 @@ class _ThrottledRequest:
         return ThrottledAnswer(parts, wait_ms)
 
     def _count_time(self) -> int:
-        """Count what was spent until now; for how long to wait."""
+        """Count the time until now; returns the milliseconds to wait."""
         quotas = self._quotas
         if quotas.request is None:
             return 0

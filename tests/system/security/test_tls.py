@@ -131,7 +131,7 @@ def test_aiokafka_writes_and_reads(place: Place, bootstrap: str) -> None:
 def test_a_client_without_a_certificate_is_refused(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     with place.broker(ssl_client_auth="required") as broker:
         fault_of(place.rdkafka(broker.bootstrap_servers))
-        until(lambda: "the client shows no certificate, and ssl.client.auth=required" in refusals(caplog), "the log")
+        until(lambda: "the client sends no certificate, and ssl.client.auth=required" in refusals(caplog), "the log")
         shown = place.rdkafka(
             broker.bootstrap_servers, ssl_certificate_location=place.alice, ssl_key_location=place.alice
         )

@@ -45,7 +45,7 @@ def test_it_may_take_some_seconds_and_no_more(tell: Tell, caplog: pytest.LogCapt
 
     with caplog.at_level(logging.WARNING):
         tell(story)
-    assert "has not finished the handshake of TLS in 10000 ms" in caplog.text
+    assert "has not finished the TLS handshake in 10000 ms" in caplog.text
 
 
 def test_one_too_many_closes_the_oldest(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:

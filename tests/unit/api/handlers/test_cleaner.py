@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.handlers.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
+from kafkalite.api.handlers.cleaner import RUNS_MAX, cleaner_pass, log_cleaning
 from kafkalite.cleaner.job.job import CleanStats
 from kafkalite.cleaner.schedule import RunOutcome
 from kafkalite.cleaner.status import CleaningState, PartitionCleaning
@@ -152,7 +152,7 @@ def test_runs_do_not_pile_up(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         await create(asker, "users")
         cleaner = replace_cleaner(broker)
-        for _ in range(RUNS_UNDER_WAY_MAX):
+        for _ in range(RUNS_MAX):
             assert (await run(asker)).error_code == 0
         answer = await run(asker)
         assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED and "not done yet" in answer.error_message
@@ -196,7 +196,7 @@ def test_a_cleaner_that_is_off_says_so(tell: Callable[..., None]) -> None:
         await create(asker, "users")
         answer = await run(asker)
         assert answer.error_code == ErrorCode.INVALID_CONFIG
-        assert answer.error_message == "log.cleaner.enable is false; set it to true and start the broker anew"
+        assert answer.error_message == "log.cleaner.enable is false; set it to true and restart the broker"
         told = await asker.ask(DescribeLogDirsRequest(topics=None, describe_cleaning=True), 4)
         assert told.cleaning == CLEANER_IS_OFF
 
