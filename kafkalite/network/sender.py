@@ -258,7 +258,7 @@ class Sender:
         return True
 
     def _warm_bytes(self, region: FileRegion, size: int) -> int:
-        """The first bytes, of `size`, that can be sent without a wait for the disk; 0: another thread reads them now."""
+        """The first bytes of `size` that can be sent without a wait for the disk; 0: another thread reads them now."""
         warm = self._warm
         left = -1
         if warm is not None and warm.file is region.file:
