@@ -104,6 +104,8 @@ PERMISSIONS: Mapping[str, Rules] = {
     "DescribeConfigs": asked((Op.DESCRIBE_CONFIGS, TOPIC), (Op.DESCRIBE_CONFIGS, GROUP), (Op.DESCRIBE_CONFIGS, CLUSTER), note="the cluster for brokers and metrics of clients"),
     "AlterConfigs": asked((Op.ALTER_CONFIGS, TOPIC), (Op.ALTER_CONFIGS, GROUP), (Op.ALTER_CONFIGS, CLUSTER), note="the cluster for brokers and metrics of clients"),
     "IncrementalAlterConfigs": asked((Op.ALTER_CONFIGS, TOPIC), (Op.ALTER_CONFIGS, GROUP), (Op.ALTER_CONFIGS, CLUSTER), note="the cluster for brokers and metrics of clients"),
+    "GetTelemetrySubscriptions": (),
+    "PushTelemetry": (),
     "UpdateFeatures": cluster(Op.ALTER),
     "DescribeQuorum": cluster(Op.DESCRIBE),
     "ListConfigResources": cluster(Op.DESCRIBE_CONFIGS),

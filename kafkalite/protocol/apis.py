@@ -34,6 +34,7 @@ from kafkalite.protocol.messages import (
     produce,
     quorum,
     sasl,
+    telemetry,
     topics,
     transactions,
 )
@@ -108,6 +109,8 @@ _ROWS = (
     Api(66, "ListTransactions", transactions.ListTransactionsRequest, transactions.ListTransactionsResponse, 0, 1),
     Api(68, "ConsumerGroupHeartbeat", consumer_groups.ConsumerGroupHeartbeatRequest, consumer_groups.ConsumerGroupHeartbeatResponse, 0, 1),
     Api(69, "ConsumerGroupDescribe", consumer_groups.ConsumerGroupDescribeRequest, consumer_groups.ConsumerGroupDescribeResponse, 0, 1),
+    Api(71, "GetTelemetrySubscriptions", telemetry.GetTelemetrySubscriptionsRequest, telemetry.GetTelemetrySubscriptionsResponse, 0, 0),
+    Api(72, "PushTelemetry", telemetry.PushTelemetryRequest, telemetry.PushTelemetryResponse, 0, 0),
     Api(74, "ListConfigResources", configs.ListConfigResourcesRequest, configs.ListConfigResourcesResponse, 0, 1),
 )
 

@@ -27,6 +27,7 @@ from kafkalite.metadata.finalized_features import FinalizedFeatures
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 if TYPE_CHECKING:
+    from kafkalite.api.request.client_telemetry import ClientTelemetry
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_manager import LogManager
@@ -109,6 +110,16 @@ class BrokerApis:
     def _features(self) -> FinalizedFeatures:
         return FinalizedFeatures(self._metadata)
 
+    @cached_property
+    def telemetry(self) -> ClientTelemetry:
+        """Metrics of clients, from its first use on."""
+        from kafkalite.api.request.client_telemetry import ClientTelemetry
+        from kafkalite.server.metadata_followers import follow_client_metrics
+
+        telemetry = ClientTelemetry(self._runtime.clock.monotonic_ms)
+        follow_client_metrics(self._metadata, telemetry)
+        return telemetry
+
     def handler_of(self, api: str) -> Handler:
         for bind in (self._first_handlers, self._client_handlers, self._settings_handlers, self._admin_handlers):
             if api not in self._handlers:
@@ -186,8 +197,9 @@ class BrokerApis:
         from kafkalite.api.handlers.entity_configs import EntityConfigApi
         from kafkalite.api.handlers.features import FeatureApi
         from kafkalite.api.handlers.quorum import describe_quorum
+        from kafkalite.api.handlers.telemetry import TelemetryApi
 
-        metadata = self._metadata
+        metadata, telemetry = self._metadata, TelemetryApi(self._config, self.telemetry)
         configs = ConfigApi(self._dynamic_config, metadata, self._replica_manager, self._topic_admin, self._broker_id)
         entities = EntityConfigApi(self._runtime, metadata)
         return {
@@ -201,6 +213,8 @@ class BrokerApis:
             "AlterClientQuotas": entities.alter_client_quotas,
             "UpdateFeatures": FeatureApi(self._features).update_features,
             "DescribeQuorum": describe_quorum,
+            "GetTelemetrySubscriptions": telemetry.get_telemetry_subscriptions,
+            "PushTelemetry": telemetry.push_telemetry,
         }
 
     def _admin_handlers(self) -> Mapping[str, Handler]:

@@ -273,7 +273,7 @@ class BrokerServer:
         from kafkalite.common.metrics import CONTENT_TYPE
         from kafkalite.server.broker_metrics import broker_metrics, health
         from kafkalite.server.metrics_endpoint import MetricsEndpoint
-        from kafkalite.server.traffic_metrics import add_quota_metrics, add_replication_metrics
+        from kafkalite.server.traffic_metrics import add_client_metrics, add_quota_metrics, add_replication_metrics
 
         where = metrics_listener(self.config.metrics_listener)
         metrics = broker_metrics(
@@ -288,6 +288,7 @@ class BrokerServer:
         )
         add_replication_metrics(metrics, self.replica_manager, self.apis.follower_fetches)
         add_quota_metrics(metrics, self._quotas, self.server.quotas, self.clock)
+        add_client_metrics(metrics, self.apis.telemetry)
         endpoint = MetricsEndpoint(
             where.host, where.port, CONTENT_TYPE, metrics.pieces, lambda: health(self.logs, self.cleaner)
         )

@@ -1,5 +1,5 @@
-"""The quotas, settings of groups and the authorizer of a running broker, kept up to date with the metadata; expired
-tokens leave these.
+"""The quotas, settings of groups, subscriptions to metrics and the authorizer of a running broker, kept up to date with
+the metadata; expired tokens leave these.
 
 While there is any quota of users or clients, requests go through a `ThrottlingDispatcher`; without one the broker does
 nothing for quotas at all.
@@ -18,7 +18,7 @@ from kafkalite.api.request.request_context import Access
 from kafkalite.api.request.throttling import ThrottlingDispatcher
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.log_lines import RateLimitedLogger
-from kafkalite.common.names import GROUP_CONFIGS, desanitized
+from kafkalite.common.names import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, desanitized
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.security.acl.acl import Resource
 from kafkalite.security.quota.client_quotas import ClientQuotaManager, QuotaWindows
@@ -27,6 +27,7 @@ from kafkalite.security.quota.entities import CONNECTION_CREATION_RATE, DEFAULT,
 if TYPE_CHECKING:
     from kafkalite.api.dispatch import Dispatcher
     from kafkalite.api.request.admission import AdmissionEpoch
+    from kafkalite.api.request.client_telemetry import ClientTelemetry
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.group_config import GroupConfigs
@@ -96,6 +97,18 @@ def follow_group_configs(metadata: ClusterMetadata, configs: GroupConfigs) -> Ca
     for path in metadata.entity_configs:
         on_change(Change.ENTITY_CONFIG, path)
     return metadata.listen(on_change)
+
+
+def follow_client_metrics(metadata: ClusterMetadata, telemetry: ClientTelemetry) -> None:
+    """Keep the subscriptions of `telemetry` up to date, as long as the broker runs."""
+
+    def on_change(change: Change, path: str) -> None:
+        if change is Change.ENTITY_CONFIG and path.startswith(CLIENT_METRICS_CONFIGS):
+            telemetry.update(path, metadata.entity_configs.get(path, {}))
+
+    for path in metadata.entity_configs:
+        on_change(Change.ENTITY_CONFIG, path)
+    metadata.listen(on_change)
 
 
 def follow_acls(

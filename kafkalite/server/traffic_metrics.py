@@ -25,6 +25,7 @@ from kafkalite.security.quota.entities import (
 )
 
 if TYPE_CHECKING:
+    from kafkalite.api.request.client_telemetry import ClientTelemetry
     from kafkalite.api.request.fetch_sessions import FollowerFetches
     from kafkalite.common.clock import Clock
     from kafkalite.metadata.cluster_metadata import PartitionRecord
@@ -245,3 +246,46 @@ def _listeners(connections: ConnectionQuotas, clock: Clock) -> Iterator[Row]:
     for listener in connections.listeners:
         waits = listener.accept_waits.average_ms(now_ms), listener.ip_waits.average_ms(now_ms)
         yield Row((listener.name,), (listener.rate.per_second(now_ms), *waits))
+
+
+_OF_A_CLIENT = (
+    "metric",
+    "attributes",
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_address",
+)
+
+
+def add_client_metrics(metrics: Metrics, telemetry: ClientTelemetry) -> None:
+    """The metrics that clients push (KIP-714): names are values of a label, since clients choose them."""
+    metrics.counter(
+        "kafkalite_client_telemetry_pushes_total", "Pushes of metrics by clients.", lambda: telemetry.push_count
+    )
+    metrics.counter(
+        "kafkalite_client_telemetry_left_out_total",
+        "Values of clients beyond the limits, which are left out.",
+        lambda: telemetry.left_out_count,
+    )
+    columns = (
+        Column("kafkalite_client_metric", "The last value of a metric that a client pushed."),
+        Column("kafkalite_client_metric_total", "The sum of a metric that a client pushed, since its first push."),
+    )
+    metrics.table(columns, _OF_A_CLIENT, partial(_client_metrics, telemetry))
+
+
+def _client_metrics(telemetry: ClientTelemetry) -> Iterator[Row | None]:
+    for instance, name, attributes, sample in telemetry.samples():
+        client = instance.client
+        labels = (
+            name,
+            attributes,
+            client["client_instance_id"],
+            client.get("client_id", ""),
+            client.get("client_software_name", ""),
+            client.get("client_software_version", ""),
+            client.get("client_source_address", ""),
+        )
+        yield Row(labels, (None, sample.value) if sample.is_counter else (sample.value, None))

@@ -24,6 +24,7 @@ from kafkalite.protocol.messages import (
     metadata,
     partition_admin,
     quorum,
+    telemetry,
     topics,
     transactions,
 )
@@ -100,7 +101,7 @@ _Add = transactions.AddPartitionsToTxnTopic
 
 NEWER = (
     "describe the settings of a group", "alter the settings of a group", "alter some settings of a group",
-    "list what has settings", "update features", "the quorum",
+    "list what has settings", "update features", "the quorum", "subscriptions to metrics", "push metrics",
 )  # fmt: skip
 """Cases of APIs and resources that Kafka 3.9 with ZooKeeper lacks."""
 
@@ -364,6 +365,8 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         1,
         {(O.DESCRIBE_CONFIGS, CLUSTER): C31},
     ),
+    "subscriptions to metrics": (lambda n: telemetry.GetTelemetrySubscriptionsRequest(), 0, {}),
+    "push metrics": (lambda n: telemetry.PushTelemetryRequest(), 0, {}),
     "update features": (lambda n: features.UpdateFeaturesRequest(), 2, {(O.ALTER, CLUSTER): C31}),
     "the quorum": (lambda n: quorum.DescribeQuorumRequest(), 2, {(O.DESCRIBE, CLUSTER): C31}),
     "log directories": (lambda n: log_dirs.DescribeLogDirsRequest(topics=None), 4, {(O.DESCRIBE, CLUSTER): C31}),

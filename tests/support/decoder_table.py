@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
+from kafkalite.api.request.metrics_data import read_points
 from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import KafkaError, Malformed
@@ -85,6 +86,7 @@ from kafkalite.zk.client.wire_requests import (
     watch_event,
 )
 from kafkalite.zk.znodes import znode_data
+from tests.support import otlp
 
 
 class Decoder(NamedTuple):
@@ -289,6 +291,12 @@ def _turning_back(count: int) -> bytes:
 
 
 DECODERS = (
+    Decoder(
+        "metrics of clients",
+        ("api/request/metrics_data.py",),
+        lambda data: list(read_points(data)),
+        (otlp.gauge("lag", 2.5), otlp.delta("sent", 7)),
+    ),
     Decoder(
         "assignment of a member",
         ("protocol/records.py",),

@@ -48,6 +48,7 @@ _CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
 API_VERSIONS_KEY = 18
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
+_OF_TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
@@ -224,6 +225,7 @@ class MetadataApi(NamedTuple):
             api_keys=[
                 wire.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
                 for api in APIS.values()
+                if api.name not in _OF_TELEMETRY or self.config().metrics_listener
             ],
             supported_features=_supported_features(context.api_version),
             finalized_features_epoch=self.features.epoch,

@@ -38,6 +38,7 @@ AS_KRAFT_IN = ("elections", "list reassignments")
 NOT_TOLD = (
     *("report", "run the cleaner"),  # no APIs of Kafka's
     *("update features", "the quorum"),  # the message of one is an address in memory, the other is refused to all here
+    *("subscriptions to metrics", "push metrics"),  # Kafka has them with a plug-in only
 )
 
 
