@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LINES_MAX = 40
 _REQUESTS_MAX = 20
-_REPEATED = ("ApiVersions", "Fetch", "Heartbeat")
+_REPEATED = ("ApiVersions", "Fetch", "Heartbeat", "ConsumerGroupHeartbeat")
 
 
 def broker_report(broker: Broker) -> str:
@@ -74,11 +74,15 @@ def _topics(server: BrokerServer) -> list[str]:
 
 def _group(broker: Broker, group: GroupDescription) -> list[str]:
     offsets = ", ".join(f"{topic}-{index}@{offset}" for (topic, index), offset in sorted(group.offsets.items()))
-    first = f"group {group.group_id}: {group.state}, generation {group.generation}, lag {broker.lag(group.group_id)}"
+    epochs = f"generation {group.generation}"
+    if group.target_epoch is not None:
+        epochs = f"epoch {group.generation}, target epoch {group.target_epoch}"
+    first = f"group {group.group_id}: {group.state}, {epochs}, lag {broker.lag(group.group_id)}"
     lines = [f"{first}, committed {offsets or 'nothing'}"]
     for member in group.members:
         assigned = ", ".join(f"{topic}-{index}" for topic, index in sorted(member.partitions))
-        lines.append(f"  {member.client_id} at {member.client_host}: {assigned or 'nothing'}")
+        epoch = "" if member.epoch is None else f", epoch {member.epoch}"
+        lines.append(f"  {member.client_id} at {member.client_host}{epoch}: {assigned or 'nothing'}")
     return lines
 
 

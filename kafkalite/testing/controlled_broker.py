@@ -306,13 +306,17 @@ def _given(arguments: dict[str, Any], name: str) -> Payload:
 def _groups(broker: AsyncBroker, _: dict[str, Any]) -> object:
     return {
         group_id: {
+            "kind": group.kind,
             "state": group.state,
             "generation": group.generation,
+            "target_epoch": group.target_epoch,
             "members": [
                 {
                     "member_id": one.member_id,
                     "client_id": one.client_id,
                     "partitions": [list(p) for p in one.partitions],
+                    "epoch": one.epoch,
+                    "target": None if one.target is None else [list(p) for p in one.target],
                 }
                 for one in group.members
             ],

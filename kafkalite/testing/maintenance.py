@@ -6,11 +6,13 @@ All of it belongs to the broker's loop.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkalite.record.batch import NewRecord, build_batch
@@ -18,6 +20,8 @@ from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.schedule import RunOutcome
+    from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from kafkalite.coordinator.group.consumer.group_description import NamedPartitions
     from kafkalite.coordinator.group.group import Group
     from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
     from kafkalite.replication.hosted_replicas import Topic
@@ -128,18 +132,28 @@ async def reset(server: BrokerServer) -> None:
 
 
 class MemberDescription(NamedTuple):
-    """One member. `partitions` is its assignment, empty for members of other protocols than the consumers'."""
+    """One member. `partitions` is its assignment, empty for members of other protocols than the consumers'.
+
+    In a consumer group (KIP-848) it has also the partitions that the member is giving up, `target` is the assignment to
+    come, and `epoch` the member's; both are None in a classic group.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
     partitions: frozenset[TopicPartition]
+    epoch: int | None = None
+    target: frozenset[TopicPartition] | None = None
 
 
 class GroupDescription(NamedTuple):
-    """One group. `state` has Kafka's name (Empty, PreparingRebalance, CompletingRebalance, Stable, Dead), `offsets` are
-    the committed ones."""
+    """One group. `state` has Kafka's name (Empty, PreparingRebalance, CompletingRebalance, Stable, Dead; in a consumer
+    group Empty, Assigning, Reconciling, Stable), `offsets` are the committed ones.
+
+    `kind` is classic or consumer. In a consumer group `generation` is the group epoch, `protocol` the assignor;
+    `target_epoch`, the epoch of the target assignment, is None in a classic group.
+    """
 
     group_id: str
     state: str
@@ -147,6 +161,8 @@ class GroupDescription(NamedTuple):
     protocol: str | None
     members: tuple[MemberDescription, ...]
     offsets: dict[TopicPartition, int]
+    kind: str = CLASSIC
+    target_epoch: int | None = None
 
 
 def describe_groups(server: BrokerServer) -> dict[str, GroupDescription]:
@@ -155,6 +171,13 @@ def describe_groups(server: BrokerServer) -> dict[str, GroupDescription]:
 
 
 def _describe(group: Group) -> GroupDescription:
+    offsets = {
+        (topic, index): committed.offset
+        for topic, partitions in group.offsets.by_topic.items()
+        for index, committed in partitions.items()
+    }
+    if group.kind == CONSUMER:
+        return _describe_consumer_group(cast("ConsumerGroup", group), offsets)
     described = group.describe()
     is_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = tuple(
@@ -167,12 +190,29 @@ def _describe(group: Group) -> GroupDescription:
         )
         for member in described.members
     )
-    offsets = {
-        (topic, index): committed.offset
-        for topic, partitions in group.offsets.by_topic.items()
-        for index, committed in partitions.items()
-    }
     return GroupDescription(group.group_id, described.state, described.epoch, described.protocol_name, members, offsets)
+
+
+def _describe_consumer_group(group: ConsumerGroup, offsets: dict[TopicPartition, int]) -> GroupDescription:
+    described = group.describe_consumer_group()
+    members = tuple(
+        MemberDescription(
+            each.member.member_id,
+            each.member.subscription.instance_id,
+            each.member.subscription.client_id,
+            each.member.subscription.client_host,
+            _partitions(each.assignment),
+            each.member.current.epoch,
+            _partitions(each.target),
+        )
+        for each in described.members
+    )
+    what = described.state, described.group_epoch, described.assignor
+    return GroupDescription(group.group_id, *what, members, offsets, group.kind, described.target_epoch)
+
+
+def _partitions(assignment: Iterable[NamedPartitions]) -> frozenset[TopicPartition]:
+    return frozenset((each.topic_name, index) for each in assignment for index in each.partitions)
 
 
 def lag(server: BrokerServer, group_id: str, topic: str | None, isolation: str) -> int:

@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group import JoinRequest
+from kafkalite.coordinator.group.group import CONSUMER, JoinRequest
 from kafkalite.log.storage.file_names import segment_stem
 from kafkalite.testing.records.stored_record import check_text
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS = 60_000
 _PAUSE_S = 0.001
+_CLIENT_ID, _CLIENT_HOST = "kafkalite-faults", "/127.0.0.1"
 
 
 class _Successor:
@@ -68,11 +70,14 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
     example = next(iter(group.members), None)
     if example is None or group.protocol_type is None:
         raise ValueError(f"group {group_id!r} has no members")
+    if group.kind == CONSUMER:
+        _bump_epoch(server, group_id)
+        return
     joining = JoinRequest(
         member_id="",
         instance_id=None,
-        client_id="kafkalite-faults",
-        client_host="/127.0.0.1",
+        client_id=_CLIENT_ID,
+        client_host=_CLIENT_HOST,
         rebalance_timeout_ms=example.rebalance_timeout_ms,
         session_timeout_ms=example.session_timeout_ms,
         protocol_type=group.protocol_type,
@@ -84,6 +89,26 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
     for member in _group(server, group_id).members:
         if member.member_id not in before:
             server.groups.leave(group_id, [(member.member_id, None)], _NoWaiter())
+
+
+def _bump_epoch(server: BrokerServer, group_id: str) -> None:
+    """A member without topics joins a consumer group and leaves it: the others get no other partitions, and take the
+    new epoch with their next heartbeats."""
+    from kafkalite.coordinator.group.consumer.heartbeat import FIRST_VERSION_WITH_CLIENTS_ID, ConsumerHeartbeat
+    from kafkalite.coordinator.group.consumer.member import DELETED_EPOCH, JOINED_EPOCH
+
+    joining = ConsumerHeartbeat(
+        member_id=str(uuid4()),
+        member_epoch=JOINED_EPOCH,
+        client_id=_CLIENT_ID,
+        client_host=_CLIENT_HOST,
+        rebalance_timeout_ms=_TIMEOUT_MS,
+        topic_names=(),
+        owned={},
+    )
+    leaving = ConsumerHeartbeat(joining.member_id, DELETED_EPOCH, _CLIENT_ID, _CLIENT_HOST)
+    for heartbeat in (joining, leaving):
+        server.groups.consumer_groups.heartbeat(group_id, heartbeat, FIRST_VERSION_WITH_CLIENTS_ID, _NoWaiter())
 
 
 def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:

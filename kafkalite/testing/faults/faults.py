@@ -180,7 +180,9 @@ class Faults:
         self._disrupt("fence", f"transactional.id {transactional_id!r}", disruptions.fence, transactional_id)
 
     def rebalance(self, group: str) -> None:
-        """Make the group rebalance, as a member that joins and leaves would. Raises ValueError if it has no members."""
+        """Make the group rebalance, as a member that joins and leaves would: all members of a classic group join again;
+        those of a consumer group keep their partitions and take a new epoch with their next heartbeats. Raises
+        ValueError if it has no members."""
         self._disrupt("rebalance", f"group {group!r}", disruptions.rebalance, group)
 
     def expire_session(self, group: str, member_id: str) -> None:

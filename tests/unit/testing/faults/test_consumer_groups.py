@@ -1,0 +1,92 @@
+"""Consumer groups (KIP-848) of a test's broker: their description, the turned clock, disruptions and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalite import Broker
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.group_admin import GroupAdmin
+from kafkalite.common.errors import Unanswered
+from kafkalite.testing.broker_report import broker_report
+from tests.support.consumer_members import ConsumerMember
+from tests.support.wait import DEADLINE_S
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(group_consumer_assignment_interval_ms=0) as broker:
+        broker.create_topic("orders", partitions=2)
+        yield broker
+
+
+def member(broker: Broker, member_id: str) -> ConsumerMember:
+    return ConsumerMember(broker.bootstrap_servers, "billing", member_id, subscribed_topic_names=["orders"])
+
+
+def test_a_group_is_shown_with_epochs_and_targets(broker: Broker) -> None:
+    first = member(broker, "m1")
+    member(broker, "m2")
+    group = broker.groups["billing"]
+    assert (group.kind, group.state, group.protocol) == ("consumer", "Reconciling", "uniform")
+    assert group.generation == group.target_epoch == 3
+    one, two = sorted(group.members)
+    assert (one.epoch, two.epoch) == (2, 3)
+    assert one.partitions == {("orders", 0), ("orders", 1)} and two.partitions == frozenset()
+    assert one.target is not None and two.target is not None and one.target | two.target == one.partitions
+    assert broker.lag("billing") == 0
+    first.beat()
+    assert "group billing: Reconciling, epoch 3, target epoch 3, lag 0" in broker_report(broker)
+
+
+def test_a_session_ends_when_the_clock_is_turned(broker: Broker) -> None:
+    first, _ = member(broker, "m1"), member(broker, "m2")
+    broker.clock.advance(seconds=40)
+    first.beat()
+    broker.clock.advance(seconds=10)
+    assert [each.member_id for each in broker.groups["billing"].members] == ["m1"]
+    broker.clock.advance(seconds=50)
+    assert broker.groups["billing"].state == "Empty"
+
+
+def test_a_members_session_is_ended(broker: Broker) -> None:
+    first, _ = member(broker, "m1"), member(broker, "m2")
+    broker.faults.expire_session("billing", "m2")
+    assert broker.groups["billing"].state == "Assigning"
+    first.beat()
+    assert [each.member_id for each in broker.groups["billing"].members] == ["m1"]
+    assert broker.groups["billing"].state == "Stable"
+    with pytest.raises(ValueError, match="has no member 'm2'; it has m1"):
+        broker.faults.expire_session("billing", "m2")
+
+
+def test_a_rebalance_is_a_new_epoch(broker: Broker) -> None:
+    only = member(broker, "m1")
+    before, owned = only.epoch, dict(only.owned)
+    broker.faults.rebalance("billing")
+    assert broker.groups["billing"].state == "Assigning"
+    only.beat()
+    assert only.epoch > before and only.owned == owned
+    assert broker.groups["billing"].state == "Stable"
+    assert [fired.fault for fired in broker.faults.fired] == ["rebalance"]
+
+
+def test_heartbeats_and_descriptions_get_errors(broker: Broker) -> None:
+    only = member(broker, "m1")
+    with (
+        broker.faults.error("CONSUMER_GROUP_HEARTBEAT", "FENCED_MEMBER_EPOCH"),
+        pytest.raises(AssertionError, match="110"),
+    ):
+        only.beat()
+    only.beat()
+    with ClusterClient(broker.bootstrap_servers, DEADLINE_S) as cluster:
+        admin = GroupAdmin(cluster, DEADLINE_S)
+        with (
+            broker.faults.error("CONSUMER_GROUP_DESCRIBE", "GROUP_AUTHORIZATION_FAILED"),
+            pytest.raises(Unanswered, match="GROUP_AUTHORIZATION_FAILED"),
+        ):
+            admin.describe("billing")
+        with broker.faults.error("CONSUMER_GROUP_DESCRIBE", "COORDINATOR_LOAD_IN_PROGRESS", times=2):
+            assert admin.describe("billing").epoch == only.epoch
