@@ -106,7 +106,8 @@ _DELETE_VERSION = 1
 _DELETE_OFFSETS_VERSION = 0
 _DESCRIBED_AT_ONCE = 100
 _GONE = "Dead"
-_OTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)  # answers of ConsumerGroupDescribe
+# Answers of ConsumerGroupDescribe; the last one for the empty name, which only a classic group may have.
+_OTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID)
 
 
 class GroupAdmin:

@@ -58,6 +58,7 @@ _RESET = (
     _field("preview", "boolean", True, doc="only return the new offsets"),
 )
 _INTERNAL = Parameter("internal", "boolean", False, doc="internal topics, too")
+_GROUP_TYPE = Parameter("type", one_of=groups.GROUP_TYPES, doc="only groups of this type")
 _ONE_TOPIC = Parameter("topic", text_max=249)
 _ONE_BROKER = Parameter("broker", "integer", at_least=0, at_most=(1 << 31) - 1)
 
@@ -83,7 +84,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/topics/{topic}/messages", messages.produce_message, "Produce a record", (_TOPIC, *_NEW_MESSAGE)),
     Route("GET", "/api/topics/{topic}/messages/{partition}/{offset}", messages.read_message, "One whole record", (*_MESSAGE_PATH, Parameter("part", one_of=("key", "value"), doc="only its bytes"), *messages.FORMAT_PARAMETERS), downloads=True),
     Route("GET", "/api/topics/{topic}/export", messages.export_messages, "Records as a file", (_TOPIC, *messages.EXPORT_PARAMETERS), downloads=True),
-    Route("GET", "/api/groups", groups.list_groups, "Groups", LIST_PARAMETERS),
+    Route("GET", "/api/groups", groups.list_groups, "Groups", (_GROUP_TYPE, *LIST_PARAMETERS)),
     Route("GET", "/api/group", groups.describe_group, "One group", (_GROUP,)),
     Route("DELETE", "/api/group", groups.delete_group, "Delete a group without members", (_GROUP,)),
     Route("GET", "/api/group/lag", groups.lag_history, "Its lag over time", (_GROUP, _MINUTES)),

@@ -13,11 +13,14 @@ from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call
 from kafkalite.console.request.parameters import Row, invalid, not_found, paged
 
-_SORTABLE = ("group_id", "state", "members", "lag", "lag_records")
+_SORTABLE = ("group_id", "state", "group_type", "members", "lag", "lag_records")
+GROUP_TYPES = ("classic", "consumer", "share", "streams")
 
 
 def list_groups(call: Call) -> Row:
     rows = call.pool.groups.get(call.cluster)
+    if kind := call.query["type"]:
+        rows = [row for row in rows if row["group_type"] == kind]
     return paged(rows, call.query, sortable=_SORTABLE, searched=("group_id", "topics"))
 
 

@@ -10,6 +10,7 @@ import pytest
 from kafkalite.record.json_lines import parse_json
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
+from tests.support.consumer_members import ConsumerMember
 from tests.support.wait import until
 
 
@@ -166,6 +167,29 @@ def test_half_a_character_in_a_name_is_an_error_and_no_fault(broker: Broker, bro
     headers["Content-Type"] = "application/json"
     answer = browser.client.post("/api/group/reset", content=body, headers=headers)
     assert answer.status_code == 404 and "\\ud800\\x1b" in answer.json()["message"]
+
+
+def test_a_consumer_group_has_epochs_targets_and_waits(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders", partitions=2)
+    first = ConsumerMember(broker.bootstrap_servers, "new", "m1", subscribed_topic_names=["orders"])
+    until(lambda: [row["group_type"] for row in browser.get("groups", type="consumer")["items"]] == ["consumer"], "it")
+    assert browser.get("groups", type="classic")["total"] == 0
+    assert browser.refusal("groups", type="colour") == (400, "INVALID_REQUEST")
+    group = browser.get("group", group_id="new")
+    assert (group["group_type"], group["protocol"], group["state"]) == ("consumer", "uniform", "Stable")
+    assert group["group_epoch"] == group["target_epoch"] == first.epoch
+    (member,) = group["members"]
+    assert member["member_epoch"] == first.epoch and member["member_type"] == "consumer"
+    assert member["partitions"] == member["target"] and len(member["target"]) == 2
+    assert (member["subscribed_topics"], member["subscribed_regex"]) == (["orders"], None)
+    assert group["reconciliation"] == {"sentences": [], "steps": []}
+    ConsumerMember(broker.bootstrap_servers, "new", "m2", subscribed_topic_names=["orders"])
+    broker.clock.advance(seconds=2)
+    first.beat()
+    group = browser.get("group", group_id="new")
+    steps = group["reconciliation"]["steps"]
+    assert [(step["topic"], step["holder"], step["heir"]) for step in steps] == [("orders", "m1", "m2")]
+    assert "m1 has not confirmed the revocation of orders-" in group["reconciliation"]["sentences"][0]
 
 
 def test_a_group_is_reset_after_a_preview(broker: Broker, browser: Browser) -> None:

@@ -1,21 +1,21 @@
-/** One group: its lag over time and by partition, its members, and the members that a rebalance waits for. */
+/** One group: its lag over time and by partition, its members, and what a rebalance waits for. */
 
 import { change, get } from "../parts/api.js";
 import { formDialog } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
-import { ago, clock, count, groupName, groupQuery, isKnown, plural, shortCount, topicPath } from "../parts/format.js";
+import { count, groupName, groupQuery, isKnown, plural, shortCount, topicPath } from "../parts/format.js";
 import { badge, remark } from "../parts/notice.js";
 import { action, facts, figures, head } from "../parts/page.js";
 import { Plot } from "../parts/plot.js";
 import { repeat } from "../parts/router.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
+import { memberColumns, waiting } from "./group_members.js";
 import { resetOffsets } from "./group_reset.js";
 import { stateBadge } from "./groups.js";
 
 const REFRESH_MS = 3000;
 const SHOWN_PARTITIONS = 200;
-const SHOWN_ASSIGNED = 12;
 
 /** @param {import("../parts/router.js").View} view */
 export default async function groupPage(view) {
@@ -57,20 +57,23 @@ export default async function groupPage(view) {
 
 function draw(parts, group) {
   replace(parts.state, stateBadge(group.state));
-  replace(parts.wait, group.rebalance && waiting(group.rebalance));
+  replace(parts.wait, waiting(group));
   replace(
     parts.figures,
     figures([
       ["Lag in records", count(group.lag_records), "records that the group would get"],
       ["Lag in offsets", count(group.lag), "the end less the offset, as Kafka's tools show it"],
       ["Members", count(group.members.length), group.protocol || null],
+      ...(isKnown(group.group_epoch)
+        ? [["Group epoch", count(group.group_epoch), `target assignment: epoch ${group.target_epoch}`]]
+        : []),
       ["Coordinator", group.coordinator ?? "–", [group.group_type, group.protocol_type].filter(Boolean).join(", ") || null],
     ]),
   );
   replace(
     parts.members,
     h("h2", { class: "section-title" }, "Members"),
-    plainTable("Members", MEMBERS, group.members, "No members: the group has no consumer now."),
+    plainTable("Members", memberColumns(group), group.members, "No members: the group has no consumer now."),
   );
   const shown = group.partitions.slice(0, SHOWN_PARTITIONS);
   const more =
@@ -90,64 +93,6 @@ function draw(parts, group) {
 
 const byLag = (partitions) =>
   [...partitions].sort((one, other) => (other.lag_records ?? other.lag ?? -1) - (one.lag_records ?? one.lag ?? -1));
-
-/** The broker's sentence, then the members, with the time of each one's last request. */
-function waiting(rebalance) {
-  const members = rebalance.waits_for
-    .slice(0, 20)
-    .map((member) =>
-      h(
-        "li",
-        null,
-        h("code", null, member.member_id),
-        member.client_id
-          ? ` (${member.client_id} at ${member.host})${isKnown(member.last_seen_ms) ? `, last seen ${ago(member.last_seen_ms)}` : ""}`
-          : " (has an id, and has not joined with it yet)",
-      ),
-    );
-  const until = rebalance.until_ms ? `(${clock(rebalance.until_ms)})` : "";
-  return remark(
-    [h("b", null, rebalance.sentence || "The group rebalances"), " ", until, h("ul", null, members)],
-    "warning",
-  );
-}
-
-const MEMBERS = [
-  {
-    title: "Member",
-    class: "name",
-    cell: (member) => [
-      h("bdi", null, member.client_id),
-      " ",
-      member.instance_id && badge("accent", member.instance_id, "group.instance.id: a static member"),
-      h("p", { class: "hint" }, h("bdi", null, member.member_id)),
-    ],
-  },
-  { title: "Host", cell: (member) => h("code", null, member.host) },
-  { title: "Partitions", number: true, cell: (member) => count(member.partitions.length) },
-  { title: "Assigned", wide: true, cell: assigned },
-];
-
-function assigned(member) {
-  const byTopic = new Map();
-  for (const { topic, partition } of member.partitions) byTopic.set(topic, [...(byTopic.get(topic) ?? []), partition]);
-  return [...byTopic]
-    .slice(0, SHOWN_ASSIGNED)
-    .map(([topic, partitions]) =>
-      h("div", null, h("a", { href: topicPath(topic) }, topic), " ", h("span", { class: "muted" }, ranges(partitions))),
-    );
-}
-
-/** 0–3, 7 */
-function ranges(numbers) {
-  const parts = [];
-  for (const number of [...numbers].sort((one, other) => one - other)) {
-    const last = parts.at(-1);
-    if (last && last[1] === number - 1) last[1] = number;
-    else parts.push([number, number]);
-  }
-  return parts.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
-}
 
 const PARTITIONS = [
   { title: "Topic", class: "name", cell: (row) => h("a", { href: topicPath(row.topic) }, row.topic) },

@@ -14,6 +14,8 @@ const STATES = {
   stable: "ok",
   preparingrebalance: "warning",
   completingrebalance: "warning",
+  assigning: "warning",
+  reconciling: "warning",
   dead: "error",
   empty: "quiet",
 };
@@ -33,6 +35,13 @@ const COLUMNS = [
     cell: (group) => h("a", { href: groupPath(group.group_id) }, h("bdi", null, groupName(group.group_id))),
   },
   { title: "State", sort: "state", cell: (group) => stateBadge(group.state) },
+  {
+    title: "Type",
+    sort: "group_type",
+    wide: true,
+    help: "The protocol: members share partitions among themselves (classic), or the broker assigns them (consumer)",
+    cell: (group) => group.group_type ?? "–",
+  },
   { title: "Members", sort: "members", number: true, wide: true, descending: true, cell: (group) => count(group.members) },
   { title: "Topics", number: true, wide: true, cell: (group) => count(group.topics.length) },
   {
@@ -59,20 +68,36 @@ const COLUMNS = [
   { title: "Coordinator", number: true, wide: true, cell: (group) => group.coordinator ?? "–" },
 ];
 
+const TYPES = ["classic", "consumer", "share", "streams"];
+
+/** A choice of one type, or of all. @param {string} chosen */
+export function typeFilter(chosen) {
+  const option = (value, text) => h("option", { value, selected: value === chosen }, text);
+  const element = h("select", { "aria-label": "Type" }, option("", "All types"), TYPES.map((type) => option(type, type)));
+  element.value = TYPES.includes(chosen) ? chosen : "";
+  return element;
+}
+
 /** @param {import("../parts/router.js").View} view */
 export default async function groups(view) {
+  const type = typeFilter(view.query.get("type") ?? "");
   const table = new Table({
     view,
     label: "Groups",
+    controls: type,
     search: "Search groups",
     sort: "group_id",
     columns: COLUMNS,
     href: (group) => groupPath(group.group_id),
-    load: (query, signal) => get("/api/groups", query, signal),
+    load: (query, signal) => get("/api/groups", { ...query, type: type.value }, signal),
     empty: (q) =>
       q
         ? empty(`No group has “${q}” in its name`)
         : empty("No groups yet", "A group appears when a consumer with a group.id joins or commits an offset."),
+  });
+  type.addEventListener("change", () => {
+    view.update({ type: type.value });
+    table.show({ page: 1 });
   });
   view.root.append(head(view, "Groups"), table.element);
   await every(REFRESH_MS, () => table.refresh(), view.signal);
