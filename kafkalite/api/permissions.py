@@ -127,6 +127,7 @@ PERMISSIONS: Mapping[str, Rules] = {
     "AlterClientQuotas": cluster(Op.ALTER_CONFIGS),
     "DescribeUserScramCredentials": asked((Op.DESCRIBE, CLUSTER)),
     "AlterUserScramCredentials": asked((Op.ALTER, CLUSTER)),
+    "DescribeTopicPartitions": asked((Op.DESCRIBE, TOPIC)),
     "DescribeCluster": asked((Op.DESCRIBE, CLUSTER), note="to see its operations"),
     "DescribeProducers": asked((Op.READ, TOPIC)),
     "DescribeTransactions": asked((Op.DESCRIBE, TRANSACTIONAL_ID), (Op.DESCRIBE, TOPIC), note="the topic to see it"),

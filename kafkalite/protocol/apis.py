@@ -35,6 +35,7 @@ from kafkalite.protocol.messages import (
     quorum,
     sasl,
     telemetry,
+    topic_partitions,
     topics,
     transactions,
 )
@@ -53,12 +54,12 @@ class Api(NamedTuple):
 
 # fmt: off
 _ROWS = (
-    Api(0, "Produce", produce.ProduceRequest, produce.ProduceResponse, 0, 12),
-    Api(1, "Fetch", fetch.FetchRequest, fetch.FetchResponse, 0, 17),
-    Api(2, "ListOffsets", list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse, 0, 9),
-    Api(3, "Metadata", metadata.MetadataRequest, metadata.MetadataResponse, 0, 12),
-    Api(8, "OffsetCommit", group_offsets.OffsetCommitRequest, group_offsets.OffsetCommitResponse, 0, 9),
-    Api(9, "OffsetFetch", group_offsets.OffsetFetchRequest, group_offsets.OffsetFetchResponse, 0, 9),
+    Api(0, "Produce", produce.ProduceRequest, produce.ProduceResponse, 0, 13),
+    Api(1, "Fetch", fetch.FetchRequest, fetch.FetchResponse, 0, 18),
+    Api(2, "ListOffsets", list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse, 0, 11),
+    Api(3, "Metadata", metadata.MetadataRequest, metadata.MetadataResponse, 0, 13),
+    Api(8, "OffsetCommit", group_offsets.OffsetCommitRequest, group_offsets.OffsetCommitResponse, 0, 10),
+    Api(9, "OffsetFetch", group_offsets.OffsetFetchRequest, group_offsets.OffsetFetchResponse, 0, 10),
     Api(10, "FindCoordinator", groups.FindCoordinatorRequest, groups.FindCoordinatorResponse, 0, 6),
     Api(11, "JoinGroup", groups.JoinGroupRequest, groups.JoinGroupResponse, 0, 9),
     Api(12, "Heartbeat", groups.HeartbeatRequest, groups.HeartbeatResponse, 0, 4),
@@ -103,15 +104,16 @@ _ROWS = (
     Api(51, "AlterUserScramCredentials", entity_configs.AlterUserScramCredentialsRequest, entity_configs.AlterUserScramCredentialsResponse, 0, 0),
     Api(55, "DescribeQuorum", quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse, 0, 2),
     Api(57, "UpdateFeatures", features.UpdateFeaturesRequest, features.UpdateFeaturesResponse, 0, 2),
-    Api(60, "DescribeCluster", metadata.DescribeClusterRequest, metadata.DescribeClusterResponse, 0, 1),
+    Api(60, "DescribeCluster", metadata.DescribeClusterRequest, metadata.DescribeClusterResponse, 0, 2),
     Api(61, "DescribeProducers", transactions.DescribeProducersRequest, transactions.DescribeProducersResponse, 0, 0),
     Api(65, "DescribeTransactions", transactions.DescribeTransactionsRequest, transactions.DescribeTransactionsResponse, 0, 0),
-    Api(66, "ListTransactions", transactions.ListTransactionsRequest, transactions.ListTransactionsResponse, 0, 1),
+    Api(66, "ListTransactions", transactions.ListTransactionsRequest, transactions.ListTransactionsResponse, 0, 2),
     Api(68, "ConsumerGroupHeartbeat", consumer_groups.ConsumerGroupHeartbeatRequest, consumer_groups.ConsumerGroupHeartbeatResponse, 0, 1),
     Api(69, "ConsumerGroupDescribe", consumer_groups.ConsumerGroupDescribeRequest, consumer_groups.ConsumerGroupDescribeResponse, 0, 1),
     Api(71, "GetTelemetrySubscriptions", telemetry.GetTelemetrySubscriptionsRequest, telemetry.GetTelemetrySubscriptionsResponse, 0, 0),
     Api(72, "PushTelemetry", telemetry.PushTelemetryRequest, telemetry.PushTelemetryResponse, 0, 0),
     Api(74, "ListConfigResources", configs.ListConfigResourcesRequest, configs.ListConfigResourcesResponse, 0, 1),
+    Api(75, "DescribeTopicPartitions", topic_partitions.DescribeTopicPartitionsRequest, topic_partitions.DescribeTopicPartitionsResponse, 0, 0),
 )
 
 _OWN_ROWS = (

@@ -150,6 +150,7 @@ class BrokerApis:
         from kafkalite.api.handlers.group_offsets import GroupOffsetApi
         from kafkalite.api.handlers.groups import GroupApi
         from kafkalite.api.handlers.list_offsets import ListOffsetsApi
+        from kafkalite.api.handlers.topic_partitions import TopicPartitionApi
         from kafkalite.api.handlers.transactions import TransactionApi
 
         runtime, replica_manager, its = self._runtime, self._replica_manager, self._coordinators
@@ -161,6 +162,7 @@ class BrokerApis:
         group_offsets = GroupOffsetApi(
             runtime, self._config, replica_manager, its.groups, its.add_partitions, self._member.legacy_offsets()
         )
+        topic_partitions = TopicPartitionApi(self._config, self._metadata, self._brokers, replica_manager)
         error_log = RateLimitedLogger(runtime.clock, logger.error)
         transactions = TransactionApi(
             runtime, replica_manager, its.transactions, its.producer_ids, its.markers, error_log
@@ -180,6 +182,7 @@ class BrokerApis:
             "DescribeGroups": groups.describe_groups,
             "ListGroups": groups.list_groups,
             "DeleteGroups": groups.delete_groups,
+            "DescribeTopicPartitions": topic_partitions.describe_topic_partitions,
             "InitProducerId": transactions.init_producer_id,
             "AddPartitionsToTxn": transactions.add_partitions_to_txn,
             "AddOffsetsToTxn": transactions.add_offsets_to_txn,

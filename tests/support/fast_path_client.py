@@ -20,7 +20,8 @@ from kafkalite.record.batch import NewRecord, build_batch
 
 PRODUCE_VERSIONS = range(5, APIS[0].max_version + 1)
 FETCH_VERSIONS = range(5, APIS[1].max_version + 1)
-BY_ID = range(13, 18)
+BY_ID = range(13, FETCH_VERSIONS.stop)
+FIRST_PRODUCE_BY_ID = 13
 
 
 class Client:
@@ -40,7 +41,11 @@ class Client:
         return joined(answer) if isinstance(answer, list) else answer
 
     def ask(self, request: Message, version: int, correlation_id: int = 7) -> Any:
-        """Fetches name their topics, which become ids where that is the way to say it."""
+        """Requests name their topics, which become ids where that is the way to say it."""
+        if isinstance(request, ProduceRequest) and version >= FIRST_PRODUCE_BY_ID:
+            for data in request.topic_data:
+                if data.name in self.topics.by_name:
+                    data.topic_id = self.topics.by_name[data.name].topic_id
         if isinstance(request, FetchRequest) and version in BY_ID:
             for wanted in request.topics:
                 if wanted.topic in self.topics.by_name:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
 from kafkalite.api.handlers.produce import (
+    FIRST_VERSION_BY_ID,
     FIRST_VERSION_WITH_LEADERS,
     DelayedProduce,
     failure,
@@ -52,14 +53,15 @@ if TYPE_CHECKING:
     from kafkalite.api.request.admission import TopicAdmission
     from kafkalite.api.request.request_context import RequestContext
     from kafkalite.common.region import Part
+    from kafkalite.replication.hosted_replicas import Topic
 
 VERSION_MIN = 5
-"""The first version whose answer has a log start offset. Older ones are rare and take the long way. Version 12 is the
-newest served; up to it, topics are named and not given by id. 10 and 11 add to the answer only with an error (KIP-951).
-"""
+"""The first version whose answer has a log start offset. Older ones are rare and take the long way. 10 and 11 add to
+the answer only with an error (KIP-951). From version 13 on a topic is given by its id, which has one size."""
 
 _KNOWN_MAX = 128  # of a connection, so that a thousand connections cannot take gigabytes
 _ENVELOPE_BYTES_MAX = 512
+_ONE_TOPIC = 2  # a compact array's length and one
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 _read_int32 = Struct(">i").unpack_from
 _read_acks_and_timeout = Struct(">hi").unpack_from
@@ -88,7 +90,7 @@ class _KnownRequest:
             log_append_time_ms=log_append_time_ms,
             log_start_offset=log_start_offset,
         )
-        before, self.tail = cut(_answer(admitted.topic.name, partition, version, 0))
+        before, self.tail = cut(_answer(admitted.topic, partition, version, 0))
         self.middle = before[:-6]  # partition and error code follow
         self.size = 4 + len(before) + NUMBERS.size + len(self.tail)
         self.pack = Struct(f">ii{len(self.middle)}sihqqq{len(self.tail)}s").pack
@@ -119,6 +121,8 @@ class ProduceFastPath:
         # acks, timeout and the number of topics lie between; then a size of one byte, or its low byte
         self._acks_at = acks_at
         self._name_size_at = acks_at + (2 + 4 + 1 if self._flexible else 2 + 4 + 4 + 1)
+        if version >= FIRST_VERSION_BY_ID:
+            self._name_size_at -= 1  # the number of topics, which is one, in place of a size
         self._layouts: dict[int, tuple[Callable[[memoryview], tuple[int, int, bytes, int]], int]] = {}
         self._known: dict[bytes, _KnownRequest] = {}
         self._epoch = slow_path.admission.epoch
@@ -159,7 +163,7 @@ class ProduceFastPath:
                 return None
             topic = known.topic
             error = inherited_error(self._slow_path.metadata, self._connection, topic.name, index, error)
-            return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)
+            return _answer(topic, failure(index, error, topic), self._version, correlation_id)
         packed = known.pack(
             known.size,
             correlation_id,
@@ -184,9 +188,9 @@ class ProduceFastPath:
         self, answer: list[Part], known: _KnownRequest, index: int, correlation_id: int, _: int, error: KafkaError
     ) -> None:
         """Replace the answer for a batch that was appended and will not be acknowledged."""
-        name = known.topic.name
-        partition = failure(index, inherited_error(self._slow_path.metadata, self._connection, name, index, error))
-        response = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
+        topic = known.topic
+        error = inherited_error(self._slow_path.metadata, self._connection, topic.name, index, error)
+        response = _response(topic, failure(index, error))
         if self._version >= FIRST_VERSION_WITH_LEADERS:
             self._slow_path.add_leaders(response, self._find)
         answer[:] = response_frame(response, self._version, correlation_id)
@@ -198,7 +202,11 @@ class ProduceFastPath:
         (data,) = topic_data.partition_data
         size = len(data.records) if data.records is not None else -1
         name_size = len(topic_data.name.encode())
-        if self._flexible:
+        if self._version >= FIRST_VERSION_BY_ID:
+            name_size = _ONE_TOPIC
+            size_at = len(frame) - len(_NO_TAGS) - size - _uvarint_size(size + 1)
+            usual = frame[-len(_NO_TAGS) :] == _NO_TAGS
+        elif self._flexible:
             name_size += 1
             size_at = len(frame) - len(_NO_TAGS) - size - _uvarint_size(size + 1)
             usual = frame[-len(_NO_TAGS) :] == _NO_TAGS and name_size < 0x80
@@ -260,9 +268,13 @@ def learn(
     fast_path.learn(frame, request, context.client_id)
 
 
-def _answer(topic: str, partition: PartitionProduceResponse, version: int, correlation_id: int) -> list[Part]:
-    responses = [TopicProduceResponse(name=topic, partition_responses=[partition])]
-    return response_frame(ProduceResponse(responses=responses), version, correlation_id)
+def _answer(topic: Topic, partition: PartitionProduceResponse, version: int, correlation_id: int) -> list[Part]:
+    return response_frame(_response(topic, partition), version, correlation_id)
+
+
+def _response(topic: Topic, partition: PartitionProduceResponse) -> ProduceResponse:
+    answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[partition])
+    return ProduceResponse(responses=[answer])
 
 
 def _id_size(transactional_id: str | None, version: int) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkalite.api.request.request_context import GROUP, TOPIC, PendingResponse, RequestContext, Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import ProducerIdAndEpoch
+from kafkalite.common.names import ZERO_UUID, ProducerIdAndEpoch
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from kafkalite.coordinator.group.group import Identity
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 FIRST_COMMIT_WITH_MEMBER_EPOCH = 9
 FIRST_FETCH_WITH_TOP_LEVEL_ERROR = 2
 FIRST_FETCH_OF_MANY_GROUPS = 8
+FIRST_VERSION_BY_ID = 10  # of OffsetCommit and OffsetFetch
 
 FIRST_TXN_COMMIT_WITH_LOADING = 2  # older clients treat COORDINATOR_LOAD_IN_PROGRESS as fatal
 FIRST_TXN_COMMIT_WITH_ABORTABLE = 4
@@ -47,6 +48,7 @@ FIRST_TXN_COMMIT_THAT_ADDS = 5
 Answers = Sequence[wire.OffsetCommitResponsePartition | wire.TxnOffsetCommitResponsePartition]
 T = TypeVar("T")
 A = TypeVar("A", bound=wire.OffsetCommitResponsePartition | wire.TxnOffsetCommitResponsePartition)
+ById = TypeVar("ById", wire.OffsetCommitRequestTopic, wire.OffsetFetchRequestTopic)
 R = TypeVar("R", bound=wire.OffsetCommitResponse | wire.TxnOffsetCommitResponse)
 
 
@@ -63,13 +65,20 @@ class GroupOffsetApi(NamedTuple):
     def offset_commit(
         self, request: wire.OffsetCommitRequest, context: RequestContext
     ) -> wire.OffsetCommitResponse | Awaitable[wire.OffsetCommitResponse]:
+        wanted, ids = request.topics, {}
+        unknown: list[wire.OffsetCommitRequestTopic] = []
+        if context.api_version >= FIRST_VERSION_BY_ID:
+            wanted, unknown = self._split_by_id(request.topics)
+            ids = {topic.name: topic.topic_id for topic in wanted}
         topics, offsets, answers = _existing_partitions(
-            context.refused_last(Operation.READ, TOPIC, request.topics),
+            context.refused_last(Operation.READ, TOPIC, wanted),
             self.replica_manager.exists,
             wire.OffsetCommitResponseTopic,
             wire.OffsetCommitResponsePartition,
         )
-        response = wire.OffsetCommitResponse(topics=topics)
+        for topic in topics:
+            topic.topic_id = ids.get(topic.name, ZERO_UUID)
+        response = wire.OffsetCommitResponse(topics=topics + [_unknown_commit(topic) for topic in unknown])
         if not offsets:
             return response
         if context.api_version == 0:
@@ -198,12 +207,40 @@ class GroupOffsetApi(NamedTuple):
         is_allowed: bool,
     ) -> wire.OffsetFetchResponseGroup:
         group_id, error = wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED
+        asked: Sequence[wire.OffsetFetchRequestTopic] | None = wanted.topics
+        unknown: list[wire.OffsetFetchRequestTopic] = []
+        by_id = context.api_version >= FIRST_VERSION_BY_ID
+        if by_id and wanted.topics is not None:
+            asked, unknown = self._split_by_id(wanted.topics)
         if is_allowed:
             member = wanted.member_id, wanted.member_epoch
-            error, topics, refused = self._fetch(context, group_id, wanted.topics, request.require_stable, *member)
+            error, topics, refused = self._fetch(context, group_id, asked, request.require_stable, *member)
         if error:
             return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=error)
-        return wire.OffsetFetchResponseGroup(group_id=group_id, topics=topics + refused)
+        topics += refused
+        if by_id:
+            topics = self._with_ids(topics) + _refused_topics(unknown, ErrorCode.UNKNOWN_TOPIC_ID)
+        return wire.OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+    def _split_by_id(self, topics: Iterable[ById]) -> tuple[list[ById], list[ById]]:
+        """The topics of a request with ids, which get their names, and those whose ids are unknown."""
+        by_id = self.replica_manager.by_id
+        known: list[ById] = []
+        unknown: list[ById] = []
+        for topic in topics:
+            found = by_id.get(topic.topic_id)
+            topic.name = "" if found is None else found.name
+            (unknown if found is None else known).append(topic)
+        return known, unknown
+
+    def _with_ids(self, topics: Iterable[wire.OffsetFetchResponseTopic]) -> list[wire.OffsetFetchResponseTopic]:
+        """The topics of an answer but those that do not exist, which have no id."""
+        found = []
+        for answer in topics:
+            if (topic := self.replica_manager.by_name.get(answer.name)) is not None:
+                answer.topic_id = topic.topic_id
+                found.append(answer)
+        return found
 
     def _fetch(
         self,
@@ -219,7 +256,7 @@ class GroupOffsetApi(NamedTuple):
         allowed, refused = _split_topics(context, topics)
         error, rows = self.groups.offsets.fetch(
             group_id,
-            _wanted(allowed),
+            _wanted_by_id(allowed) if context.api_version >= FIRST_VERSION_BY_ID else _wanted(allowed),
             require_stable=require_stable,
             member_id=member_id,
             member_epoch=member_epoch,
@@ -322,6 +359,11 @@ def _wanted(
     return list(wanted.items())
 
 
+def _wanted_by_id(topics: Sequence[wire.OffsetFetchRequestTopic] | None) -> list[tuple[str, list[int]]] | None:
+    """The same as Kafka has it since 4.0: as often as it is asked for."""
+    return None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+
+
 def _split_topics(
     context: RequestContext, topics: Sequence[wire.OffsetFetchRequestTopic] | None
 ) -> tuple[Sequence[wire.OffsetFetchRequestTopic] | None, list[wire.OffsetFetchResponseTopic]]:
@@ -334,11 +376,24 @@ def _split_topics(
     )
 
 
-def _refused_topics(topics: Iterable[wire.OffsetFetchRequestTopic]) -> list[wire.OffsetFetchResponseTopic]:
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+def _unknown_commit(topic: wire.OffsetCommitRequestTopic) -> wire.OffsetCommitResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+    return wire.OffsetCommitResponseTopic(
+        topic_id=topic.topic_id,
+        partitions=[
+            wire.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
+    )
+
+
+def _refused_topics(
+    topics: Iterable[wire.OffsetFetchRequestTopic], code: ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+) -> list[wire.OffsetFetchResponseTopic]:
     return [
         wire.OffsetFetchResponseTopic(
             name=topic.name,
+            topic_id=topic.topic_id,
             partitions=[
                 wire.OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
                 for index in topic.partition_indexes

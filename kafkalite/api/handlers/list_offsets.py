@@ -4,7 +4,7 @@ A look-up by timestamp reads files, possibly a whole segment, and may wait for t
 a thread reads, and only this connection waits. A follower gets the end of the log. A new leader answers the latest
 offset for consumers once it knows the high watermark of its predecessor (KIP-207).
 Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest,
-kafka.cluster.Partition.fetchOffsetForTimestamp, KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005.
+kafka.cluster.Partition.fetchOffsetForTimestamp, KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL_TIMESTAMP = -4  # on the broker's own disk (KIP-405); without remote storage as EARLIEST
 LATEST_TIERED_TIMESTAMP = -5  # the last offset on remote storage (KIP-1005): none here
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6  # the first offset that is not there yet (KIP-1023): none is to be
 _UNDERSTOOD_SINCE = {
     LATEST_TIMESTAMP: 1,
     EARLIEST_TIMESTAMP: 1,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 _NOT_YET = 1 << 15
 FIRST_VERSION_WITH_NOT_AVAILABLE = 5
@@ -212,7 +214,7 @@ def _find(
         if epoch == UNKNOWN:  # an empty log: the leader's own epoch
             epoch = partition.leader_epoch
         return _answer(index, offset=log.start_offset, leader_epoch=epoch)
-    if timestamp == LATEST_TIERED_TIMESTAMP:
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return _answer(index)
     answer = _answer(index)
     if timestamp == MAX_TIMESTAMP:

@@ -43,6 +43,7 @@ FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
 FIRST_VERSION_BY_ID = 12
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
+_SENT_TO_A_BROKER = "The request was sent to an endpoint of type BROKER"
 _CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
 
 API_VERSIONS_KEY = 18
@@ -152,7 +153,9 @@ class MetadataApi(NamedTuple):
         """The answer about topics that the client may describe, and about `refused` ones."""
         topics: list[wire.MetadataResponseTopic] = []
         brokers = self.brokers.all_for(context.connection)
-        describer = _Describer(self, context, brokers)
+        describer = TopicDescriber(
+            self.brokers.broker_id, brokers, self.cluster, self.replica_manager, context.api_version
+        )
         is_asked = request.include_topic_authorized_operations
         for name in names:
             operations = context.operations(TOPIC, name) if is_asked else OPERATIONS_NOT_ASKED
@@ -198,11 +201,13 @@ class MetadataApi(NamedTuple):
         self, request: wire.DescribeClusterRequest, context: RequestContext
     ) -> wire.DescribeClusterResponse:
         if request.endpoint_type != BROKER_ENDPOINTS:
-            is_known = request.endpoint_type == CONTROLLER_ENDPOINTS
-            return wire.DescribeClusterResponse(
-                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                error_message=f"this is a broker: its endpoint type is {BROKER_ENDPOINTS}, not {request.endpoint_type}",
-            )
+            if request.endpoint_type == CONTROLLER_ENDPOINTS:
+                wanted = "but we wanted an endpoint of type CONTROLLER"
+                code, message = ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"{_SENT_TO_A_BROKER}, {wanted}"
+            else:
+                code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+                message = f"Unsupported endpoint type {request.endpoint_type}"
+            return wire.DescribeClusterResponse(error_code=code, error_message=message)
         return wire.DescribeClusterResponse(
             cluster_id=self.cluster.cluster_id,
             controller_id=self.cluster.controller_id,
@@ -250,15 +255,24 @@ def _cluster_operations(request: wire.MetadataRequest | wire.DescribeClusterRequ
     return context.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
 
 
-class _Describer:
+class TopicDescriber:
     """Describes topics to one client: partitions led here by their own state, the others by the metadata."""
 
-    def __init__(self, api: MetadataApi, context: RequestContext, brokers: Iterable[BrokerEndpoint]) -> None:
-        self._me = api.brokers.broker_id
-        self._reachable = {broker.broker_id for broker in brokers}  # brokers with an endpoint on the client's listener
-        self._alive = api.cluster.brokers
-        self._version = context.api_version
-        self._is_offline_here = api.replica_manager.is_offline
+    def __init__(
+        self,
+        broker_id: int,
+        brokers: Iterable[BrokerEndpoint],
+        cluster: ClusterMetadata,
+        replica_manager: ReplicaManager,
+        version: int,
+    ) -> None:
+        """`brokers` are those with an endpoint on the client's listener, `version` is that of Metadata."""
+        self._me = broker_id
+        self._reachable = {broker.broker_id for broker in brokers}
+        self._alive = cluster.brokers
+        self._is_old = version == 0
+        self._knows_listeners = version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+        self._is_offline_here = replica_manager.is_offline
 
     def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
         led = topic.partitions
@@ -271,6 +285,10 @@ class _Describer:
             ],
             topic_authorized_operations=operations,
         )
+
+    def partition(self, topic: Topic, index: int) -> wire.MetadataResponsePartition:
+        """One of the topic's partitions."""
+        return self._partition(topic.name, index, topic.states[index], topic.partitions.get(index))
 
     def _partition(
         self, topic: str, index: int, state: PartitionRecord, led: Partition | None
@@ -289,10 +307,10 @@ class _Describer:
         code = ErrorCode.NONE
         if leader not in self._reachable:
             code = ErrorCode.LEADER_NOT_AVAILABLE
-            if leader in alive and self._version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND:
+            if leader in alive and self._knows_listeners:
                 code = ErrorCode.LISTENER_NOT_FOUND
             leader = NO_LEADER
-        if not self._version and not self._reachable.issuperset(replicas):
+        if self._is_old and not self._reachable.issuperset(replicas):
             # clients of version 0 look up every replica in the list of brokers
             replicas = tuple(replica for replica in replicas if replica in self._reachable)
             isr = tuple(replica for replica in isr if replica in self._reachable)

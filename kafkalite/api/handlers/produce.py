@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kafkalite.log.state.transaction_verification import VerificationGuard
 
 FIRST_VERSION_WITH_LEADERS = 10
+FIRST_VERSION_BY_ID = 13
 _CODES_WITH_MESSAGE = (  # from version 8 on these have a message
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
@@ -84,6 +85,8 @@ class ProduceApi(NamedTuple):
     def produce(self, request: wire.ProduceRequest, context: RequestContext) -> Produced:
         """Admit the request, wait at most once, for an election or a verification, and append."""
         refused = _NONE_REFUSED
+        if context.api_version >= FIRST_VERSION_BY_ID:
+            self._name_topics(request)
         try:
             if context.access is not None:
                 refused = _refused_topics(request, context)
@@ -95,6 +98,12 @@ class ProduceApi(NamedTuple):
             return self._append(request, context, refused, admission)
         _keep_records(request)
         return self._wait_and_append(request, context, refused, keys, admission)
+
+    def _name_topics(self, request: wire.ProduceRequest) -> None:
+        """Gives topics the names of their ids; an unknown id has the empty name."""
+        by_id = self.replica_manager.by_id
+        for topic in request.topic_data:
+            topic.name = found.name if (found := by_id.get(topic.topic_id)) is not None else ""
 
     def _admit(
         self, request: wire.ProduceRequest, context: RequestContext, refused: frozenset[str]
@@ -190,23 +199,20 @@ class ProduceApi(NamedTuple):
             topics = sorted(topics, key=lambda each: each.name in refused)
         for topic_data in topics:
             name = topic_data.name
-            is_refused = name in refused
-            admitted = None if is_refused else admission.topic(name, acks, context.client_id, version)
+            refusal = self._refusal(topic_data, refused, version)
+            admitted = None if refusal is not None else admission.topic(name, acks, context.client_id, version)
             answers: list[wire.PartitionProduceResponse] = []
             for data in topic_data.partition_data:
                 try:
-                    if is_refused:
-                        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    if refusal is not None:
+                        raise KafkaError(refusal)
                     if (answers or responses) and clock.monotonic_ms() > deadline_ms:
                         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
                     partition = admitted.topic.partitions.get(data.index) if admitted is not None else None
                     if admitted is None or partition is None:
                         raise KafkaError(self.replica_manager.missing_partition_error(name, data.index))
-                    records = data.records
-                    if records is None:
-                        result = admitted.check_and_append(partition, records, now_ms, version)
-                    else:
-                        result = admitted.append(partition, records, now_ms, version)
+                    append = admitted.check_and_append if data.records is None else admitted.append
+                    result = append(partition, data.records, now_ms, version)
                     if result is None:
                         answers.append(wire.PartitionProduceResponse(index=data.index, base_offset=-1))
                         continue
@@ -219,7 +225,9 @@ class ProduceApi(NamedTuple):
                     error = inherited_error(self.metadata, context.connection, name, data.index, reason)
                     answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
             if answers:
-                responses.append(wire.TopicProduceResponse(name=name, partition_responses=answers))
+                responses.append(
+                    wire.TopicProduceResponse(name=name, topic_id=topic_data.topic_id, partition_responses=answers)
+                )
         if acks == 0:
             if failed:
                 raise Disconnect("acks=0 leaves no other way to report an error to the producer")
@@ -228,6 +236,16 @@ class ProduceApi(NamedTuple):
         if not failed and not pending:
             return response
         return self._answer_later(request, context, response, pending, waited, failed)
+
+    def _refusal(self, topic_data: wire.TopicProduceData, refused: frozenset[str], version: int) -> ErrorCode | None:
+        """The error of a topic that the client may not write to, or whose id no topic has, or no longer."""
+        if topic_data.name in refused:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if version >= FIRST_VERSION_BY_ID:
+            topic = self.replica_manager.by_name.get(topic_data.name)
+            if topic is None or topic.topic_id != topic_data.topic_id:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        return None
 
     def _answer_later(
         self,
@@ -279,6 +297,8 @@ def _refused_topics(request: wire.ProduceRequest, context: RequestContext) -> fr
     if is_transactional and (name is None or not context.may(Operation.WRITE, TRANSACTIONAL_ID, name)):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     names = dict.fromkeys(topic.name for topic in request.topic_data)
+    if context.api_version >= FIRST_VERSION_BY_ID:
+        names.pop("", None)  # of unknown ids
     refused = frozenset(name for name in names if not context.may(Operation.WRITE, TOPIC, name))
     if refused and request.acks == 0:
         raise Disconnect("acks=0 leaves no other way to report TOPIC_AUTHORIZATION_FAILED to the producer")
@@ -339,7 +359,9 @@ def _all_failed(
     for topic in sorted(request.topic_data, key=lambda each: each.name in refused):
         fault = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED) if topic.name in refused else error
         answers = [failure(data.index, fault) for data in topic.partition_data]
-        responses.append(wire.TopicProduceResponse(name=topic.name, partition_responses=answers))
+        responses.append(
+            wire.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
     return wire.ProduceResponse(responses=responses)
 
 

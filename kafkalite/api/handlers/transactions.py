@@ -10,7 +10,7 @@ handleEndTxnRequest (4.0 for version 5); TransactionCoordinator.handleInitProduc
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,9 +23,11 @@ from kafkalite.api.request.request_context import (
     refusal,
 )
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.linear_regex import LinearRegex
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault
 from kafkalite.coordinator.marker_writer import MarkerAppender
+from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.protocol.messages import transactions as wire
 from kafkalite.replication.partition import Partition
@@ -259,10 +261,36 @@ class TransactionApi(NamedTuple):
 
     def list_transactions(
         self, request: wire.ListTransactionsRequest, context: RequestContext
-    ) -> wire.ListTransactionsResponse:
+    ) -> wire.ListTransactionsResponse | Awaitable[wire.ListTransactionsResponse]:
         error, unknown_states, transactions = self.transactions.list_transactions(
             frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter
         )
+        if request.transactional_id_pattern and not error:
+            try:
+                pattern = LinearRegex(request.transactional_id_pattern)
+            except ValueError:
+                return wire.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+            return self._list_matching(pattern, unknown_states, transactions, context)
+        return self._listed(error, unknown_states, transactions, context)
+
+    async def _list_matching(
+        self,
+        pattern: LinearRegex,
+        unknown_states: Sequence[str],
+        transactions: Sequence[Transaction],
+        context: RequestContext,
+    ) -> wire.ListTransactionsResponse:
+        matching = set(await pattern.select([each.transactional_id for each in transactions]))
+        found = [each for each in transactions if each.transactional_id in matching]
+        return self._listed(ErrorCode.NONE, unknown_states, found, context)
+
+    def _listed(
+        self,
+        error: ErrorCode,
+        unknown_states: Sequence[str],
+        transactions: Sequence[Transaction],
+        context: RequestContext,
+    ) -> wire.ListTransactionsResponse:
         return wire.ListTransactionsResponse(
             error_code=error,
             unknown_state_filters=list(unknown_states),

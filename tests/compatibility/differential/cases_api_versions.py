@@ -8,8 +8,7 @@ from tests.compatibility.differential.engine import Explained, Teller, every_ver
 
 OWN_TABLE = Explained(
     "the table of APIs is kafkalite's own",
-    "it lists what works here: nothing of KRaft's quorum and features, no descriptions of topics in pages "
-    "(DescribeTopicPartitions), no new group protocol (KIP-848), no client metrics (KIP-714)",
+    "it lists what works here: nothing of KRaft's quorum and features, no client metrics (KIP-714)",
     "api_keys.**",
 )
 OWN_FEATURES = Explained(

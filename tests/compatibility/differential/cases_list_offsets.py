@@ -5,7 +5,14 @@ from __future__ import annotations
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.compression import CODECS
 from tests.compatibility.differential.asking import BEGINNING_MS, batch, delete_before, list_offsets, produce
-from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions, once
+from tests.compatibility.differential.engine import (
+    Explained,
+    Teller,
+    every_version,
+    in_versions,
+    in_versions_of_4_3,
+    once,
+)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
@@ -47,6 +54,16 @@ def times_of_other_places(t: Teller) -> None:
         t.ask(f"{time}", list_offsets(topic, time))
         t.ask(f"{time} of an empty one", list_offsets(topic, time, 1))
         t.ask(f"{time}, an epoch to come", list_offsets(topic, time, epoch=9))
+
+
+@in_versions_of_4_3(10, 11)
+def times_of_other_places_today(t: Teller) -> None:
+    topic = filled(t)
+    for time in (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, -6, -7, -99, -(1 << 63)):
+        t.ask(f"{time}", list_offsets(topic, time))
+        t.ask(f"{time} of an empty one", list_offsets(topic, time, 1))
+        t.ask(f"{time}, an epoch to come", list_offsets(topic, time, epoch=9))
+    t.ask("unknown topic", list_offsets(t.name("none"), LATEST))
 
 
 @in_versions(1, 4, 7, 9)

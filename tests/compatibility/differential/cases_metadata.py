@@ -6,7 +6,14 @@ from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from tests.compatibility.differential.asking import metadata, metadata_of
 from tests.compatibility.differential.cases_topics import delete, gone_from
-from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions, once
+from tests.compatibility.differential.engine import (
+    Explained,
+    Teller,
+    every_version,
+    in_versions,
+    in_versions_of_4_3,
+    once,
+)
 
 READY_AT_ONCE = Explained(
     "a topic that is created on demand is ready in the answer that asked for it",
@@ -120,6 +127,23 @@ def names_that_collide(t: Teller) -> None:
 def the_cluster(t: Teller) -> None:
     t.ask("plain", DescribeClusterRequest())
     t.ask("with operations", DescribeClusterRequest(include_cluster_authorized_operations=True))
+
+
+@in_versions_of_4_3(2)
+def fenced_brokers(t: Teller) -> None:
+    t.ask("with fenced ones", DescribeClusterRequest(include_fenced_brokers=True))
+    for kind in (0, 2, 3):
+        t.ask(f"endpoint type {kind}", DescribeClusterRequest(endpoint_type=kind))
+
+
+@in_versions_of_4_3(13)
+def topics_today(t: Teller) -> None:
+    topic = t.topic(partitions=2)
+    ours, none = t.id_of(topic), t.id_of(t.name("none"))
+    t.ask("by id", metadata_of(ours, none))
+    t.ask("with operations", metadata(topic, include_topic_authorized_operations=True))
+    t.ask("an unknown one", metadata(t.name("none"), allow_auto_topic_creation=False))
+    t.ask("a name that cannot be", metadata("a/b", allow_auto_topic_creation=False))
 
 
 @in_versions(1)

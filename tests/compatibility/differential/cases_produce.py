@@ -6,7 +6,14 @@ from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.compression import CODECS
 from tests.compatibility.differential.asking import BEGINNING_MS, batch, fetch, is_verified, message_set, produce
-from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions, once
+from tests.compatibility.differential.engine import (
+    Explained,
+    Teller,
+    every_version,
+    in_versions,
+    in_versions_of_4_3,
+    once,
+)
 
 
 @every_version("Produce")
@@ -33,6 +40,40 @@ def where_there_is_nothing(t: Teller) -> None:
     t.ask("topic without a name", produce("", records))
     t.ask("topic that cannot be", produce("d/x", records))
     t.ask("one good, one not", produce(topic, records, records))
+
+
+OF_A_CORRUPT_BATCH = Explained(
+    "an answer of versions 12 and 13 says of a corrupt batch that its checksum is wrong",
+    "Kafka 3.9 says so, too; 4.3 has no message for it",
+    "responses.**.error_message",
+)
+
+
+@in_versions_of_4_3(12, 13)
+def where_there_is_nothing_today(t: Teller) -> None:
+    topic, records = t.topic(), batch(b"a")
+    t.ask("unknown topic", produce(t.name("none"), records))
+    t.ask("unknown partition", produce(topic, records, partition=7))
+    t.ask("partition -1", produce(topic, records, partition=-1))
+    t.ask("one good, one not", produce(topic, records, records))
+    both = ProduceRequest(acks=-1, timeout_ms=1000)
+    for name in (t.name("none"), topic, t.name("neither")):
+        both.topic_data += produce(name, records).topic_data
+    t.ask("a good topic between unknown ones", both)
+    t.ask("acks=2", produce(topic, records, acks=2))
+    t.ask("a bad checksum", produce(topic, records[:-1] + b"x"), but=OF_A_CORRUPT_BATCH)
+    t.silent("acks=0", produce(topic, records, acks=0))
+    t.silent("acks=0, unknown topic", produce(t.name("none"), records, acks=0), by="b")
+    t.ask("what is there now", fetch(topic), 11)
+
+
+@in_versions_of_4_3(13)
+def ids_and_names(t: Teller) -> None:
+    topic = t.topic()
+    t.ask("without an id", produce("", batch(b"a")))
+    request = produce("", batch(b"a"))
+    request.topic_data[0].topic_id = t.id_of(topic)
+    t.ask("of an id", request)
 
 
 @in_versions(0, 3, 9, 11)

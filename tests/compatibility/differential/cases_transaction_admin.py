@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopicRequest
+from kafkalite.protocol.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+    ListTransactionsRequest,
+)
 from tests.compatibility.differential.asking import produce
 from tests.compatibility.differential.asking_transactions import (
     NO_START,
@@ -21,7 +25,7 @@ from tests.compatibility.differential.asking_transactions import (
     wrote,
 )
 from tests.compatibility.differential.cases_sequences import new_producer, numbered
-from tests.compatibility.differential.engine import Teller, in_versions, once
+from tests.compatibility.differential.engine import Teller, in_versions, in_versions_of_4_3, once
 
 
 @once
@@ -97,6 +101,22 @@ def those_that_last(t: Teller) -> None:
     t.ask("for 0 ms", listed(duration=0), until=lists_all)
     for duration in (-1, -5, 3_600_000):
         t.ask(f"for {duration} ms", listed(duration=duration))
+
+
+@in_versions_of_4_3(2)
+def those_of_a_pattern(t: Teller) -> None:
+    names = [one.name for one in each_state(t)]
+    stem = names[0].removesuffix("empty")
+    for pattern in (
+        None, "", ".*", names[0], names[0].upper(), f"(?i){names[0].upper()}", f"{stem}(empty|open)", f"{stem}e",
+        f"^{stem}.*$", f"{stem}[a-c]\\w+", "none", "(", "*", "a**", "(?=a)", "[b-a]", "\\",
+    ):  # fmt: skip
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        t.ask(f"{pattern and pattern.replace(stem, '')}", request)
+    t.ask("in a state", ListTransactionsRequest(state_filters=["Ongoing"], transactional_id_pattern=f"{stem}.*"))
+    t.ask("in one that there is not", ListTransactionsRequest(state_filters=["No"], transactional_id_pattern=".*"))
+    bad = ListTransactionsRequest(state_filters=["No", "Ongoing"], transactional_id_pattern="(")
+    t.ask("a bad one, in a state that there is not", bad)
 
 
 @once

@@ -30,12 +30,14 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.acls import AclCreation, CreateAclsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalite.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
 from kafkalite.protocol.messages.groups import FindCoordinatorRequest, HeartbeatRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.protocol.messages.transactions import DescribeTransactionsRequest
 from kafkalite.security.acl.acl import Operation, Permission, Resource
-from tests.compatibility.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
+from tests.compatibility.differential.masks import STEM, Masks
 from tests.support.wait import DEADLINE_S
 
 CLIENT_ID = "differ"
@@ -213,6 +215,7 @@ class Teller:
         line = self._line(by)
         self._correlation_id += 1
         version = self.v if version is None else version
+        self._name_by_id(request, version)
         line.sock.sendall(request_frame(request, version, self._correlation_id, CLIENT_ID))
         self.requests += 2
         probe = b"\0\0\0\x0a\0\x12\0\0\x7f\xff\xff\xff\xff\xff"
@@ -344,18 +347,27 @@ class Teller:
 
     def _send(self, request: Message, version: int, by: str, *, counted: bool = True) -> None:
         line = self._line(by)
-        if isinstance(request, FetchRequest) and version >= FIRST_FETCH_BY_ID:
-            self._name_by_id(request)
+        self._name_by_id(request, version)
         self._correlation_id += 1
         self.requests += counted
         line.waiting.append((request, version, self._correlation_id))
         line.sock.sendall(request_frame(request, version, self._correlation_id, CLIENT_ID))
 
-    def _name_by_id(self, request: FetchRequest) -> None:
-        """Stories name topics; a request says their ids, unless it has one."""
-        for named in (*request.topics, *request.forgotten_topics_data):
-            if named.topic_id == ZERO_UUID:
-                named.topic_id = self.id_of(named.topic)
+    def _name_by_id(self, request: Message, version: int) -> None:
+        """Stories name topics; a request of a version that has ids says these, unless it has one already."""
+        named: list[Any] = []
+        match request:
+            case FetchRequest() if version >= 13:
+                named = [*request.topics, *request.forgotten_topics_data]
+            case ProduceRequest() if version >= 13:
+                named = request.topic_data
+            case OffsetCommitRequest() if version >= 10:
+                named = request.topics
+            case OffsetFetchRequest() if version >= 10:
+                named = [topic for group in request.groups for topic in group.topics or ()]
+        for one in named:
+            if one.topic_id == ZERO_UUID:
+                one.topic_id = self.id_of(one.topic if isinstance(request, FetchRequest) else one.name)
 
     def _receive(self, by: str) -> Any:
         """The answer to the oldest request, or CLOSED, or SILENT."""

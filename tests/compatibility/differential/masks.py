@@ -24,7 +24,13 @@ from kafkalite.record.batch import MAGIC, parse_header
 from kafkalite.record.message_set import HEAD_BYTES, entry_header, read_messages
 from kafkalite.record.record import read_records
 
-FIRST_FETCH_BY_ID = 13
+# Answers that name topics by their ids, from this version on.
+BY_ID_SINCE = {
+    ("FetchResponse", "responses"): 13,
+    ("ProduceResponse", "responses"): 13,
+    ("OffsetCommitResponse", "topics"): 10,
+    ("OffsetFetchResponseGroup", "topics"): 10,
+}
 STEM = "d-"  # begins every name that a story makes up
 NEAR_NOW_MS = 86_400_000
 _DRAWN_MEMBER = re.compile(r"[0-9A-Za-z_-]{22}")  # of a consumer group
@@ -173,7 +179,7 @@ class Masks:
             return sorted((self._struct(one, version) for one in values), key=repr)
         if key is None:
             return [self._struct(one, version) if isinstance(one, Message) else one for one in values]
-        if version >= FIRST_FETCH_BY_ID and (kind, name) == ("FetchResponse", "responses"):
+        if version >= BY_ID_SINCE.get((kind, name), version + 1):
             key = "topic_id"
         keyed: dict[str, Any] = {}
         for one in sorted(values, key=lambda one: self._order(one, key)):

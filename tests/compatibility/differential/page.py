@@ -42,6 +42,7 @@ TITLES = {
     "transaction_offsets": "TxnOffsetCommit, OffsetFetch of what is stable",
     "committed_reads": "Fetch, ListOffsets: what is committed",
     "transaction_admin": "DescribeTransactions, ListTransactions, DescribeProducers",
+    "topic_partitions": "DescribeTopicPartitions",
     "frames": "Frames",
     "features": "Features",
     "config_resources": "Settings of groups and of client metrics, ListConfigResources",

@@ -185,25 +185,28 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         await asker.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 1)
 
+        topic_id = broker._running.replica_manager.by_name["t"].topic_id
+
         def produce(v: int) -> ProduceRequest:
             data = PartitionProduceData(index=0, records=batch(b"value-%d" % v))
             return ProduceRequest(
-                acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[TopicProduceData(name="t", topic_id=topic_id, partition_data=[data])],
             )
 
         answers = await ask_in_every_version(asker, "Produce", produce)
         outcomes = {v: answer.responses[0].partition_responses[0] for v, answer in answers.items()}
-        assert [(outcomes[v].error_code, outcomes[v].base_offset) for v in range(13)] == [(0, v) for v in range(13)]
+        assert [(outcomes[v].error_code, outcomes[v].base_offset) for v in range(14)] == [(0, v) for v in range(14)]
 
         def fetch(v: int) -> FetchRequest:
             one = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1 << 20)
             named = {"topic": "t"} if v < 13 else {"topic_id": topic_id}
             return FetchRequest(max_wait_ms=0, topics=[FetchTopic(**named, partitions=[one])])
 
-        topic_id = broker._running.replica_manager.by_name["t"].topic_id
         for v, answer in (await ask_in_every_version(asker, "Fetch", fetch)).items():
             data = answer.responses[0].partitions[0]
-            assert (data.error_code, data.high_watermark) == (0, 13)
+            assert (data.error_code, data.high_watermark) == (0, 14)
             assert v < 4 or data.aborted_transactions is None
             assert bytes(data.records)[:8] == (2).to_bytes(8, "big") and b"value-9" in bytes(data.records)
             assert bytes(data.records)[16] == (0, 0, 1, 1, 2)[min(v, 4)]
@@ -214,14 +217,14 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
 
         for version, answer in (await ask_in_every_version(asker, "ListOffsets", list_offsets)).items():
             (found,) = answer.topics[0].partitions
-            assert (found.old_style_offsets if version == 0 else (found.offset, found.timestamp)) in ([13], (13, -1))
+            assert (found.old_style_offsets if version == 0 else (found.offset, found.timestamp)) in ([14], (14, -1))
 
         def epoch_end(v: int) -> OffsetForLeaderEpochRequest:
             one = OffsetForLeaderPartition(partition=0, leader_epoch=0)
             return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[one])])
 
         for v, answer in (await ask_in_every_version(asker, "OffsetForLeaderEpoch", epoch_end)).items():
-            assert answer.topics[0].partitions[0].end_offset == 13, v
+            assert answer.topics[0].partitions[0].end_offset == 14, v
 
         def delete(v: int) -> DeleteRecordsRequest:
             one = DeleteRecordsPartition(partition_index=0, offset=v + 1)
@@ -295,17 +298,19 @@ def test_groups(tell: Callable[..., None]) -> None:
         beats = await ask_in_every_version(asker, "Heartbeat", lambda v: HeartbeatRequest(**member_of(v)))
         assert [answer.error_code for answer in beats.values()] == [0] * 5
 
+        topic_id = broker._running.replica_manager.by_name["t"].topic_id
+
         def commit(v: int) -> OffsetCommitRequest:
             one = OffsetCommitRequestPartition(partition_index=0, committed_offset=v, committed_metadata="m")
             return OffsetCommitRequest(
-                group_id=f"simple{v}", topics=[OffsetCommitRequestTopic(name="t", partitions=[one])]
+                group_id=f"simple{v}", topics=[OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[one])]
             )
 
         for v, answer in (await ask_in_every_version(asker, "OffsetCommit", commit)).items():
             assert answer.topics[0].partitions[0].error_code == (0 if v else ErrorCode.UNSUPPORTED_VERSION)
 
         def fetch(v: int) -> OffsetFetchRequest:
-            one = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+            one = OffsetFetchRequestTopic(name="t", topic_id=topic_id, partition_indexes=[0])
             return OffsetFetchRequest(
                 group_id="simple5", topics=[one], groups=[OffsetFetchRequestGroup(group_id="simple5", topics=None)]
             )
@@ -320,6 +325,7 @@ def test_groups(tell: Callable[..., None]) -> None:
             asker, "DescribeGroups", lambda v: DescribeGroupsRequest(groups=["g0", "no"])
         )
         assert [[g.group_state for g in answer.groups] for answer in described.values()] == [["Stable", "Dead"]] * 7
+        assert [answer.groups[1].error_code for answer in described.values()] == [0] * 6 + [69]
         assert described[0].groups[0].members[0].client_host == "/127.0.0.1"
         listed = await ask_in_every_version(asker, "ListGroups", lambda v: ListGroupsRequest())
         assert all({"g0", "simple2"} <= {g.group_id for g in answer.groups} for answer in listed.values())

@@ -18,6 +18,7 @@ from kafkalite.protocol.messages import (
     groups,
     log_dirs,
     metadata,
+    topic_partitions,
     topics,
     transactions,
 )
@@ -153,6 +154,7 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
     requests += [
         (transactions.ListTransactionsRequest(), 0),
         (log_dirs.AlterReplicaLogDirsRequest(), 2),
+        (topic_partitions.DescribeTopicPartitionsRequest(topics=[topic_partitions.TopicRequest(name="t")]), 0),
         (metadata.DescribeClusterRequest(include_cluster_authorized_operations=True), 0),
         (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="missing")]), 9),
         (configs.AlterConfigsRequest(resources=resources(configs.AlterConfigsResource, 4, "0")), 2),

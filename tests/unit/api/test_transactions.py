@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,
@@ -53,6 +54,7 @@ class Producer:
         self.asker = asker
         self.name = name
         self.id = self.epoch = -1
+        self.topic_id = ZERO_UUID  # needed from version 13 of Produce on
         self.sequences: dict[int, int] = {}
 
     @property
@@ -101,7 +103,7 @@ class Producer:
             transactional_id=self.name if named else None,
             acks=-1,
             timeout_ms=1000,
-            topic_data=[TopicProduceData(name="t", partition_data=[data])],
+            topic_data=[TopicProduceData(name="t", topic_id=self.topic_id, partition_data=[data])],
         )
         answer = (await self.asker.ask(request, version)).responses[0].partition_responses[0]
         self.message = answer.error_message
@@ -159,6 +161,7 @@ def test_every_version_of_every_request(tell: Callable[..., None]) -> None:
         for version in versions(25):
             request = AddOffsetsToTxnRequest(**producer.identity, group_id="g")
             assert (await asker.ask(request, version)).error_code == 0
+        producer.topic_id = broker._running.replica_manager.by_name["t"].topic_id
         for version in versions(0)[3:]:
             assert await producer.produce(version=version) == 0
         for version in versions(28):

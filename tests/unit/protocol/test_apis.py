@@ -18,7 +18,7 @@ OF_JAVA = {api.key for api in NEW_APIS if api.versions.start == 0}  # test_golde
 
 def test_the_ranges_are_these() -> None:
     promised = """
-        Produce 0-12, Fetch 0-17, ListOffsets 0-9, Metadata 0-12, OffsetCommit 0-9, OffsetFetch 0-9,
+        Produce 0-13, Fetch 0-18, ListOffsets 0-11, Metadata 0-13, OffsetCommit 0-10, OffsetFetch 0-10,
         FindCoordinator 0-6, JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-6,
         ListGroups 0-5, DeleteGroups 0-2, ApiVersions 0-4, CreateTopics 0-7, DeleteTopics 0-6, CreatePartitions 0-3,
         AlterReplicaLogDirs 0-2, ElectLeaders 0-2, AlterPartitionReassignments 0-0,
@@ -26,12 +26,12 @@ def test_the_ranges_are_these() -> None:
         DescribeClientQuotas 0-1, AlterClientQuotas 0-1,
         CreateDelegationToken 0-3, RenewDelegationToken 0-2, ExpireDelegationToken 0-2, DescribeDelegationToken 0-3,
         DescribeAcls 0-3, CreateAcls 0-3, DeleteAcls 0-3,
-        DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-1, DeleteRecords 0-2,
+        DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-2, DeleteRecords 0-2,
         InitProducerId 0-5, OffsetForLeaderEpoch 0-4, OffsetDelete 0-0, DescribeLogDirs 0-4,
         ListPartitionReassignments 0-0, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, WriteTxnMarkers 0-1,
-        TxnOffsetCommit 0-5, DescribeProducers 0-0, DescribeTransactions 0-0, ListTransactions 0-1,
+        TxnOffsetCommit 0-5, DescribeProducers 0-0, DescribeTransactions 0-0, ListTransactions 0-2,
         ListConfigResources 0-1, ConsumerGroupHeartbeat 0-1, ConsumerGroupDescribe 0-1, UpdateFeatures 0-2,
-        DescribeQuorum 0-2, GetTelemetrySubscriptions 0-0, PushTelemetry 0-0
+        DescribeQuorum 0-2, GetTelemetrySubscriptions 0-0, PushTelemetry 0-0, DescribeTopicPartitions 0-0
     """
     assert {f"{api.name} {api.min_version}-{api.max_version}" for api in APIS.values()} == {
         line.strip() for line in promised.replace("\n", " ").split(",")

@@ -123,6 +123,7 @@ def test_a_transactional_batch_takes_the_fast_path_unless_it_is_the_first(
             records = batch(producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
             request = produce(records, partition=index)
             request.transactional_id = name
+            request.topic_data[0].topic_id = broker._running.replica_manager.by_name["t"].topic_id
             return request_frame(request, version, 7, "somebody")[4:]
 
         def outcome(answer: bytes) -> tuple[int, int]:

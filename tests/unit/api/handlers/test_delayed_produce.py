@@ -455,10 +455,13 @@ class Client:
 
     def __init__(self, broker: Any) -> None:
         self.dispatch = broker._running.server._handler
+        self.topics = broker._running.replica_manager.by_name
         self.connection = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
         self.answers: list[bytes] = []
 
     def ask(self, request: ProduceRequest, version: int) -> Pending:
+        for wanted in request.topic_data:
+            wanted.topic_id = self.topics[wanted.name].topic_id
         answer = self.dispatch(self.connection, memoryview(bytearray(request_frame(request, version, 7, "client")[4:])))
         assert isinstance(answer, Pending)
         answer.on_done(lambda parts: self.answers.append(b"".join(bytes(part) for part in parts)))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.protocol.messages.group_offsets import OffsetFetchResponse
 from kafkalite.testing.requests.recorded_request import fields_of
 
+BY_ID = ("Produce", "OffsetCommit", "OffsetFetch")  # their newest versions have ids for names
 APIS = [api for api in SERVED.values() if api.key < 1000]  # Kafka's
 
 
@@ -64,7 +65,7 @@ def test_topics_and_partitions_are_named() -> None:
         for name, value in fields_of(answer):
             if name in ("partition_index", "index", "partition", "partition_id") and api.name != "Metadata":
                 assert value in (1, 2, 7), f"{api.name}: {answer}"
-            if name in ("name", "topic_name"):
+            if name in ("name", "topic_name") and api.name not in BY_ID:
                 assert value, f"{api.name}: {answer}"
 
 
