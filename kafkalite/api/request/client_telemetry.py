@@ -65,7 +65,7 @@ class ClientInstance:
 
     def subscribe(self, subscriptions: Mapping[str, MetricSubscription]) -> None:
         """Match the client with the subscriptions."""
-        matching = [one for one in subscriptions.values() if one.metrics and one.matches(self.client)]
+        matching = [one for one in subscriptions.values() if one.matches(self.client)]
         metrics = {metric for one in matching for metric in one.metrics}
         self.metrics = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
         self.interval_ms = min((one.interval_ms for one in matching), default=INTERVAL_DEFAULT_MS)
@@ -139,12 +139,14 @@ class ClientTelemetry:
         if instance_id in _RESERVED_IDS:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         instance = self._instance(instance_id, client)
+        has_ended, instance.is_terminating = instance.is_terminating, is_last  # also if this one is refused
         try:
+            if has_ended:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
             self._check(instance, subscription_id, codec, len(metrics), bytes_max, is_last=is_last)
         except KafkaError as error:
             instance.last_error = error.code
             raise
-        instance.is_terminating = is_last
         if metrics:
             try:
                 self._take(instance, compression.decompress(codec, metrics, UNPACKED_MAX))
@@ -156,8 +158,6 @@ class ClientTelemetry:
     def _check(
         self, instance: ClientInstance, subscription_id: int, codec: int, size: int, bytes_max: int, *, is_last: bool
     ) -> None:
-        if instance.is_terminating:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
         if not instance.may_push(self._now_ms()) and not is_last:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if subscription_id != instance.subscription_id:

@@ -57,6 +57,8 @@ def test_a_client_gets_an_id_and_what_matches_it() -> None:
     world.telemetry.update("all", {"metrics": "*"})
     assert world.get(one.instance_id).metrics == ("*",)
     world.telemetry.update("all", {})
+    world.telemetry.update("other", {"interval.ms": "300"})  # the interval of no metrics counts, too
+    assert (world.get(one.instance_id).metrics, world.get().interval_ms) == (("a.", "b."), 300)
     world.telemetry.update("other", {})
     assert world.get(one.instance_id).subscription_id == one.subscription_id
 
@@ -75,8 +77,25 @@ def test_requests_that_come_too_early_are_throttled() -> None:
     refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, lambda: world.push(one, b""))
     world.now_ms += INTERVAL_MS
     world.push(one, b"")
-    world.push(one, b"", is_last=True)
-    refused(ErrorCode.INVALID_REQUEST, lambda: world.push(one, b""))
+
+
+@pytest.mark.parametrize(
+    ("pushes", "codes"),
+    [("tt", [0, 42]), ("tnn", [0, 42, 89]), ("tnt", [0, 42, 0]), ("tnttn", [0, 42, 0, 42, 42])],
+)
+def test_after_the_last_push_of_a_client_the_next_one_is_refused(pushes: str, codes: list[int]) -> None:
+    """As Kafka 4.3 with a receiver answers: t is a last push, n is none."""
+    world = World()
+    one = world.get()
+    world.now_ms += 1
+    found = []
+    for push in pushes:
+        try:
+            world.push(one, b"", is_last=push == "t")
+            found.append(0)
+        except KafkaError as error:
+            found.append(int(error.code))
+    assert found == codes
 
 
 def test_what_a_push_is_refused_for() -> None:

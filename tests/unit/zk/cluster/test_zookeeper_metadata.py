@@ -20,6 +20,7 @@ from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, SetData
 from kafkalite.zk.znodes import znode_paths
+from tests.support.wait import DEADLINE_S
 from tests.support.zk.members import Member, apart, contents, endpoints, member, state, topic
 from tests.support.zk.visits import visit
 from tests.support.zookeeper import Cut
@@ -148,6 +149,28 @@ def test_quotas_are_kafkas_nodes_and_leave_none_behind(place, tmp_path):
                 await metadata.writes.change_entity_config(path, lambda there: {})
             assert not metadata.entity_configs
             assert await session.read(["/config/users/a%2Ab", "/config/clients/app"]) == [None, None]
+
+    asyncio.run(story())
+
+
+def test_settings_that_kafka_has_without_zookeeper_are_shared_and_not_notified(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path / "one") as one, member(place, tmp_path / "two", broker_id=2) as two:
+            session, heard = one.metadata.session, asyncio.Event()
+            assert await session.read(["/config/groups", "/config/client-metrics"]) == [None, None]
+            before = await session.children(["/config/changes"])
+            paths = ("groups/a%2Fb", "client-metrics/m", "features/finalized")
+            two.metadata.listen(lambda change, path: heard.set() if path == paths[-1] else None)
+            for path in paths:
+                await one.metadata.writes.change_entity_config(path, lambda there: {**there, "a": "1"})
+                assert await contents(session, f"/config/{path}") == [{"version": 1, "config": {"a": "1"}}]
+            await asyncio.wait_for(heard.wait(), DEADLINE_S)
+            assert [two.metadata.entity_configs[path] for path in paths] == [{"a": "1"}] * 3
+            for path in (*paths, "groups/none"):
+                await two.metadata.writes.change_entity_config(path, lambda there: {})
+            assert not two.metadata.entity_configs
+            assert await session.read([f"/config/{path}" for path in paths]) == [None] * 3
+            assert await session.children(["/config/changes"]) == before
 
     asyncio.run(story())
 
