@@ -20,7 +20,7 @@ from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.common.output import aligned, complain, json_line, print_all, say
 from kafkalite.common.timestamps import format_timestamp
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
-from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_IDLE, CLEANING_TOLD, LogCleaning
+from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_IDLE, CLEANING_REPORTED, LogCleaning
 
 _RUN_VERSION = 0
 _ANSWER_S = 10.0
@@ -126,7 +126,7 @@ def status_of_broker(
     found: Statuses = {}
     is_off = False
     for response, partitions in describe(client, keys, describe_cleaning=True):
-        if response.cleaning not in (CLEANING_TOLD, CLEANER_IS_OFF):
+        if response.cleaning not in (CLEANING_REPORTED, CLEANER_IS_OFF):
             raise Unanswered(f"{client.address} is no kafkalite that reports compaction")
         is_off = response.cleaning == CLEANER_IS_OFF
         found.update((key, one.cleaning) for key, one in partitions if one.cleaning is not None)

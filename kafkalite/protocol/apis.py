@@ -1,4 +1,4 @@
-"""THE TABLE: every request that this broker answers, with the versions it answers.
+"""The table of APIs: every request that this broker answers, with the versions that it answers.
 
 ApiVersions lists exactly Kafka's rows. A new API is one row here, one declaration in `messages/`, one handler of the
 same file name in `api/handlers/`. Requests of our own commands are rows of their own (`_OWN_ROWS`), and are not listed.

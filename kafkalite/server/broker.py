@@ -91,7 +91,7 @@ class LoopThread:
             raise RuntimeError("the broker has ended in the meantime") from None
 
     def close(self) -> None:
-        """Cancel what still runs: threads that wait for it go on."""
+        """Cancel all running work, which releases the threads that wait for it."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.run_until_complete(_end_tasks())
@@ -101,7 +101,7 @@ class LoopThread:
 
 
 async def _end_tasks() -> None:
-    await asyncio.sleep(0)  # what other threads have just handed in becomes tasks
+    await asyncio.sleep(0)  # calls that other threads have just submitted become tasks
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -195,8 +195,9 @@ class Broker(RunningBroker):
 
     @property
     def is_inherited(self) -> bool:
-        """Whether it was running in another process when that forked this one. Its addresses are known here, and all
-        else is the other's: to stop it does nothing."""
+        """Whether it was running in another process when that forked this one. Here only its addresses may be read;
+        `stop` does nothing.
+        """
         return self._home is not None and not self._home.is_here
 
     def require_own(self) -> None:
@@ -280,7 +281,7 @@ def _config_from(
     properties = {name.replace("_", "."): setting_text(value) for name, value in settings.items()}
     for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a misspelt name is an error
         if name.startswith(PREFIX):
-            continue  # `load` refuses what is wrong
+            continue  # `load` refuses invalid values
         from kafkalite.config.idle_settings import no_effect  # 180 names that most starts never need
 
         raise ConfigError(no_effect(name, BrokerConfig.by_name))

@@ -58,7 +58,7 @@ class BrokerApis:
         cleaner: Callable[[], LogCleaner],
         network: Callable[[], SocketServer],
     ) -> None:
-        """`cleaner` and `network` give parts that are there when a client asks for them, and not yet now."""
+        """`cleaner` and `network` give parts that are created later, before a client can ask for them."""
         self._runtime = runtime
         self._dynamic_config = dynamic_config
         self._config: Callable[[], BrokerConfig] = lambda: dynamic_config.now

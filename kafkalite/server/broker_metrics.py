@@ -234,7 +234,7 @@ def _broker(replica_manager: ReplicaManager, metadata: ClusterMetadata, broker_i
 
 
 def _has_preferred_leader(state: PartitionRecord) -> bool:
-    """A replica that a reassignment adds need not lead before it is in sync.
+    """Whether the preferred leader leads. A replica that a reassignment adds need not lead before it is in sync.
     Source: kafka.controller.ControllerContext.hasPreferredLeader."""
     preferred = state.replicas[0]
     return state.leader == preferred or (preferred in state.adding and preferred not in state.isr)
@@ -297,7 +297,7 @@ def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:
 
 
 def _transactional_ids(transactions: TransactionCoordinator) -> Iterator[Row | None]:
-    """By the states that are stored; an id is in one of them."""
+    """The number of transactional ids in each stored state."""
     counts = dict.fromkeys(STATE_OF_ID[: STATE_OF_ID.index(TransactionState.DEAD)], 0)
     for number, each in enumerate(transactions.store, start=1):
         counts[each.state] += 1
@@ -350,7 +350,7 @@ def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:
 
 
 def _add_cleaner_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -> None:
-    """All of them from one call of `totals`."""
+    """Add the totals of the cleaner, all from one call of `totals`."""
     columns = (
         Column("kafka_log_logcleanermanager_uncleanable_partitions_count", "Logs that cannot be compacted."),
         Column("kafka_log_logcleanermanager_uncleanable_bytes", "Bytes of logs that cannot be compacted."),

@@ -67,7 +67,7 @@ class BrokerServer:
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
-        """Take one stage after another; if one fails, undo the others. Raises ConfigError, StorageError."""
+        """Enter one stage after another; if one fails, undo the others. Raises ConfigError, StorageError."""
         for warning in self.config.warnings:
             logger.warning("%s", warning)
         self._security = ListenerSecurity(self.config)
@@ -105,8 +105,7 @@ class BrokerServer:
             await asyncio.wait(tasks, timeout=_KILL_GRACE_S)
 
     def end_threads(self) -> None:
-        """After `kill`: wait for the threads of this broker, of which some may have been at work, and close the files
-        that they have written."""
+        """After `kill`: wait for the threads of this broker, and close the files that they have written."""
         self._readers.shutdown(cancel_futures=True)
         self._host.end_threads()
         self._member.end_threads()
@@ -158,7 +157,7 @@ class BrokerServer:
             broker_id=self.broker_id,
             takes_over=self.adopted is not None,
         )
-        if self.adopted is not None:  # the logs may know ids that another broker gave
+        if self.adopted is not None:  # the logs may know ids that another broker assigned
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
             await self.metadata.writes.skip_producer_ids(highest)
         await self._applier.load()
@@ -314,7 +313,7 @@ class BrokerServer:
 
     @property
     def cleaner(self) -> LogCleaner:
-        """The log cleaner, which is created and started at its first use: most starts are spared 12 ms of imports."""
+        """The log cleaner, created and started at its first use, which saves most starts 12 ms of imports."""
         if self._cleaner is None:
             from kafkalite.cleaner.log_cleaner import LogCleaner
 
@@ -367,12 +366,12 @@ class BrokerServer:
         self._listener_changes.apply(config)
 
     def _on_failed_log(self, key: TopicPartition) -> None:
-        """A log takes no more records: another replica is to lead, and this one does not follow."""
+        """A log has failed: resign, so that another replica leads, and do not follow."""
         self.replica_manager.on_failed_log(key)
         self.metadata.leave_isrs([key])
 
     def _on_offline_logs(self, keys: Sequence[TopicPartition], why: str) -> None:
-        """A data directory has failed. With the last one the broker goes."""
+        """A data directory has failed. With the last one the broker stops."""
         self.replica_manager.take_offline(keys, why)
         self.metadata.leave_isrs(keys)
         if not self.logs.online:
@@ -382,7 +381,7 @@ class BrokerServer:
                 self.failed.set_result(message)
 
     def _answer_delayed_requests(self) -> None:
-        """Answer every request that waits for others: nothing more will come."""
+        """Answer every request that waits for others, since none will arrive."""
         if self._requests is not None:
             self._requests.refuse()
         self.groups.close()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOAD_GRACE_MS = 100  # little state loads within it; with more, clients get COORDINATOR_LOAD_IN_PROGRESS
+_LOAD_GRACE_MS = 100  # a small state loads within it; with more, clients get COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Coordinators:
@@ -112,8 +112,9 @@ class Coordinators:
         replica_manager.when_deleted.subscribe(self.groups.offsets.on_topic_deleted)
 
     async def load(self) -> None:
-        """Begin to load the partitions that are led here, and wait for a moment: the others load while clients get
-        COORDINATOR_LOAD_IN_PROGRESS."""
+        """Begin to load the partitions that are led here, and wait for `_LOAD_GRACE_MS`: the others load while clients
+        get COORDINATOR_LOAD_IN_PROGRESS.
+        """
         self._topics.load()
         self._stop_following = follow_group_configs(self._metadata, self.group_configs)
         self._loading = [asyncio.ensure_future(topic.load()) for topic in self.internal_topics.values()]

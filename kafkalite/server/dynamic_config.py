@@ -2,7 +2,7 @@
 
 Every change, whether made here, by another broker or by a tool, is written to the metadata and applied from there by a
 listener. A client of this broker gets an error before anything is written. Changes by other writers are checked setting
-by setting; an invalid one is ignored with a warning, since it may be meant for a broker of another kind.
+by setting; an invalid one is ignored with a warning, since it may be for brokers of another kind.
 
 Secrets are encrypted in ZooKeeper with password.encoder.secret, as Apache Kafka's brokers and kafka-configs --zookeeper
 do it, and only for single brokers: others may have another secret. The journal of a single broker, which only its owner
@@ -81,7 +81,7 @@ class DynamicBrokerConfig:
                 await self._metadata.writes.set_broker_config(broker, settings)
 
     async def renew_secrets(self) -> None:
-        """Encrypt anew what password.encoder.old.secret has encrypted."""
+        """Encrypt secrets of password.encoder.old.secret with the present one."""
         kept = self._metadata.broker_configs.get(self._broker, {})
         if self._secrets is not None and (renewed := self._secrets.renewed(kept)) is not None:
             await self._metadata.writes.set_broker_config(self._broker, renewed)
@@ -118,7 +118,7 @@ class DynamicBrokerConfig:
         return BrokerConfig.load(self.now.explicit, self._dynamic(own), self._dynamic(of_all))
 
     def _understood(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """The settings that this broker can have, tried one after another."""
+        """The settings that are valid for this broker, each tried by itself."""
         understood: dict[str, str] = {}
         for name, text in settings.items():
             try:
@@ -140,10 +140,10 @@ class BrokerSecrets:
         self._is_secret = is_secret
         self._encoder = _encoder(config, config.password_encoder_secret)
         self._old_encoder = _encoder(config, config.password_encoder_old_secret)
-        self._known: dict[str, str | None] = {}  # what was decoded last, by its text; None is not understood
+        self._known: dict[str, str | None] = {}  # the secrets decoded last, by their encoded text; None: not decodable
 
     def opened(self, kept: Mapping[str, str]) -> dict[str, str]:
-        """The settings as they count; a secret that cannot be decoded is left out, with an error in the log."""
+        """The settings with decoded secrets; one that cannot be decoded is left out, with an error in the log."""
         known: dict[str, str | None] = {}
         result: dict[str, str] = {}
         for name, text in kept.items():
@@ -157,8 +157,9 @@ class BrokerSecrets:
         return result
 
     def sealed(self, settings: Mapping[str, str], kept: Mapping[str, str], *, of_all: bool) -> dict[str, str]:
-        """The settings as they are to be kept in place of `kept`. What is as before keeps its text, and
-        what could not be decoded is gone. Raises ConfigError."""
+        """The settings as they are to be kept in place of `kept`. An unchanged secret keeps its text; one that could
+        not be decoded is removed. Raises ConfigError.
+        """
         before = self.opened(kept)
         result = dict(settings)
         for name, text in settings.items():
@@ -178,7 +179,9 @@ class BrokerSecrets:
         return result
 
     def renewed(self, kept: Mapping[str, str]) -> dict[str, str] | None:
-        """The settings with the secrets of password.encoder.old.secret encoded anew; None if there are none."""
+        """The settings with the secrets of password.encoder.old.secret encoded by the present one; None if there are
+        none.
+        """
         if self._old_encoder is None or self._encoder is None:
             return None
         result = dict(kept)

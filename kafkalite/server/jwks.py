@@ -1,8 +1,8 @@
 """The public keys by which tokens of OAUTHBEARER are verified: from a file, or from an address, and read again.
 
 They are read at the start, by another thread when they are old, and when a token names a key that is not among them
-(its login fails; the next one may find it). While the source is away, the keys of before stay. All that is read while
-the broker runs is read by another thread, and changed settings do not make a source be read again.
+(its login fails; the next one may find it). While the source cannot be read, the last keys stay valid. While the broker
+runs, another thread reads; a change of settings does not make a source be read again.
 Source: org.apache.kafka.common.security.oauthbearer.internals.secured.RefreshingHttpsJwks.
 """
 
@@ -34,7 +34,7 @@ _MISSING_PAUSE_MS = 10_000.0
 
 
 class KeySource(NamedTuple):
-    """An address, and the options ssl.* of the login module, by which it is asked."""
+    """An address, and the options ssl.* of the login module for requests to it."""
 
     url: str
     tls: tuple[tuple[str, str], ...] = ()
@@ -43,7 +43,7 @@ class KeySource(NamedTuple):
         return f"KeySource({self.url})"
 
     def read(self) -> Keys:
-        """Waits for the source. Raises ConfigError."""
+        """Read the keys; blocks. Raises ConfigError."""
         if urlsplit(self.url).scheme not in ("https", "http", "file"):
             raise ConfigError(f"{SETTING}={self.url}: must be an address that begins with https: or file:")
         try:
@@ -54,7 +54,7 @@ class KeySource(NamedTuple):
             raise ConfigError(f"{SETTING}={self.url}: {fault}") from None
 
     def read_again(self) -> Keys:
-        """Raises OSError, ValueError, ConfigError."""
+        """Read the keys again; blocks. Raises OSError, ValueError, ConfigError."""
         context = tls_of_module(dict(self.tls)) if self.tls else None
         opener = urllib.request.build_opener(NoStepDown, urllib.request.HTTPSHandler(context=context))
         end = monotonic_s() + _WHOLE_S
@@ -158,7 +158,7 @@ def _monotonic_ms() -> float:
 
 
 class NoStepDown(urllib.request.HTTPRedirectHandler):
-    """Follows https: to https: alone, and http: to these two."""
+    """Follows redirects from https: to https: only, and from http: to both."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str

@@ -1,7 +1,7 @@
 """Tickets of Kerberos, by the package gssapi over MIT's library: those of clients, by the keytab of this broker.
 
-The library reads the keytab for each ticket, so that new keys need no restart. It also remembers tickets that have been
-shown, which is its defence against replays (KRB5RCACHENAME).
+The library reads the keytab for each ticket, so that new keys need no restart. It also remembers the tickets that were
+presented, to refuse replays (KRB5RCACHENAME).
 Source: com.sun.security.auth.module.Krb5LoginModule (keyTab, principal).
 """
 
@@ -101,7 +101,7 @@ class _Context:
         return answer
 
     def _look_whether_complete(self) -> bytes:
-        self.is_complete = bool(self._context.complete)  # raises what `step` held back for the sake of its answer
+        self.is_complete = bool(self._context.complete)  # raises the fault that `step` deferred in favour of its answer
         return b""
 
     def wrap(self, data: bytes) -> bytes:

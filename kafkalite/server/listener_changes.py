@@ -1,7 +1,7 @@
 """Listeners that are added, removed, or advertised elsewhere while the broker runs.
 
-One that stays keeps its address until the next start, as in Kafka. A new one is bound for a moment before a change is
-written, so that a port that is taken is refused; Kafka would write it, and log the fault.
+A listener that stays keeps its address until the next start, as in Kafka. A new one is bound for a moment before a
+change is written, so that a port that is taken is refused; Kafka would write it, and log the fault.
 Source: kafka.server.DynamicListenerConfig, KIP-226.
 """
 
@@ -83,7 +83,7 @@ class ListenerChanges:
                 await self._server.check_address(Listener(listener.name, listener.host, listener.port))
 
     def apply(self, new: BrokerConfig) -> None:
-        """Carry out the changes, soon."""
+        """Schedule the changes."""
         added, removed = self._difference(new)
         is_moved = new.advertised_listeners != self._config.advertised_listeners
         self._config = new
@@ -91,7 +91,7 @@ class ListenerChanges:
             self._work = asyncio.get_running_loop().create_task(self._carry_out(), name="kafkalite-listeners")
 
     def _watch_certificates(self) -> None:
-        """From the first listener with TLS, or token of this broker, on; an idle broker without one does not wake."""
+        """Check certificates and tokens from the first one on; an idle broker without any does not wake."""
         if self._security.ages and self._certificates is None:
             self._certificates = PeriodicTasks(self._clock)
             self._certificates.add("certificates", FILE_CHECK_MS, self._security.refresh)

@@ -49,7 +49,7 @@ _WITH_TLS = ("SSL", "SASL_SSL")
 
 
 class _Served(NamedTuple):
-    """In service at one listener now."""
+    """The context and settings in service at one listener."""
 
     settings: TlsSettings
     files: tuple[tuple[int, int], ...]
@@ -91,7 +91,7 @@ class ListenerSecurity:
 
     @property
     def ages(self) -> bool:
-        """Whether there is something for `refresh`: a listener has, or had, a certificate, or this broker a token."""
+        """Whether `refresh` has work: a listener has, or had, a certificate, or this broker a token."""
         return bool(self._served) or (self._login is not None and self._login.may_wait)
 
     def listeners(self, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> list[Listener]:
@@ -108,7 +108,7 @@ class ListenerSecurity:
         return [self.listener(one) for one in self._config.listeners]
 
     def listener(self, one: ListenerConfig) -> Listener:
-        """One of the listeners of now, to be bound. Raises ConfigError if it cannot be served."""
+        """One of the current listeners, to be bound. Raises ConfigError if it cannot be served."""
         has_tls, has_sasl = one.protocol in _WITH_TLS, one.protocol.startswith("SASL_")
         if has_tls and one.name not in self._served:
             self._served = {**self._served, one.name: _serve(self._config, one)}
@@ -126,7 +126,7 @@ class ListenerSecurity:
         return self._sasl
 
     async def prepare(self, config: BrokerConfig) -> None:
-        """Get what is far away and needed for these settings: keys for tokens. Raises ConfigError."""
+        """Fetch the keys for tokens that these settings need. Raises ConfigError."""
         if not any(one.protocol.startswith("SASL_") for one in config.listeners):
             return
         from kafkalite.server.sasl_listeners import key_sources
@@ -185,7 +185,7 @@ class ListenerSecurity:
                 served = _renewed(self._config, listener, before)
             except ConfigError as fault:
                 logger.error("the certificates of listener %s stay as they were: %s", listener.name, fault)
-                served = before._replace(files=file_states(settings))  # said once for each change
+                served = before._replace(files=file_states(settings))  # logged once for each change
             else:
                 logger.info("listener %s serves new connections with new certificates", listener.name)
             self._served = {**self._served, listener.name: served}
@@ -230,8 +230,9 @@ def _settings_of(config: BrokerConfig, listener: ListenerConfig) -> TlsSettings:
 
 
 def _renewed(config: BrokerConfig, listener: ListenerConfig, before: _Served) -> _Served:
-    """New keys and certificates of a listener that is in service. Raises ConfigError if they are no renewal: for
-    another principal, or such that brokers with them and brokers with those before do not accept each other."""
+    """New keys and certificates of a listener that is in service. Raises ConfigError unless they renew the present
+    ones: the principal is the same, and brokers with the new ones and brokers with the present ones accept each other.
+    """
     served = _serve(config, listener)
     where = f"listener {listener.name}: the new certificate"
     if served.certificate != before.certificate:
@@ -257,7 +258,7 @@ def _renewed(config: BrokerConfig, listener: ListenerConfig, before: _Served) ->
 
 
 def _is_good(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
-    """Whether brokers accept each other with these. They do not any more when a certificate has expired."""
+    """Whether brokers accept each other with these, which ends when a certificate expires."""
     try:
         try_handshake(server, client)
     except ssl.SSLError:
@@ -279,7 +280,7 @@ def _prove(where: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
 def _serve(config: BrokerConfig, listener: ListenerConfig) -> _Served:
     settings = _settings_of(config, listener)
     try:
-        files = file_states(settings)  # before they are read: a change in between is seen next time
+        files = file_states(settings)  # before they are read: the next check finds a change in between
         rules = parse_mapping_rules(config.listener_setting(listener.name, "ssl.principal.mapping.rules"))
         context = server_context(settings)
         as_client = trial = None

@@ -1,8 +1,7 @@
 """The quotas, settings of groups, subscriptions to metrics and the authorizer of a running broker, kept up to date with
-the metadata; expired tokens leave these.
+the metadata, from which expired tokens are deleted.
 
-While there is any quota of users or clients, requests go through a `ThrottlingDispatcher`; without one the broker does
-nothing for quotas at all.
+While there is any quota of users or clients, requests pass a `ThrottlingDispatcher`; without one quotas cost nothing.
 Source: kafka.server.ConfigHandler (QuotaConfigHandler, IpConfigHandler), kafka.security.authorizer.AclAuthorizer (its
 listener of changes), kafka.controller.KafkaController (tokenCleanScheduler).
 """
@@ -57,7 +56,7 @@ def follow_quotas(
     throttling = ThrottlingDispatcher(dispatcher.handle, manager, clock)
 
     def apply(path: str) -> bool:
-        """Whether a quota of users or clients has changed."""
+        """Apply the settings of an entity; returns whether a quota of users or clients has changed."""
         quotas = metadata.entity_configs.get(path, {})
         if not path.startswith(_IPS):
             return manager.put(path, quotas)

@@ -103,7 +103,7 @@ class MetricsEndpoint:
         _log.info("metrics are on http://%s/metrics", self.address)
 
     def _close_copies(self) -> None:
-        """In a forked child."""
+        """Close the copies of the sockets in a forked child."""
         for listening in self._server.sockets if self._server is not None else ():
             close_copy(listening.fileno())
 
@@ -141,7 +141,7 @@ class MetricsEndpoint:
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, EOFError):
-            pass  # the scraper is too slow, or gone
+            pass  # the scraper is too slow, or has disconnected
         except Exception:
             _log.exception("a scrape failed")
         finally:

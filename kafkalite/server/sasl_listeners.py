@@ -86,7 +86,7 @@ class SaslListeners:
             self._make(config, name)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """New connections follow these settings; a listener that cannot stays as before."""
+        """Use these settings for new connections; a listener with invalid ones stays as before."""
         changed = self._changed(config)
         self._config = config
         for name in changed:
@@ -96,8 +96,7 @@ class SaslListeners:
                 logger.error("clients log in at listener %s as before: %s", name, fault)
 
     def _changed(self, config: BrokerConfig) -> list[str]:
-        """The listeners of `config` to which clients will log in otherwise than now, or are about to for the first
-        time; the others keep the keys for tokens that have been fetched."""
+        """The listeners of `config` whose logins are new or changed; the others keep the fetched keys for tokens."""
         has_changed = _concerning(config) != _concerning(self._config)
         return [name for name in _with_sasl(config) if has_changed or name not in self._settings]
 
@@ -116,7 +115,7 @@ def key_sources(config: BrokerConfig) -> Iterator[jwks.KeySource]:
 
 
 def _key_source(config: BrokerConfig, listener: str) -> jwks.KeySource | None:
-    """None if the tokens are not judged by keys. Raises ConfigError."""
+    """The source of the keys; None if tokens are not validated by keys. Raises ConfigError."""
     handler = config.listener_setting(listener, "sasl.server.callback.handler.class", oauthbearer.MECHANISM) or ""
     if handler.rpartition(".")[2] != _SIGNED_TOKENS:
         return None
@@ -129,7 +128,7 @@ def _key_source(config: BrokerConfig, listener: str) -> jwks.KeySource | None:
 
 
 def _concerning(config: BrokerConfig) -> list[dict[str, str]]:
-    """Settings that concern logins, of those that were set."""
+    """The explicit settings that concern logins."""
     layers = (config.explicit, config.dynamic_default, config.dynamic)
     return [{name: text for name, text in layer.items() if _CONCERNS.search(name)} for layer in layers]
 
@@ -155,9 +154,9 @@ def _settings(
 
 
 def _follow_decoys(config: BrokerConfig, metadata: ClusterMetadata) -> Decoys:
-    """Look like the users there are, from now on. Their secret is that of the cluster's delegation tokens; without one
-    they are the same on all its brokers, too, but a client that may log in and knows the id of the cluster can
-    recognize them."""
+    """Keep the decoys like the present users. Their secret is that of the cluster's delegation tokens. Without one they
+    are equal on all its brokers, too, but a client that may log in and knows the id of the cluster can recognize them.
+    """
     decoys = Decoys(hmac.digest(config.token_secret.encode(), f"decoys {metadata.cluster_id}".encode(), "sha256"))
     for path, stored in metadata.entity_configs.items():
         decoys.put(path, stored)
@@ -188,7 +187,7 @@ def _exchanges(
         elif name == oauthbearer.MECHANISM:
             exchanges[name] = _bearer_tokens(config, listener, clock, keys)
         elif name == gssapi.MECHANISM:
-            from kafkalite.server.kerberos import kerberos_exchanges  # brings a package that few have
+            from kafkalite.server.kerberos import kerberos_exchanges  # imports an optional package
 
             exchanges[name] = kerberos_exchanges(config, listener, clock)
         else:
@@ -202,7 +201,7 @@ def _exchanges(
 
 
 def _bearer_tokens(config: BrokerConfig, listener: str, clock: Clock, make_keys: MakeKeys) -> Callable[[], Exchange]:
-    """Raises ConfigError unless it is said how tokens are judged: not to judge them has to be asked for."""
+    """Raises ConfigError unless settings say how tokens are validated; unsecured tokens must be enabled explicitly."""
 
     def setting(name: str) -> Any:
         return config.listener_setting(listener, name, oauthbearer.MECHANISM)

@@ -40,14 +40,14 @@ ReadAll = Callable[[], Awaitable[Mapping[str, Mapping[str, str]]]]
 
 
 class StoredUsers:
-    """Users by name. A user without credentials, who has quotas only, is none. `change` is as in `MetadataWrites`."""
+    """Users by name. A user with quotas only, without credentials, is left out. `change` is as in `MetadataWrites`."""
 
     def __init__(self, read_all: ReadAll, change: Callable[[str, ChangeConfig], Awaitable[None]]) -> None:
         self._read_all = read_all
         self._change = change
 
     async def all(self) -> dict[str, Credentials]:
-        """Raises ValueError for a credential that makes no sense."""
+        """All users with their credentials. Raises ValueError for an invalid credential."""
         found = {}
         for path, config in (await self._read_all()).items():
             name = path.removeprefix(_PREFIX)

@@ -1,7 +1,7 @@
-"""The topics of the cluster as groups see them that assign partitions themselves: ids, partition counts, hashes.
+"""The topics of the cluster for groups whose coordinator assigns partitions: ids, partition counts, hashes.
 
-Each change of a topic has a number, by which a group finds whether one of its topics has changed since it looked. The
-racks of a topic's replicas are part of its hash, which is computed once for each change.
+Each change of a topic has a number, by which a group finds whether one of its topics has changed since its last check.
+The racks of a topic's replicas are part of its hash, which is computed once for each change.
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage,
 org.apache.kafka.coordinator.group.GroupMetadataManager (onMetadataUpdate, topicHashCache; 4.3).
 """

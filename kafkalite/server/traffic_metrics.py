@@ -1,4 +1,5 @@
-"""The metrics of replication and of quotas: what this broker leads and copies, and how its clients are throttled.
+"""The metrics of replication and of quotas: the partitions that this broker leads and copies, and the throttling of
+clients.
 
 The names are those that the JMX exporter gives Kafka's MBeans, as in `broker_metrics`. A broker whose partitions have
 one replica each has all of the totals as well, so that alerts on them need no exception. Of quotas there is a row for

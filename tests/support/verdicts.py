@@ -28,7 +28,7 @@ STRICTER = {
     "unsecured": (
         "it is no JWT",  # as above, and no name twice
         " is no text",  # Kafka makes text of anything
-        " names nobody",  # null is no name
+        " names no user",  # null is no name
     ),
 }
 """What is said of tokens that are refused here alone, with its reason (docs/differences.md)."""

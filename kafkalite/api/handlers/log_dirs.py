@@ -97,7 +97,7 @@ class LogDirApi(NamedTuple):
             counts_records=asked != wire.NO_COUNTS,
         )
         if request.describe_cleaning:
-            response.cleaning = wire.CLEANING_TOLD if self.config().log_cleaner_enable else wire.CLEANER_IS_OFF
+            response.cleaning = wire.CLEANING_REPORTED if self.config().log_cleaner_enable else wire.CLEANER_IS_OFF
             _add_cleaning(self.cleaner(), response.results, keys)
         return response
 

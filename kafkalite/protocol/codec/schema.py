@@ -4,10 +4,10 @@
         throttle_time_ms: int = int32("1+")
         error_code: int = int16("0+")
 
-Left: what we use. Right: what travels. The metaclass takes the declarations out of the class body, gives the class
-slots, and puts them in `__fields__`; `codec` compiles them for a version when that version is first used. A type
-checker sees fields with defaults, so it knows the constructors: keywords, all optional, with the schema's defaults.
-A field outside its versions is left out when encoding and has its default after decoding.
+Left: the field in Python. Right: its type on the wire. The metaclass takes the declarations out of the class body,
+gives the class slots, and puts them in `__fields__`; `codec` compiles them for a version when that version is first
+used. A type checker sees fields with defaults, so it knows the constructors: keywords, all optional, with the schema's
+defaults. A field outside its versions is left out when encoding and has its default after decoding.
 
 None travels as null; in a version that has no null there it travels as the empty value. A tagged field travels when
 it differs from its default; a tagged struct has the default None. A byte precedes a nullable struct: -1 is null.
@@ -58,7 +58,7 @@ ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
 
 def malformed(name: str, data: memoryview, error: Exception) -> Malformed:
-    """The fault of bytes in which a field is not there, or a text is none."""
+    """The fault of bytes that end before a field, or of a text that is not UTF-8."""
     if isinstance(error, UnicodeDecodeError):
         return Malformed(f"{name}: a text that is not UTF-8")
     return Malformed(f"{name}: its {len(data)} bytes end inside a field")
@@ -139,7 +139,7 @@ class Field(NamedTuple):
     nullable: range = NO_VERSIONS
     tag: int | None = None  # the field is tagged in all of its versions
     is_array: bool = False
-    null_sent_as_empty: bool = False  # null is understood, but never sent
+    null_sent_as_empty: bool = False  # null is decoded, but never sent
     mostly_empty: bool = False  # a hint for the encoder
     has_presence: bool = False  # a struct that may be null: one signed byte comes first
 

@@ -1,4 +1,4 @@
-"""BrokerReport (27501): what the console asks a broker, and Kafka's protocol has no request for. Read-only.
+"""BrokerReport (27501): reports for the console that Kafka's protocol has no request for. Read-only.
 
 Not an API of Apache Kafka, as RunCleaner beside it (see `cleaner`). Arguments and contents are JSON: a report is for
 people, its fields change with the pages that show them, and an unused old field is harmless.

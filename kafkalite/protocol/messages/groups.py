@@ -1,5 +1,6 @@
 """Classic groups: JoinGroup (11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13) of members; FindCoordinator (10),
-DescribeGroups (15), ListGroups (16) and DeleteGroups (42) of clients that are not."""
+DescribeGroups (15), ListGroups (16) and DeleteGroups (42) of any client.
+"""
 
 from __future__ import annotations
 

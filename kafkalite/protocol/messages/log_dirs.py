@@ -20,8 +20,8 @@ COUNTS = 1
 COUNTS_OF_SEGMENTS = 2  # of segments and partitions
 
 # values of `cleaning` in a response
-CLEANING_TOLD = 1  # for every compacted log
-CLEANER_IS_OFF = 2  # as CLEANING_TOLD, but log.cleaner.enable is false
+CLEANING_REPORTED = 1  # for every compacted log
+CLEANER_IS_OFF = 2  # as CLEANING_REPORTED, but log.cleaner.enable is false
 
 CLEANING_IDLE = "idle"  # the state of a log that no scan has found due
 

@@ -1,13 +1,12 @@
 """Quotas of users and clients: for each client, the rates and buckets that its requests are counted against.
 
 A client is resolved once, and again after a change of the quotas. Rates outlive such a change, so that a client that
-has used up a window does not get a new one. Those that have become as new are dropped when there are many. The most
-specific entity that matches gives the limit, for each type of quota by itself (`QuotaLimits`). It also says which
-consumption is counted together: a limit of a user is shared by all clients of the user, one of a client id by all users
-of it; a limit of a default entity is one for each name that it stands for. Mutations are limited by a bucket of tokens:
-a rate on average, with bursts of what the bucket holds. A request that takes more than there is may do so once, and
-then waits until the bucket is out of debt: a topic with more partitions than the bucket holds could never be created
-otherwise.
+has used up a window does not get a new one. Idle ones are dropped when there are many. The most specific entity that
+matches gives the limit, separately for each type of quota (`QuotaLimits`). It also determines which consumption is
+counted together: a limit of a user is shared by all clients of the user, one of a client id by all users of it; a limit
+of a default entity is one for each name that it stands for. Mutations are limited by a bucket of tokens: a rate on
+average, with bursts of what the bucket holds. A request may take more than the bucket holds, and then waits until the
+debt is paid: otherwise a topic with more partitions than that could never be created.
 Source: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager},
 org.apache.kafka.common.metrics.stats.{TokenBucket, Avg}, KIP-13, KIP-55, KIP-124, KIP-599.
 """
@@ -49,14 +48,14 @@ class TokenBucket:
         self._tokens = min(self.tokens(now_ms) - count, self._burst_s * self.limit)
 
     def tokens(self, now_ms: int) -> float:
-        """How many there are; negative: how many are owed."""
+        """The number of tokens; negative: the number that is owed."""
         filled = self._tokens + self.limit * (now_ms - self._filled_ms) / 1000
         self._tokens = min(filled, self._burst_s * self.limit)
         self._filled_ms = now_ms
         return self._tokens
 
     def wait_ms(self, now_ms: int) -> int:
-        """The time until nothing is owed; 0 if nothing is, and where it never ends, as in Kafka."""
+        """Milliseconds until no tokens are owed; 0 if none are, and, as in Kafka, if that never happens."""
         tokens = self.tokens(now_ms)
         if tokens >= 0 or self.limit <= 0:
             return 0
@@ -89,7 +88,7 @@ class QuotaLimits:
         return len(self._by_pair)
 
     def put(self, user: str, client_id: str, limit: float | None) -> bool:
-        """Set the limit of an entity ("": of any user, of any client id), or remove it; whether that is a change."""
+        """Set the limit of an entity ("": of any user, of any client id), or remove it; returns whether it differs."""
         if self._by_pair.get((user, client_id)) == limit:
             return False
         if limit is None:
@@ -171,7 +170,7 @@ class QuotaWindows:
 
 
 class ClientQuotaManager:
-    """`generation` is another object after each change of a quota: what was resolved before it holds no more."""
+    """`generation` is another object after each change of a quota, which makes earlier results of `resolve` invalid."""
 
     __slots__ = ("_counted", "_limits", "_mutation_windows", "_windows", "generation")
 
@@ -192,7 +191,7 @@ class ClientQuotaManager:
         return any(map(len, self._limits.values()))
 
     def put(self, path: str, config: Mapping[str, str]) -> bool:
-        """Take the settings of an entity, which may be gone; whether a quota has changed."""
+        """Apply the settings of an entity, which may be deleted; returns whether a quota has changed."""
         entity = entity_of(path)
         names = dict(entity.names) if entity is not None else {}
         if not (USER in names or CLIENT_ID in names):
@@ -204,7 +203,7 @@ class ClientQuotaManager:
         for key in (
             PRODUCER_BYTE_RATE,
             CONSUMER_BYTE_RATE,
-        ):  # with 0 nothing waits in Kafka, else clients would hang
+        ):  # with 0 no request waits in Kafka; clients would hang otherwise
             if quotas.get(key) == 0:
                 quotas[key] = inf
         changed = [key for key, limits in self._limits.items() if limits.put(user, client_id, quotas.get(key))]
@@ -221,7 +220,7 @@ class ClientQuotaManager:
         return ClientQuotas(produce, fetch, request, mutation)
 
     def counted(self, key: str) -> Iterator[Counted]:
-        """All that is counted of a type, for metrics."""
+        """All counted consumption of a type, for metrics."""
         return iter(tuple(self._counted[key].values()))
 
     @property
@@ -259,15 +258,15 @@ class ClientQuotaManager:
         return Counted(sharers, SampledRate(windows.count, windows.size_ms, inf), bucket)
 
     def _make_room(self, all_counted: dict[Sharers, Counted], now_ms: int) -> None:
-        """Drop what is idle, and the oldest if that is little: to look through all must not happen at each request."""
+        """Drop the idle ones, and the oldest if these are few: not every request may scan all."""
         for sharers in [each.sharers for each in all_counted.values() if each.is_idle(now_ms)]:
             del all_counted[sharers]
         for sharers in list(all_counted)[: max(0, len(all_counted) - COUNTED_MAX * 3 // 4)]:
             del all_counted[sharers]
-        self.generation = object()  # connections still hold what is dropped
+        self.generation = object()  # connections still refer to those that are dropped
 
     def _apply(self, key: str, limits: QuotaLimits) -> None:
-        """Give the limits to what is counted, and drop what has none any more."""
+        """Apply the limits to all counted consumption, and drop that without a limit."""
         all_counted = self._counted[key]
         for sharers, counted in tuple(all_counted.items()):
             limit = limits.of(sharers)

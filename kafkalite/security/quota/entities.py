@@ -3,7 +3,7 @@
 An entity is a user, a client id, both, or an IP address; each may be the default of its kind. Its path is that of
 its node below /config in ZooKeeper, with sanitized names: users/alice, users/<default>/clients/batch%2A, ips/10.0.0.1.
 A filter is that of DescribeClientQuotas: each component names a kind, and one name, the default, or any name of it.
-Kinds that no component names may be there, unless the filter is strict.
+An entity may have other kinds, unless the filter is strict.
 Source: kafka.server.ZkAdminManager (parseAndSanitizeQuotaEntity, alterClientQuotas, describeClientQuotas),
 QuotaConfigs, KIP-546, KIP-612.
 """
@@ -46,7 +46,7 @@ class Entity(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of its node. Raises KafkaError(INVALID_REQUEST) for an entity that cannot be."""
+        """The path of its node. Raises KafkaError(INVALID_REQUEST) for an invalid entity."""
         if not self.names:
             raise _invalid("Invalid empty client quota entity")
         named: dict[str, str] = {}
@@ -86,7 +86,9 @@ def keys_of(path: str) -> Mapping[str, int | None]:
 
 
 def quotas_of(path: str, config: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among the settings of an entity. What is no number, in a node that someone else wrote, is none."""
+    """The quotas among the settings of an entity. Values that are not numbers, in a node of another writer, are left
+    out.
+    """
     quotas = {}
     for key in keys_of(path):
         text = config.get(key)
@@ -159,7 +161,7 @@ class Component(NamedTuple):
 
 
 class EntityFilter:
-    """Matches entities. Raises KafkaError for components that cannot be together."""
+    """Matches entities. Raises KafkaError for components that exclude each other."""
 
     __slots__ = ("_components", "_strict")
 
@@ -197,7 +199,7 @@ class EntityFilter:
         return True
 
     def quotas(self, configs: Mapping[str, Mapping[str, str]]) -> dict[Entity, dict[str, float]]:
-        """The quotas of the entities that match, of those that have any. `configs` are by path."""
+        """The quotas of the matching entities that have any. `configs` are by path."""
         found = {}
         for path, config in configs.items():
             quotas = quotas_of(path, config)

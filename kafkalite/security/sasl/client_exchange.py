@@ -36,7 +36,7 @@ class ClientExchange(Protocol):
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The next token; None when the server has said all. Raises ValueError if it has not proven itself."""
+        """The next token; None when the exchange is complete. Raises ValueError if the server has not proven itself."""
         ...
 
 
@@ -106,7 +106,7 @@ class SaltedPassword:
 
 
 class ScramClient:
-    """SCRAM: the server, too, proves that it knows the password."""
+    """SCRAM: the server proves as well that it knows the password."""
 
     def __init__(self, mechanism: str, name: str, password: SaltedPassword, *, is_token: bool = False) -> None:
         self._digest = scram.MECHANISMS[mechanism]
@@ -143,7 +143,7 @@ class ScramClient:
         if not scram.ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise ValueError(
                 f"it wants {iterations} iterations of the password, and {scram.ITERATIONS_MIN} to {ITERATIONS_MAX} are "
-                "taken: set that user's credentials anew"
+                "accepted: set that user's credentials again"
             )
         salted = self._password.of(scram.decoded(found["salt"]), iterations)
         without = f"c=biws,r={nonce}"

@@ -17,8 +17,9 @@ class AuthenticationFailed(Exception):
 
 
 class Step(NamedTuple):
-    """The server's answer, None if it has nothing to say any more; when all is proven, also the user and until when
-    that holds (None: no limit), and whether a delegation token proved it."""
+    """The server's token, None for none; at the end of the exchange also the user, the time until which the
+    authentication is valid (None: no limit), and whether it was by a delegation token.
+    """
 
     token: bytes | None
     name: str | None = None

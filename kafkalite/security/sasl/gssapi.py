@@ -1,7 +1,6 @@
-"""SASL GSSAPI, both sides: tickets of Kerberos, and then an agreement on no protection of what follows, which is for
-TLS.
+"""SASL GSSAPI, both sides: tickets of Kerberos, and then an agreement on no security layer, which is left to TLS.
 
-After the tickets the server offers its security layers, of which there is none, and the client accepts that. The client
+After the tickets the server offers no security layer, and the client accepts that. The client
 may name another user for whom it acts; as in Kafka, the ticket's principal counts. Tickets are handled by the package
 gssapi over MIT's Kerberos, which is an extra: `kafkalite[gssapi]`.
 Source: RFC 4752, com.sun.security.sasl.gsskerb.{GssKrb5Server, GssKrb5Client}, KIP-43.
@@ -155,7 +154,7 @@ class GssapiClient:
         self._steps += 1
         if self._steps > _TICKET_STEPS_MAX:
             raise ValueError("it goes on with tickets for ever")
-        return self._context.step(challenge)  # empty when the server is to speak
+        return self._context.step(challenge)  # empty when the server sends first
 
     def _choose(self, offer: bytes) -> bytes:
         if len(offer) != _OFFER_BYTES or not offer[0] & NO_LAYER[0]:

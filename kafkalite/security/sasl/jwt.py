@@ -1,8 +1,8 @@
 """Bearer tokens that are JSON Web Tokens: signed by one of some keys, or unsecured, for trials.
 
 The algorithm has to be one of those with a public key, so that neither a token without a signature passes nor one that
-is signed with the public key as if that were a secret. A claim is judged by its type, too: an audience that is expected
-nowhere is no reason to accept a client. Names of settings are Kafka's.
+is signed with the public key as if that were a secret. The types of claims are checked, too, and a token with an
+audience is refused where no audience is configured. Names of settings are Kafka's.
 Source: org.apache.kafka.common.security.oauthbearer.internals.secured.{ValidatorAccessTokenValidator,
 ClaimValidationUtils} over org.jose4j.jwt.consumer.JwtConsumer, ..internals.unsecured.{OAuthBearerUnsecuredJws,
 OAuthBearerValidationUtils}, KIP-255, KIP-768, RFC 7515, RFC 7517, RFC 7519.
@@ -39,15 +39,16 @@ class TokenRefused(Exception):
 
 
 class BearerToken(NamedTuple):
-    """A token that was accepted: the user, and until when."""
+    """An accepted token: the user, and its expiry."""
 
     name: str
     expires_ms: float
 
 
 class TokenRules(NamedTuple):
-    """The settings about tokens. Without an `issuer` any may be named; without an `audience` none may. `scope` is
-    required of unsecured tokens alone."""
+    """The settings about tokens. Without an `issuer` a token may name any; without an `audience` it may name none.
+    `scope` is required of unsecured tokens alone.
+    """
 
     issuer: str | None = None
     audience: Sequence[str] = ()
@@ -114,7 +115,7 @@ class Keys:
 
 
 def _read_key(parsed: Mapping[str, Any]) -> _Key | None:
-    """None for a key that is not for signatures, or makes no sense."""
+    """The key; None if it is not for signatures, or invalid."""
     import jwt
 
     kid, kind, algorithm = (parsed.get(name) for name in ("kid", "kty", "alg"))
@@ -195,7 +196,7 @@ def _algorithms() -> Mapping[str, Any]:
 
 
 def _accepted(claims: Mapping[str, Any], rules: TokenRules, now_ms: float) -> BearerToken:
-    """By the claims of a token whose signature is good. Times are whole seconds, as in Kafka."""
+    """Validate the claims of a token whose signature is good. Times are whole seconds, as in Kafka."""
     for name in ("iss", "sub", "jti"):
         _text(claims, name)
     _judge_audience(claims.get("aud"), rules.audience)
@@ -237,7 +238,7 @@ def _judge_scopes(claim: object, name: str) -> None:
 
 def _good_name(name: str, rules: TokenRules) -> str:
     if not java_trim(name) or len(name) > _NAME_CHARS_MAX or any("\ud800" <= char <= "\udfff" for char in name):
-        raise TokenRefused(f"its claim {rules.name_claim} names nobody")
+        raise TokenRefused(f"its claim {rules.name_claim} names no user")
     return name
 
 

@@ -96,7 +96,7 @@ _RESERVED = ("exp", "iat")
 
 
 class OwnToken(NamedTuple):
-    """A token to log in with: whose it is, and from when until when it holds, in ms since 1970."""
+    """A token of the client: its user, and its lifetime in ms since 1970."""
 
     text: str
     name: str
@@ -108,8 +108,9 @@ class OwnToken(NamedTuple):
 
 
 class RefreshRules(NamedTuple):
-    """The settings sasl.login.refresh.*: after which part of its life, with a random part added, a token is replaced;
-    how long it is kept at least; and how long before its end it goes, if it lives for long enough."""
+    """The settings sasl.login.refresh.*: the part of its lifetime, with a random part added, after which a token is
+    replaced; the least time that it is kept; and the least time before its expiry, if it lives for long enough.
+    """
 
     window_factor: float = 0.8
     window_jitter: float = 0.05
@@ -118,7 +119,7 @@ class RefreshRules(NamedTuple):
 
 
 class OAuthBearerClient:
-    """One authentication. A token that is refused is acknowledged, after which the server says so."""
+    """One authentication. The client acknowledges a refusal, after which the server reports the failure."""
 
     def __init__(self, token: OwnToken, extensions: Mapping[str, str]) -> None:
         pairs = "".join(f"\x01{name}={value}" for name, value in extensions.items())
@@ -211,7 +212,7 @@ class UnsecuredTokens:
         self._seconds = int(seconds)
         named = self._claims.get(self._name_claim)
         if not isinstance(named, str) or not named.strip():
-            raise ValueError(f'has no {_STRING}{self._name_claim}="NAME", whom an unsecured token is to name')
+            raise ValueError(f'has no {_STRING}{self._name_claim}="NAME", the user of an unsecured token')
         self.name = named.strip()
 
     def make(self, now_ms: float) -> OwnToken:

@@ -4,9 +4,9 @@ Credentials are stored as Kafka stores them, salt=...,stored_key=...,server_key=
 config of their user. Delegation tokens log in by credentials that are made of their HMACs, each at its first login. A
 client gets salt and iterations before it has proven anything. A user without credentials gets those of a decoy, and
 fails at the end, as with a wrong password. They are made from the name and a secret, the same each time and on all
-brokers with that secret, so that asking twice, elsewhere or after a restart does not reveal which users exist. How long
-salts are and how many iterations there are depends on the tool that made a credential, and is taken from the
-credentials there are.
+brokers with that secret, so that asking twice, elsewhere or after a restart does not reveal which users exist. The
+length of the salt and the number of iterations depend on the tool that made a credential, so decoys have those of
+existing credentials.
 Source: org.apache.kafka.common.security.scram.internals (ScramSaslServer, ScramFormatter, ScramCredentialUtils),
 kafka.server.DelegationTokenManager (prepareScramCredentials), RFC 5802, RFC 7677, KIP-84, KIP-48 (tokenauth=true in the
 first message); OWASP ASVS 4.0.3, 2.1.1 and 2.1.7 (`weakness`).
@@ -61,7 +61,7 @@ class ScramCredential(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it stands in the config of its user."""
+        """The credential as text in the config of its user."""
         salt, stored, server = (base64.b64encode(each).decode() for each in self[:3])
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 
@@ -199,7 +199,7 @@ def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
-_SPARE = 100  # credentials of tokens that are gone, before they are forgotten
+_SPARE = 100  # credentials of deleted tokens, before they are dropped
 
 
 class TokenCredentials:
@@ -270,14 +270,14 @@ class Decoys:
         shapes = (
             [shape for shape, _ in counted.most_common(_SHAPES_MAX)] if len(counted) > 1 else [*counted, _USUAL][:1]
         )
-        # of several the one that this name draws: another shape that comes or goes changes the draw of few names
+        # of several the one that this name draws: a shape that is added or removed changes the draw of few names
         shape = max(shapes, key=lambda each: hashlib.sha256(seed + repr(each).encode()).digest())
         nothing = bytes(hashlib.new(MECHANISMS[mechanism]).digest_size)
         return ScramCredential(_salt(seed, shape.salt_bytes), nothing, nothing, shape.iterations)
 
 
 def _shape_of(text: str | None) -> _Shape | None:
-    """None for a credential that cannot be used to log in."""
+    """The shape; None for a credential that cannot be used to log in."""
     try:
         salt, _, _, iterations = parse_credential(text or "")
     except ValueError:

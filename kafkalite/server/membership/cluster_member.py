@@ -177,7 +177,7 @@ class ClusterMember:
             )
 
     async def advertise(self, ports: Mapping[str, int]) -> None:
-        """Register with the listeners of now, soon."""
+        """Schedule a registration with the current listeners."""
         await self.metadata.register(await advertised_endpoints(self._config, ports), self._config.broker_rack)
 
     def end_threads(self) -> None:
@@ -230,7 +230,7 @@ async def hand_over(metadata: ClusterMetadata, broker_id: int, clock: Clock, tim
         return
     await metadata.begin_to_stop()
     if not _is_stopping(metadata, broker_id):
-        return  # it could not be announced, so no other broker would act on it
+        return  # it was not announced, so no other broker would act on it
     waiters = ConditionWaiters(clock)
     unlisten = metadata.listen(lambda change, name: waiters.check() if change in _HEARD else None)
     led = shared

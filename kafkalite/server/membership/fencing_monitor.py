@@ -95,7 +95,9 @@ class FencingMonitor:
         if not self._is_disconnected():
             return
         if witness is not None:
-            self._fence(f"it cannot reach ZooKeeper, and broker {witness} says that the cluster has gone on without it")
+            self._fence(
+                f"it cannot reach ZooKeeper, and broker {witness} reports that the cluster continues without it"
+            )
         else:
             self._timer = self._clock.call_later(_ASK_AGAIN_MS, self._begin_asking)
 

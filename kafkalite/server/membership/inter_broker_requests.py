@@ -121,7 +121,7 @@ class InterBrokerRequests:
         self._send(broker_id, AddPartitionsToTxnRequest(transactions=rows), _ADD_PARTITIONS_VERSION, on_response)
 
     def refuse(self) -> None:
-        """Requests under way, and later ones, fail at once: this broker stops, and waits for no other."""
+        """Fail requests in flight, and later ones, at once: this broker stops, and waits for no other."""
         self._channels.close()
 
     async def close(self) -> None:
@@ -132,8 +132,9 @@ class InterBrokerRequests:
             await asyncio.wait(self._tasks)
 
     def _send(self, broker_id: int, request: Message, version: int, on_response: Callable[[Any | None], None]) -> None:
-        """Passes None on instead of a response if the broker does not answer. A fault of this broker is logged and
-        treated like that."""
+        """Send a request; calls back with the response, or None if the broker does not answer. A fault of this broker
+        is logged and counts as no answer.
+        """
 
         async def ask() -> None:
             response = None
@@ -151,7 +152,7 @@ class InterBrokerRequests:
 
 
 def inter_broker_endpoint_finder(metadata: ClusterMetadata, listener: ListenerConfig | None) -> FindEndpoint:
-    """Finds the endpoint at which a live broker is asked by this one. `listener` is the one that brokers use."""
+    """Finds the endpoint of a live broker for requests of this one. `listener` is the one that brokers use."""
 
     def find(broker_id: int) -> ListenerConfig | None:
         broker = metadata.brokers.get(broker_id)
@@ -162,7 +163,7 @@ def inter_broker_endpoint_finder(metadata: ClusterMetadata, listener: ListenerCo
 
 def inter_broker_endpoints(broker: BrokerRecord, listener: ListenerConfig | None) -> list[ListenerConfig]:
     """The endpoints at which other brokers may ask this one: `listener` if it has that, else all that are PLAINTEXT.
-    Where brokers are to use another protocol, that is never given up."""
+    Where brokers are to use another protocol, PLAINTEXT is never used instead."""
     wanted = [each for each in broker.endpoints if listener is not None and each.name == listener.name]
     if listener is not None and listener.protocol != "PLAINTEXT":
         return [each for each in wanted if each.protocol == listener.protocol]

@@ -3,8 +3,8 @@
 The directories contain the cluster id, the broker id, and the topics with their ids and numbers of partitions. The
 settings of a topic were in ZooKeeper or in the metadata log and are in no directory. The broker's defaults apply until
 settings are made again, with one exception to avoid data loss: retention deletes nothing by age or size, because the
-topic may have been configured to be kept for ever. The internal topics get the settings that they need. Topics that
-were adopted before keep the settings that were made here since.
+topic may have been configured to keep its records without limit. The internal topics get the settings that they need.
+Topics that were adopted before keep the settings that were made here since.
 Source: kafka.log.LogManager (what a directory knows), kafka.zk.AdminZkClient (what it does not).
 """
 
@@ -191,7 +191,7 @@ class SingleBroker:
         """None: legacy offsets exist only in ZooKeeper."""
 
     def _adopt(self, known: Mapping[str, TopicRecord]) -> list[TopicRecord]:
-        """The topics that another broker left in the directories. It need not have had any."""
+        """The topics that another broker left in the directories, perhaps none."""
         directories = self._directories
         directories.restore_strays({record.topic_id: name for name, record in known.items()})
         adopted = adopt(directories.stored_topics(), known, self.broker_id, some_are_offline=bool(directories.offline))

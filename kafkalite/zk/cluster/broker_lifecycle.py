@@ -3,8 +3,8 @@
     watches notify of changed paths  ->  they are read again together  ->  the view applies them  ->  listeners
 
 One task does this (`_follow`). After each new connection it checks that ZooKeeper still has the same cluster, restores
-this broker's own node, and reads everything again; nothing is applied from a ZooKeeper with another cluster id, such as
-one that lost its data. The states of the registration are those of `RegistrationState`.
+this broker's own node, and reads everything again; data from a ZooKeeper with another cluster id, such as one that lost
+its data, are not applied. The states of the registration are those of `RegistrationState`.
 Source: kafka.server.KafkaServer, kafka.zookeeper.ZooKeeperClient (reconnecting).
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_VERIFIED_WITHIN_MS = 2_000  # a change that is requested in the first moments of a connection waits as long
+_VERIFIED_WITHIN_MS = 2_000  # also the longest wait of a change for the check of a new connection
 _RETRY_DELAY_MS = 500
 _ID_ATTEMPTS = 20  # to give ids back while topics are deleted
 
@@ -142,7 +142,7 @@ class BrokerLifecycle:
         self._registered(node)
 
     async def _ensure_registration_with_patience(self) -> Node:
-        """Registers at a start. May be repeated after Unavailable."""
+        """Register at a start. May be repeated after Unavailable."""
         node = await self.registration.hold(patience_ms=self.session.session_timeout_ms)
         await self.reader.refresh(self.registration.paths)
         return node
@@ -319,11 +319,11 @@ class BrokerLifecycle:
     # -- waiting
 
     async def until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Whether the condition, which reads the view, becomes true in time."""
+        """Wait until the condition, which reads the view, is true; returns False at the deadline."""
         return await self._waiters.until(condition, self._clock.monotonic_ms() + timeout_ms)
 
     def leave_isrs(self, partitions: Iterable[TopicPartition]) -> None:
-        """The logs of these partitions have failed."""
+        """Leave the ISRs of these partitions, whose logs have failed."""
         self._failed.update(partitions)
         self._wake.set()
 

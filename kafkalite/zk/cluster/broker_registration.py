@@ -102,7 +102,7 @@ class BrokerRegistration:
         return self.path, self.number_path
 
     def want(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
-        """Sets what `hold` is to register."""
+        """Set the registration for `hold`."""
         self.endpoints, self.rack, self._is_stopping = endpoints, rack, False
 
     def is_outdated(self, version: int) -> bool:
@@ -176,11 +176,11 @@ class BrokerRegistration:
             await self._record(version)
         await self._session.write([SetData(self.number_path, self._life_json(is_intact=is_intact), before)])
         check = Check(self.number_path, version)
-        if not is_intact:  # the files stay old until that is done, for the next process has to do it if this one cannot
+        if not is_intact:  # the files stay old until that is done: if this process cannot, the next one must
             await self._leave_lists(check)
             await self._record(version)
         self._version = version
-        self.number = version - self._is_stopping  # no leader that checks it adds a broker that stops
+        self.number = version - self._is_stopping  # leaders check it, and add no broker that stops to an ISR
         if registration is not None:
             await self._session.write([check, registration])
             addresses = _addresses(self.endpoints or ())

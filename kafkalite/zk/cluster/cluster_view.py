@@ -1,4 +1,4 @@
-"""The state of the whole cluster in memory, built from nodes that were read from ZooKeeper. Pure: no I/O.
+"""The state of the whole cluster in memory, built from nodes of ZooKeeper. Pure: no I/O.
 
     changes = view.apply([("/brokers/topics/orders", node), ("/brokers/ids/3", None)])     # None: there is no such node
 
@@ -201,14 +201,14 @@ class ClusterView:
         self._changed_topics[name] = None
 
     def _forget(self, name: str, created: int) -> None:
-        """Removes what belongs to an older topic than the one that this transaction created."""
+        """Remove the states and settings of a topic that is older than the one that this transaction created."""
         self._forget_beside(name)
         states = self.states.pop(name, {})
         if kept := {number: state for number, state in states.items() if state.node.czxid >= created}:
             self.states[name] = kept
 
     def _forget_beside(self, name: str) -> None:
-        """Removes data that outlived their nodes until the topic was deleted."""
+        """Remove data that outlived their nodes until the topic was deleted."""
         self.last_epochs.pop(name, None)
         if znode_paths.config(znode_paths.CONFIG_TOPICS, name) not in self._nodes:
             self._topic_configs.pop(name, None)
@@ -233,7 +233,7 @@ class ClusterView:
             if node is not None:
                 self._topic_configs.setdefault(
                     entity, _KEEPS_ALL
-                )  # if these data cannot be parsed, and none were before
+                )  # if these data cannot be parsed, and no earlier ones exist
                 self._topic_configs[entity] = znode_data.parse_config(node.data)
             elif entity not in self.assignments:  # else it was deleted by hand, and the defaults might delete records
                 self._topic_configs.pop(entity, None)
@@ -375,8 +375,9 @@ def _partition(
 
 
 def _is_successor(before: TopicRecord, now: TopicRecord) -> bool:
-    """Whether both are the same topic: the ids are equal, and no partition is gone, since a client may create a new
-    topic with the same id."""
+    """Whether both are the same topic: the ids are equal, and no partition is missing, since a client may create a new
+    topic with the same id.
+    """
     return now.topic_id == before.topic_id and len(now.partitions) >= len(before.partitions)
 
 

@@ -60,7 +60,7 @@ NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that s
 
 @contextmanager
 def reaching(session: ZooKeeperSession) -> Iterator[None]:
-    """Turns ZooKeeper's errors into KafkaErrors."""
+    """Raises ZooKeeper's errors as KafkaErrors."""
     try:
         yield
     except Unavailable as fault:
@@ -101,8 +101,9 @@ class ClusterWrites(MetadataWrites):
 
     @asynccontextmanager
     async def allowed(self) -> AsyncIterator[None]:
-        """Around one change. A new connection may lead to another cluster, which must not be changed. Raises
-        KafkaError for ZooKeeper's errors."""
+        """The context of one change. It verifies the cluster of a new connection first. Raises KafkaError for
+        ZooKeeper's errors.
+        """
         with reaching(self._session):
             await self._lifecycle.until_verified()
             yield
@@ -135,7 +136,7 @@ class ClusterWrites(MetadataWrites):
 
     @_one_change
     async def delete_topic(self, name: str) -> None:
-        if name in self._view.assignments:  # this broker may be notified of a deletion only after its end
+        if name in self._view.assignments:  # this broker may be notified of a deletion after its end
             self._lifecycle.reader.ordered.add(name)
         born = (await self._require(name)).node.czxid
         asked = znode_paths.delete_topic(name)
@@ -280,7 +281,7 @@ class ClusterWrites(MetadataWrites):
 
     @_one_change
     async def next_producer_id_block(self) -> range:
-        """Raises KafkaError also when no id is left, or the node cannot be understood.
+        """The next block. Raises KafkaError also when no id is left, or the node cannot be parsed.
         Source: kafka.coordinator.transaction.ZkProducerIdManager."""
         while True:
             first, version = await self._free_producer_id()
@@ -324,7 +325,7 @@ class ClusterWrites(MetadataWrites):
         return False
 
     async def _write(self, operations: Sequence[Operation], paths: Sequence[str]) -> bool:
-        """Writes, unless the view was out of date; then returns False. The view has the nodes at `paths` afterwards."""
+        """Write, unless the view was out of date; then returns False. The view has the nodes at `paths` afterwards."""
         is_written = False
         with suppress(BadVersion, NodeExists, NoNode):
             await self._session.write(operations)
@@ -433,5 +434,5 @@ def _children(view: ClusterView, node_path: str) -> list[str]:
 
 
 def _is_below_entities(node_path: str) -> bool:
-    """Whether it is not one of the nodes that are always there, such as /config/users."""
+    """Whether the node is an entity's, and none of those that always exist, such as /config/users."""
     return node_path.count("/") > 2

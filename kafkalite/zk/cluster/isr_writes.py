@@ -79,7 +79,7 @@ class IsrWrites(IsrStates):
 
     async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
         if any(number < 0 for number in write.registrations.values()):
-            return WriteOutcome.REFUSED  # brokers without a number, whose lives cannot be told apart
+            return WriteOutcome.REFUSED  # brokers without a number, whose registrations cannot be distinguished
         created = self._view.created((name, partition))
         waiting = _Waiting((name, partition), created, write, asyncio.get_running_loop().create_future())
         self._writes.append(waiting)
@@ -93,7 +93,7 @@ class IsrWrites(IsrStates):
         return await state
 
     async def stop(self) -> None:
-        """Wait for the end of what was asked for. The session has ended, so nothing takes long."""
+        """Wait for all requests. The session has ended, so each fails soon."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
@@ -127,7 +127,7 @@ class IsrWrites(IsrStates):
                 waiting.outcome.set_result(outcome)
 
     async def _outcomes(self, writes: Sequence[_Waiting]) -> list[WriteOutcome]:
-        """Raises Unavailable, OperationFailed when it is unknown what was done: mostly nothing."""
+        """Raises Unavailable, OperationFailed when the outcome is unknown: mostly nothing was written."""
         await self._until_verified()
         behind = [each.path for each in writes if self._version(each.key) < each.write.expected_epoch]
         if behind:  # the connection was lost behind a write that had been answered

@@ -57,13 +57,13 @@ async def leave_lists(
                 if isinstance(result, Unavailable):
                     raise result
                 if result is not None and not isinstance(result.reason, BadVersion | NoNode):
-                    raise result.reason  # such as an access list that does not allow it: the next try would end alike
+                    raise result.reason  # such as an access list that forbids it: a retry would fail alike
     return left
 
 
 def _listing(view: ClusterView, broker_id: int, failed: Collection[TopicPartition] | None) -> list[TopicPartition]:
-    """The partitions whose states are to be changed. One with a single replica is not: the controller elects it again.
-    A node that is not understood any more stays as it is.
+    """The partitions whose states must change. One with a single replica is left out: the controller elects it again. A
+    node that can no longer be parsed stays as it is.
     """
     found = []
     for name, states in view.states.items():
@@ -83,7 +83,7 @@ def _listing(view: ClusterView, broker_id: int, failed: Collection[TopicPartitio
 
 
 def _change(view: ClusterView, key: TopicPartition, broker_id: int, default: int) -> SetData | None:
-    """None if others have changed it meanwhile."""
+    """Write one state; None if another writer has changed it meanwhile."""
     name, number = key
     topic, known = view.assignments.get(name), view.states.get(name, {}).get(number)
     replicas = topic.value.partitions.get(number, ()) if topic is not None else ()

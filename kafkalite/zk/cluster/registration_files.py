@@ -8,9 +8,9 @@ the broker raises the number, in ZooKeeper and then here.
     {"version":1,"registration":7,"boot_id":"1bdbe8f2-...","directories":2}
 
 Directories of Apache Kafka have no file either; they count if they were shut down cleanly and no kafkalite has ever
-registered with that id. A directory that may have lost something says so from the start on (the number is -1), until
-the broker has left the lists: a clean stop before that makes it no better. After the failure of a directory, or of an
-fsync, all say so until the next process. A lost file costs the broker its places in ISRs until it has caught up.
+registered with that id. A directory that may have lost records has the number -1 from the start on, until the broker
+has left the lists; a clean stop before that does not change it. After the failure of a directory, or of an fsync, all
+have -1 until the next process. A lost file costs the broker its places in ISRs until it has caught up.
 Source: KIP-966 (unclean shutdown; Kafka keeps the broker epoch in .kafka_cleanshutdown).
 """
 
@@ -86,12 +86,13 @@ class RegistrationFiles:
             self._write(path, number)
 
     def admit_lost_tail(self) -> None:
-        """Vouch for nothing until the next registration has been recorded. Then the lists have been left, and a log
-        that has caught up since is as good as any."""
+        """Vouch for no log until the next registration is recorded. By then the broker has left the lists, and a log
+        that has caught up since is complete.
+        """
         self.record(_NOT_WHOLE)
 
     def distrust(self) -> None:
-        """Vouch for nothing in this process and in the next one: what a disk has lost may seem to be there again."""
+        """Vouch for no log in this process and in the next one: records that a disk has lost may be readable again."""
         self.is_distrusted = True
         self.record(_NOT_WHOLE)
 

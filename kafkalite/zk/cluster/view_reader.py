@@ -83,7 +83,7 @@ class ViewReader:
         return bool(self._changed)
 
     def miss(self) -> None:
-        """The connection is another one, or lost: until `read_all`, the view may be behind without knowing it."""
+        """The connection was replaced or lost: until `read_all`, the view may lack changes."""
         self._has_missed = True
 
     async def refresh(self, wanted: Iterable[str] = ()) -> None:

@@ -235,8 +235,9 @@ class ZooKeeperMetadata(ClusterMetadata):
             await self.lifecycle.reader.refresh(znode_paths.topic(topic.name) for topic in topics)
 
     async def delete_cluster_id(self) -> None:
-        """Delete the cluster id if there is nothing else, for a broker that cannot bring its topics after all. The next
-        start would believe that the cluster has no topics."""
+        """Delete the cluster id if there is no other node, for a broker that failed to bring its topics. Otherwise the
+        next start would find a cluster without topics.
+        """
         if not (self.view.assignments or self.view.brokers):
             with suppress(Unavailable, OperationFailed):
                 await self.session.write([Delete(znode_paths.CLUSTER_ID)])

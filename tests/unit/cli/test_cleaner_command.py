@@ -19,7 +19,7 @@ from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerResponse
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
-    CLEANING_TOLD,
+    CLEANING_REPORTED,
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -147,7 +147,7 @@ def answers(*responses: Message) -> Callable[[socket.socket], None]:
     return serve
 
 
-def described(cleaning: LogCleaning | None, how: int = CLEANING_TOLD) -> DescribeLogDirsResponse:
+def described(cleaning: LogCleaning | None, how: int = CLEANING_REPORTED) -> DescribeLogDirsResponse:
     partition = DescribeLogDirsPartition(partition_index=0, partition_size=100, cleaning=cleaning)
     topic = DescribeLogDirsTopic(name="t", partitions=[partition])
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=[topic])], cleaning=how)
@@ -244,7 +244,7 @@ def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPat
             partitions = [DescribeLogDirsPartition(partition_index=index, cleaning=cleaning) for index in indexes]
             topics = [DescribeLogDirsTopic(name="t", partitions=partitions)]
             return DescribeLogDirsResponse(
-                results=[DescribeLogDirsResult(topics=topics)], cleaning=CLEANING_TOLD if cleaning else 0
+                results=[DescribeLogDirsResult(topics=topics)], cleaning=CLEANING_REPORTED if cleaning else 0
             )
 
     found, complaints = cleaner_command.status_of_broker(Client(), [])  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from kafkalite.protocol.messages.broker_report import BROKER_REPORT_KEY
 from kafkalite.protocol.messages.cleaner import RUN_CLEANER_KEY, CleanerPass, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
-    CLEANING_TOLD,
+    CLEANING_REPORTED,
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     LogCleaning,
@@ -235,7 +235,7 @@ def test_a_real_run(tell: Callable[..., None]) -> None:
         assert (first.error_code, first.message, first.done.records_kept) == (0, None, 2)
         assert (second.error_code, second.done, second.message) == (0, None, "the log is empty")
         told = await asker.ask(DescribeLogDirsRequest(topics=None, describe_cleaning=True), 4)
-        assert told.cleaning == CLEANING_TOLD
+        assert told.cleaning == CLEANING_REPORTED
         one = told.results[0].topics[0].partitions[0].cleaning
         assert (one.state, one.runs, one.dirty_bytes, one.error) == ("idle", 1, 0, None)
         assert one.last.records_read == 40 and one.first_dirty_offset == 40

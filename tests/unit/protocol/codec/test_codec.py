@@ -40,8 +40,8 @@ from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchReque
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest
 from kafkalite.protocol.messages.groups import HeartbeatRequest, JoinGroupResponse
 from kafkalite.protocol.messages.log_dirs import (
+    CLEANING_REPORTED,
     CLEANING_TAG,
-    CLEANING_TOLD,
     COUNTS_OF_SEGMENTS,
     OWN_TAG,
     DescribeLogDirsPartition,
@@ -221,7 +221,7 @@ def test_fields_of_our_own_travel_and_others_pass_over_them(version: int) -> Non
     partition = DescribeLogDirsPartition(partition_index=7, partition_size=8, counts=counts, cleaning=cleaning)
     topic = DescribeLogDirsTopic(name="t", partitions=[partition])
     results = [DescribeLogDirsResult(topics=[topic])]
-    response = DescribeLogDirsResponse(results=results, counts_records=True, cleaning=CLEANING_TOLD)
+    response = DescribeLogDirsResponse(results=results, counts_records=True, cleaning=CLEANING_REPORTED)
     request = DescribeLogDirsRequest(topics=None, count_records=COUNTS_OF_SEGMENTS, describe_cleaning=True)
     for message in (request, response):
         data = encoded(message, version)

@@ -65,7 +65,7 @@ def begun() -> tuple[ScramClient, str]:
     ("challenge", "fault"),
     [
         ("r={nonce}x,s=QSXCR+Q6sek8bf92,i=4095", "wants 4095 iterations"),
-        (f"r={{nonce}}x,s=QSXCR+Q6sek8bf92,i={ITERATIONS_MAX + 1}", "4096 to 100000 are taken"),
+        (f"r={{nonce}}x,s=QSXCR+Q6sek8bf92,i={ITERATIONS_MAX + 1}", "4096 to 100000 are accepted"),
         ("r={nonce}x,s=QSXCR+Q6sek8bf92,i=99999999999999", "makes no sense"),
         ("r={nonce},s=QSXCR+Q6sek8bf92,i=4096", "no nonce of its own"),
         ("r=another,s=QSXCR+Q6sek8bf92,i=4096", "no nonce of its own"),
