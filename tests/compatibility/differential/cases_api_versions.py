@@ -8,12 +8,12 @@ from tests.compatibility.differential.engine import Explained, Teller, every_ver
 
 OWN_TABLE = Explained(
     "the table of APIs is kafkalite's own",
-    "it lists what works here: nothing of KRaft's quorum and features, no client metrics (KIP-714)",
+    "it lists what works here, with APIs of Kafka 4.3; those of client metrics (KIP-714) while metrics.listener is set",
     "api_keys.**",
 )
 OWN_FEATURES = Explained(
-    "the only feature is transaction.version, finalized at 2",
-    "Kafka 4 offers it so, and the clients of transactions of version 2 look for it",
+    "the features are group.version and transaction.version, finalized at their highest levels",
+    "Kafka 4 offers them so, and the clients of transactions of version 2 look for the latter",
     "supported_features",
     "supported_features.**",
     "finalized_features",
