@@ -12,10 +12,11 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid
+from kafkalite.coordinator.group.group import CONSUMER
 from kafkalite.coordinator.runtime.effects import (
     CONSUMER_GROUP_APPEND_ERROR,
     STAYS_IN_LOG,
@@ -59,6 +60,17 @@ class ConsumerGroups:
         self._tasks: set[Any] = set()
 
     # --- requests
+
+    def keep_alive(
+        self, group_id: str, member_id: str, member_epoch: int, instance_id: str | None, client: tuple[str, str]
+    ) -> int | None:
+        """A heartbeat that says nothing: the interval of heartbeats, in ms, if it is told nothing; None: it has to be
+        decided by `heartbeat`. `client` is its id and its host."""
+        group = self._store.by_id.get(group_id)
+        if group is None or group.kind != CONSUMER:
+            return None
+        keep_alive = cast("ConsumerGroup", group).keep_alive
+        return keep_alive(member_id, member_epoch, instance_id, client, self._performer.clock)
 
     def heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, api_version: int, waiter: Waiter[HeartbeatResult]
@@ -116,12 +128,14 @@ class ConsumerGroups:
     def describe(self, group_id: str) -> ConsumerGroupDescription:
         """ConsumerGroupDescribe. Raises KafkaError."""
         from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+        from kafkalite.coordinator.group.consumer.group_description import describe
 
         group, error = self._store.find(group_id)
         if error:
             raise KafkaError(error, "")
         if isinstance(group, ConsumerGroup):
-            return group.describe_consumer_group()
+            default = self._environment.config(group_id).assignors[0]
+            return describe(group_id, group.tables, self._environment.topics, default)
         fault = "not found" if group is None else "is not a consumer group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
-from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat
+from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from kafkalite.coordinator.group.group import JoinRequest, SyncRequest
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
@@ -188,6 +188,12 @@ class World:
             fields["owned"] = None if owns is None else {topic_id(name): list(some) for name, some in owns.items()}
         request = ConsumerHeartbeat(member, epoch, client, "/10.0.0.1", **fields)
         waiter = Answered()
+        if not fields.keys() - {"instance_id"}:  # as the handler asks first
+            names = request.instance_id, (request.client_id, request.client_host)
+            interval_ms = self.coordinator.consumer_groups.keep_alive(group, member, epoch, *names)
+            if interval_ms is not None:
+                waiter.answer(HeartbeatResult(ErrorCode.NONE, None, member, epoch, interval_ms))
+                return waiter
         self.coordinator.consumer_groups.heartbeat(group, request, version, waiter)
         return waiter
 

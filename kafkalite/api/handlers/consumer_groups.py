@@ -22,6 +22,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.consumer.group_description import ConsumerMemberDescription, NamedPartitions
 from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
+from kafkalite.coordinator.group.consumer.member import NO_TIMEOUT_MS
 from kafkalite.coordinator.group.group import CONSUMER
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.metadata.finalized_features import GROUP_VERSION, FinalizedFeatures
@@ -52,6 +53,14 @@ class ConsumerGroupApi(NamedTuple):
             return wire.ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         if not context.may(Operation.READ, GROUP, request.group_id):
             return wire.ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        client = context.client_id or "", f"/{context.connection.host}"
+        if _says_nothing(request):
+            member = request.member_id, request.member_epoch, request.instance_id
+            interval_ms = self.groups.consumer_groups.keep_alive(request.group_id, *member, client)
+            if interval_ms is not None:
+                return wire.ConsumerGroupHeartbeatResponse(
+                    member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=interval_ms
+                )
         names = request.subscribed_topic_names
         if names and not _may_describe(context, names):
             return wire.ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -59,8 +68,7 @@ class ConsumerGroupApi(NamedTuple):
         heartbeat = ConsumerHeartbeat(
             request.member_id,
             request.member_epoch,
-            context.client_id or "",
-            f"/{context.connection.host}",
+            *client,
             request.instance_id,
             request.rack_id,
             request.rebalance_timeout_ms,
@@ -107,6 +115,17 @@ class ConsumerGroupApi(NamedTuple):
             members=[_member(each) for each in group.members],
             authorized_operations=OPERATIONS_NOT_ASKED,
         )
+
+
+def _says_nothing(request: wire.ConsumerGroupHeartbeatRequest) -> bool:
+    return (
+        request.topic_partitions is None
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.rebalance_timeout_ms == NO_TIMEOUT_MS
+    )
 
 
 def _may_describe(context: RequestContext, topics: Iterable[str]) -> bool:

@@ -124,7 +124,7 @@ class EffectPerformer(Generic[OwnerT]):
     effects that only this kind of owner has.
     """
 
-    __slots__ = ("_append", "_clock", "_is_performing", "_on_append", "_on_timer", "_perform_other", "_queue", "timers")
+    __slots__ = ("_append", "_is_performing", "_on_append", "_on_timer", "_perform_other", "_queue", "clock", "timers")
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class EffectPerformer(Generic[OwnerT]):
         perform_other: Callable[[OwnerT, Any], None] | None = None,
     ) -> None:
         self.timers: dict[tuple[OwnerT, Hashable], Timer] = {}
-        self._clock = clock
+        self.clock = clock
         self._append = append
         self._on_append = on_append
         self._on_timer = on_timer
@@ -157,7 +157,7 @@ class EffectPerformer(Generic[OwnerT]):
             self._is_performing = False
 
     def now(self) -> Moment:
-        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+        return Moment(self.clock.monotonic_ms(), self.clock.wall_ms())
 
     def close(self) -> None:
         """Cancel all timers."""
@@ -172,8 +172,8 @@ class EffectPerformer(Generic[OwnerT]):
             self._append(owner.partition, effect.records, partial(self._complete_append, owner, effect.then))
         elif isinstance(effect, SetTimer):
             self._cancel_timer(owner, effect.key)
-            delay_ms = effect.deadline_ms - self._clock.monotonic_ms()
-            self.timers[owner, effect.key] = self._clock.call_later(delay_ms, partial(self._fire, owner, effect.key))
+            delay_ms = effect.deadline_ms - self.clock.monotonic_ms()
+            self.timers[owner, effect.key] = self.clock.call_later(delay_ms, partial(self._fire, owner, effect.key))
         elif isinstance(effect, CancelTimer):
             self._cancel_timer(owner, effect.key)
         else:

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from kafkalite.common.clock import Moment
+from kafkalite.common.clock import Clock, Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.consumer.classic_members import ClassicMembers
 from kafkalite.coordinator.group.consumer.deadlines import Wait
 from kafkalite.coordinator.group.consumer.group_change import GroupChange
-from kafkalite.coordinator.group.consumer.group_description import ConsumerGroupDescription, describe, state_of
+from kafkalite.coordinator.group.consumer.group_description import state_of
 from kafkalite.coordinator.group.consumer.group_effects import HeldAnswer, ResolveRegexes
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_members import GroupMembers, PendingAppend
@@ -96,9 +96,6 @@ class ConsumerGroup(Group):
         self, request: ConsumerHeartbeat, waiter: Waiter[HeartbeatResult], now: Moment
     ) -> Sequence[Any]:
         """ConsumerGroupHeartbeat: the answer waits for the log. A request that was validated."""
-        result = self._keep_alive(request, now)
-        if result is not None:
-            return (Answer(waiter, result),)
         change = self.members.new_change()
         try:
             if request.is_leave:
@@ -113,41 +110,38 @@ class ConsumerGroup(Group):
             change.effects.append(regexes)
         return self.members.store(change, [HeldAnswer(waiter, result, HeartbeatResult)])
 
-    def _keep_alive(self, request: ConsumerHeartbeat, now: Moment) -> HeartbeatResult | None:
-        """The answer to a heartbeat that has nothing to tell, and is told nothing; else None.
+    def keep_alive(
+        self, member_id: str, member_epoch: int, instance_id: str | None, client: tuple[str, str], now: Clock
+    ) -> int | None:
+        """A heartbeat that says nothing: its interval, in ms, if nothing is told to the member, either. None: it has to
+        be decided by `consumer_heartbeat`. `client` is its id and its host.
 
-        Nearly all heartbeats are like this: 2 us instead of 20.
+        Nearly all heartbeats are like this: 5.3 us from frame to frame instead of 10.6.
         """
-        tables = self.tables
-        member = tables.members.get(request.member_id)
-        if member is None or self.members.is_storing:
+        tables, members = self.tables, self.members
+        member = tables.members.get(member_id)
+        if member is None or members.is_storing:
             return None
         current, subscription = member.current, member.subscription
         if (
-            request[8:11] != (None, None, None)  # regular expression, assignor, owned partitions
-            or request.topic_names is not None
-            or request.rack_id is not None
-            or request.rebalance_timeout_ms != NO_TIMEOUT_MS
-            or request.member_epoch != current.epoch
-            or current.epoch <= JOINED_EPOCH
-            or request.instance_id != subscription.instance_id
-            or request.client_id != subscription.client_id
-            or request.client_host != subscription.client_host
+            member_epoch != current.epoch
+            or member_epoch <= JOINED_EPOCH
+            or instance_id != subscription.instance_id
+            or client != (subscription.client_id, subscription.client_host)
             or subscription.classic is not None
             or tables.target_epoch < tables.group_epoch
-            or self.members.is_stale
+            or not (current.state is MemberState.UNREVOKED or current.is_reconciled_to(tables.target_epoch))
+            or members.is_stale
         ):
             return None
-        if current.state is not MemberState.UNREVOKED and not current.is_reconciled_to(tables.target_epoch):
+        config = members.config
+        if tables.regex_counts and self._is_refresh_due(LastRefresh.of(tables), config, now.wall_ms(), is_new=False):
             return None
-        config = self.members.config
-        if tables.regex_counts and self._is_refresh_due(LastRefresh.of(tables), config, now, is_new=False):
+        deadline_ms = now.monotonic_ms() + config.session_timeout_ms
+        if deadline_ms < members.deadlines.timer_ms:
             return None
-        deadline_ms = now.monotonic_ms + config.session_timeout_ms
-        if deadline_ms < self.members.deadlines.timer_ms:
-            return None
-        self.members.deadlines.set(Wait.SESSION, member.member_id, deadline_ms)
-        return HeartbeatResult(ErrorCode.NONE, None, member.member_id, current.epoch, config.heartbeat_interval_ms)
+        members.deadlines.set(Wait.SESSION, member_id, deadline_ms)
+        return config.heartbeat_interval_ms
 
     def _decide_heartbeat(
         self, request: ConsumerHeartbeat, change: GroupChange, now: Moment
@@ -162,7 +156,7 @@ class ConsumerGroup(Group):
         regex_change, is_new_regex = self.members.update_subscription(change, member, subscription)
         is_resubscribed = is_renamed or regex_change is RegexChange.RESOLVED
         regexes = None
-        if self._is_refresh_due(last_refresh, config, now, is_new=is_new_regex):
+        if self._is_refresh_due(last_refresh, config, now.wall_ms, is_new=is_new_regex):
             self.regex_refresh.begin(self.environment.topics.version)
             regexes = ResolveRegexes(frozenset(self.tables.regex_counts), request.may_describe)
         if is_resubscribed or self.members.is_stale:
@@ -177,9 +171,9 @@ class ConsumerGroup(Group):
         result = HeartbeatResult(ErrorCode.NONE, None, member.member_id, current.epoch, interval_ms, assignment)
         return result, regexes
 
-    def _is_refresh_due(self, last: LastRefresh, config: ConsumerGroupConfig, now: Moment, *, is_new: bool) -> bool:
+    def _is_refresh_due(self, last: LastRefresh, config: ConsumerGroupConfig, wall_ms: int, *, is_new: bool) -> bool:
         version, interval_ms = self.environment.topics.version, config.regex_refresh_interval_ms
-        return self.regex_refresh.is_due(last, self.tables, version, now.wall_ms, interval_ms, is_new=is_new)
+        return self.regex_refresh.is_due(last, self.tables, version, wall_ms, interval_ms, is_new=is_new)
 
     # --- the member of a heartbeat
 
@@ -339,11 +333,6 @@ class ConsumerGroup(Group):
         )
         epoch = self.tables.group_epoch
         return GroupDescription(self.group_id, self.kind, self.state_name, epoch, CONSUMER_PROTOCOL_TYPE, None, members)
-
-    def describe_consumer_group(self) -> ConsumerGroupDescription:
-        """ConsumerGroupDescribe."""
-        default = self.members.config.assignors[0]
-        return describe(self.group_id, self.tables, self.environment.topics, default)
 
     def waiting(self, now_ms: int) -> Waiting | None:
         return None
