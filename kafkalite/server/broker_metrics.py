@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.status import CleaningState
-from kafkalite.common.metrics import Column, Metrics, Row
+from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.common.names import NO_LEADER
 from kafkalite.coordinator.group.classic.group_state import GroupState
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
 
 if TYPE_CHECKING:
@@ -92,9 +93,16 @@ _PROCESSOR_COLUMNS = (
     Column(f"{_PROCESSOR}_outgoing_byte_total", "Bytes of answers to clients."),
     Column("kafkalite_requests_total", "Requests of clients."),
 )
+_MODERN_GROUPS = "kafka_server_group_coordinator_metrics"
+_STATES_OF_CONSUMER_GROUPS = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+_GROUP_KINDS = Column(f"{_MODERN_GROUPS}_group_count", "Groups by their protocol.", GAUGE)
+_CONSUMER_GROUP_STATES = Column(f"{_MODERN_GROUPS}_consumer_group_count", "Consumer groups by their state.", GAUGE)
+_CONSUMER_GROUP_REBALANCES = Column(
+    f"{_MODERN_GROUPS}_consumer_group_rebalance_count", "Rebalances of consumer groups that were begun.", COUNTER
+)
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 _GROUP_COLUMNS = (
-    Column(_GROUPS, "Consumer groups."),
+    Column(_GROUPS, "Groups of the classic protocol."),
     *(Column(_GROUPS + one.value.lower(), f"Groups in state {one.value}.") for one in GroupState),
 )
 _TRANSACTION_COLUMNS = (
@@ -158,6 +166,10 @@ def broker_metrics(
     )
     metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, server))
     metrics.table(_GROUP_COLUMNS, (), partial(_groups, coordinators.groups))
+    metrics.table((_GROUP_KINDS,), ("protocol",), partial(_group_kinds, coordinators.groups))
+    metrics.table((_CONSUMER_GROUP_STATES,), ("state",), partial(_consumer_group_states, coordinators.groups))
+    totals = coordinators.group_totals
+    metrics.table((_CONSUMER_GROUP_REBALANCES,), (), lambda: [Row((), (totals.rebalances,))])
     metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
     metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
     metrics.table((_LATE_TRANSACTIONS,), (), partial(_late_transactions, replica_manager, config, clock))
@@ -282,12 +294,33 @@ def _processors(server: SocketServer) -> Iterator[Row]:
 
 
 def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
+    """By state, of the classic protocol."""
     counts = {state.value: 0 for state in GroupState}
     for number, group in enumerate(groups.store, start=1):
-        counts[group.state_name] += 1
+        if group.kind == CLASSIC:
+            counts[group.state_name] += 1
         if number % _PER_PAUSE == 0:
             yield None
     yield Row((), (sum(counts.values()), *counts.values()))
+
+
+def _group_kinds(groups: GroupCoordinator) -> Iterator[Row | None]:
+    counts = {CLASSIC: 0, CONSUMER: 0}
+    for number, group in enumerate(groups.store, start=1):
+        counts[group.kind] += 1
+        if number % _PER_PAUSE == 0:
+            yield None
+    yield from (Row((kind,), (count,)) for kind, count in counts.items())
+
+
+def _consumer_group_states(groups: GroupCoordinator) -> Iterator[Row | None]:
+    counts = dict.fromkeys(_STATES_OF_CONSUMER_GROUPS, 0)
+    for number, group in enumerate(groups.store, start=1):
+        if group.kind == CONSUMER:
+            counts[group.state_name] += 1
+        if number % _PER_PAUSE == 0:
+            yield None
+    yield from (Row((state,), (count,)) for state, count in counts.items())
 
 
 def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
 from kafkalite.config.group_config import GroupConfigs
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
-from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupSettings, GroupEnvironment, TopicRegex
+from kafkalite.coordinator.group.consumer.group_environment import (
+    ConsumerGroupSettings,
+    GroupEnvironment,
+    GroupTotals,
+    TopicRegex,
+)
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, transaction_state
@@ -68,7 +73,8 @@ class Coordinators:
         self._metadata = metadata
         self._stop_following: Callable[[], None] | None = None
         settings = ConsumerGroupSettings(config, self.group_configs)
-        environment = GroupEnvironment(self._topics, settings.of, _compile_regex)
+        self.group_totals = GroupTotals()
+        environment = GroupEnvironment(self._topics, settings.of, _compile_regex, self.group_totals)
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, environment)
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(

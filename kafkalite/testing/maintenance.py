@@ -194,7 +194,10 @@ def _describe(group: Group) -> GroupDescription:
 
 
 def _describe_consumer_group(group: ConsumerGroup, offsets: dict[TopicPartition, int]) -> GroupDescription:
-    described = group.describe_consumer_group()
+    from kafkalite.coordinator.group.consumer.group_description import describe
+
+    default = group.members.config.assignors[0]
+    described = describe(group.group_id, group.tables, group.environment.topics, default)
     members = tuple(
         MemberDescription(
             each.member.member_id,

@@ -11,7 +11,7 @@ import uuid
 from types import SimpleNamespace
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
+from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment, GroupTotals
 from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
 from kafkalite.coordinator.group.group import JoinRequest, SyncRequest
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
@@ -69,7 +69,7 @@ class Topics:
 
 def no_consumer_groups():
     """The surroundings of a coordinator whose consumer groups, if there were any, would find no topics."""
-    return GroupEnvironment(TopicsView(Topics()), lambda group_id: ConsumerGroupConfig(), compile_regex)
+    return GroupEnvironment(TopicsView(Topics()), lambda group_id: ConsumerGroupConfig(), compile_regex, GroupTotals())
 
 
 def compile_regex(text):
@@ -127,7 +127,7 @@ class World:
         )
 
         self.view = TopicsView(self.topics)
-        environment = GroupEnvironment(self.view, lambda group_id: self.config, compile_regex)
+        environment = GroupEnvironment(self.view, lambda group_id: self.config, compile_regex, GroupTotals())
         self.coordinator = GroupCoordinator(
             broker, self.clock, self._append, environment, new_uuid=lambda: f"u{next(self._uuids)}"
         )

@@ -139,6 +139,11 @@ def test_groups_are_counted_by_state(tmp_path: Path) -> None:
         assert value(told, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 0
         for state in ("stable", "empty", "preparingrebalance", "completingrebalance", "dead"):
             assert value(told, f"kafka_coordinator_group_groupmetadatamanager_numgroups{state}") == 0
+        of_consumers = "kafka_server_group_coordinator_metrics_consumer_group"
+        assert (
+            value(told, f"{of_consumers}_rebalance_count") == value(told, f"{of_consumers}_count", state="Stable") == 0
+        )
+        assert value(told, "kafka_server_group_coordinator_metrics_group_count", protocol="consumer") == 0
 
 
 async def called(function: Callable[[], object]) -> None:

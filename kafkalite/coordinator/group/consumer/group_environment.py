@@ -117,6 +117,15 @@ class TopicRegex(Protocol):
         ...
 
 
+class GroupTotals:
+    """Counts over all consumer groups of a broker, for metrics."""
+
+    __slots__ = ("rebalances",)
+
+    def __init__(self) -> None:
+        self.rebalances = 0  # begun, because a subscription or a topic changed
+
+
 class GroupEnvironment(NamedTuple):
     """The surroundings that all consumer groups of a broker share. `compile_regex` raises ValueError, which
     names the fault of the expression."""
@@ -124,6 +133,7 @@ class GroupEnvironment(NamedTuple):
     topics: Topics
     config: Callable[[str], ConsumerGroupConfig]  # by group id
     compile_regex: Callable[[str], TopicRegex]
+    totals: GroupTotals
 
     def check_regex(self, regex: str) -> None:
         """Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""

@@ -60,7 +60,7 @@ class GroupMembers:
 
     __slots__ = (
         "_fresh_epoch", "_in_flight", "_revocation_epochs", "_seen_changes", "deadlines", "environment", "group_id",
-        "is_closed", "preceding_records", "rebalance_count", "tables",
+        "is_closed", "preceding_records", "tables",
     )  # fmt: skip
 
     def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
@@ -68,7 +68,6 @@ class GroupMembers:
         self.environment = environment
         self.tables = ConsumerGroupTables()
         self.deadlines = MemberDeadlines()
-        self.rebalance_count = 0
         self.preceding_records: Records = []  # of its conversion: they go before those of its first change
         self.is_closed = False
         # the epoch, and the number of changes of topics, when its topics were compared with its hash; None: not yet
@@ -246,7 +245,7 @@ class GroupMembers:
     ) -> Sequence[Any]:
         """Append the records of the change; the answers wait for it, or for an earlier change without any of their
         own."""
-        self.rebalance_count += change.is_bumped
+        self.environment.totals.rebalances += change.is_bumped
         if not change.steps:
             if self._in_flight:
                 self._in_flight[-1].answers += answers
