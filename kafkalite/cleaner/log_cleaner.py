@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.job import Ending, FromWorker, LogLine, Outcome
+from kafkalite.cleaner.job.job import Ending, FromWorker, LogLine, Outcome, own_fault
 from kafkalite.cleaner.schedule import (
     DEATHS_MAX,
     CleanerState,
@@ -44,7 +44,6 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.job.job import CleanResult
     from kafkalite.cleaner.job.log_to_clean import LogToClean
     from kafkalite.cleaner.workers.worker_process import StartWorker
     from kafkalite.log.directories.log_manager import LogManager
@@ -53,8 +52,7 @@ logger = logging.getLogger(__name__)
 
 _BACKOFF_MS_MIN = 100
 _STOP_S = 5
-_CLEANINGS_PER_TURN = 32  # most are not necessary any more: 20 us each
-_REQUESTED_PER_TURN = 32
+_LOGS_PER_TURN = 32  # most need no cleaning any more: 20 us each
 
 
 class LogCleaner:
@@ -197,7 +195,7 @@ class LogCleaner:
             self._turn_timer.cancel()
             self._turn_timer = None
         with self._health.guard("assigning logs to workers"):
-            for _ in range(_CLEANINGS_PER_TURN):
+            for _ in range(_LOGS_PER_TURN):
                 if not self._may_clean or (entry := self._queue.take()) is None:
                     break
                 self._clean(entry)
@@ -230,7 +228,7 @@ class LogCleaner:
             self._record(entry, state, Outcome(Ending.REFUSED, str(error)))
         except Exception as error:  # a fault with one log must not keep all others waiting
             self._health.fault(f"beginning to compact {log.topic}-{log.partition}", error)
-            self._record(entry, state, _own_fault(error))
+            self._record(entry, state, own_fault(error))
 
     def _flush_or_clean(self, entry: QueueEntry, state: CleanerState) -> None:
         """Raises OSError, KafkaError."""
@@ -274,8 +272,8 @@ class LogCleaner:
             self._workers.begin(slot, task, self._config.log_cleaner_io_max_bytes_per_second)
         except Exception as error:
             self._health.fault(f"giving {task.name} to a worker", error)
-            slot.kill(Ending.FAILED, _own_fault(error).reason)
-            task.end_without_worker(_own_fault(error))
+            slot.kill(Ending.FAILED, own_fault(error).reason)
+            task.end_without_worker(own_fault(error))
 
     def _receive(self, slot: WorkerSlot, message: FromWorker) -> None:
         if isinstance(message, LogLine):
@@ -291,7 +289,7 @@ class LogCleaner:
             task.receive(message)
         except Exception as error:
             self._health.fault(f"compacting {task.name}", error)
-            slot.kill(Ending.FAILED, _own_fault(error).reason)
+            slot.kill(Ending.FAILED, own_fault(error).reason)
 
     def _watch(self, task: CleaningTask) -> None:
         """Abort a task that is no longer wanted, and kill a worker that is silent."""
@@ -348,7 +346,7 @@ class LogCleaner:
         state.ended(outcome, self._clock.monotonic_ms(), self._clock.wall_ms(), self._backoff_ms)
         if outcome.result is not None:
             self._totals = self._totals.after(outcome.result.stats)
-            logger.info("%s-%d %s", *key, _summary(outcome.result))
+            logger.info("%s-%d %s", *key, outcome.result.summary())
             if unread := outcome.result.stats.unread:
                 logger.warning("%s-%d: %s", *key, unread)
             if is_partial and entry.requests:
@@ -394,7 +392,7 @@ class LogCleaner:
         request = RunRequest(left, done)
 
         def turn() -> None:
-            for _ in range(min(len(left), 1 if roll else _REQUESTED_PER_TURN)):  # a new segment takes 1 ms
+            for _ in range(min(len(left), 1 if roll else _LOGS_PER_TURN)):  # a new segment takes 1 ms
                 self._request(left.popleft(), request, roll)
             if left:
                 self._clock.call_later(0, turn)
@@ -450,17 +448,3 @@ class LogCleaner:
             failing_partitions=sum(state.is_failing for state in self._states),
             ms_since_last_run=self._clock.monotonic_ms() - self._scanned_ms,
         )
-
-
-def _own_fault(error: Exception) -> Outcome:
-    return Outcome(Ending.FAILED, f"the cleaner has a fault of its own: {error!r}")
-
-
-def _summary(result: CleanResult) -> str:
-    """The result of a cleaning, after the name of its log."""
-    stats = result.stats
-    return (
-        f"is compacted up to offset {result.end_offset}: {stats.bytes_read / (1 << 20):.1f} MiB are "
-        f"{stats.bytes_kept / (1 << 20):.1f} MiB now, {stats.records_read} records are {stats.records_kept}, in "
-        f"{stats.seconds:.1f} s"
-    )

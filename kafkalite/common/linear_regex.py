@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 from typing import Final
 
 from kafkalite.common import re2_syntax
-from kafkalite.common.re2_syntax import (
+from kafkalite.common.re2_tree import (
     BEGIN_LINE,
     BEGIN_TEXT,
     END_LINE,

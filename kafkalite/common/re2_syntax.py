@@ -9,65 +9,31 @@ Source: RE2's syntax page; com.google.re2j.Parser (1.8, with the flags of Patter
 
 from __future__ import annotations
 
-import functools
-import unicodedata
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from kafkalite.common.re2_tree import (
+    BEGIN_LINE,
+    BEGIN_TEXT,
+    END_LINE,
+    END_TEXT,
+    NO_WORD_BOUNDARY,
+    WORD_BOUNDARY,
+    WORD_CHARS,
+    Alternation,
+    Assertion,
+    CharPart,
+    CharSet,
+    Concatenation,
+    Ranges,
+    Repetition,
+    Tree,
+)
 
 DEPTH_MAX: Final = 200
 REPEAT_MAX: Final = 1000
 _CODE_POINT_MAX: Final = 0x10FFFF
 _INTEGER_DIGITS_MAX: Final = 8
-
-Ranges = tuple[tuple[int, int], ...]
-"""Code points from the first to the last of each, both of them included."""
-
-
-class CharPart(NamedTuple):
-    """Ranges and general categories, or all other characters."""
-
-    ranges: Ranges = ()
-    categories: tuple[str, ...] = ()  # prefixes: "L" has Lu, Ll and so on
-    is_negated: bool = False
-
-
-class CharSet(NamedTuple):
-    """Characters in any of the parts, or all others. With `is_folded` a character counts as any that it folds to."""
-
-    parts: tuple[CharPart, ...]
-    is_negated: bool = False
-    is_folded: bool = False
-
-    def has(self, char: str) -> bool:
-        folds = fold_orbit(char) if self.is_folded else (char,)
-        return any(_is_in(part, char, folds) != part.is_negated for part in self.parts) != self.is_negated
-
-
-class Assertion(NamedTuple):
-    """A place in the text, by one of the flags below."""
-
-    flag: int
-
-
-class Concatenation(NamedTuple):
-    parts: Sequence[Tree]
-
-
-class Alternation(NamedTuple):
-    branches: Sequence[Tree]
-
-
-class Repetition(NamedTuple):
-    body: Tree
-    least: int
-    most: int | None
-
-
-Tree = CharSet | Assertion | Concatenation | Alternation | Repetition
-
-BEGIN_TEXT, END_TEXT, BEGIN_LINE, END_LINE, WORD_BOUNDARY, NO_WORD_BOUNDARY = (1 << bit for bit in range(6))
-
-WORD_CHARS: Final = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 
 _LOWER: Final[Ranges] = ((0x61, 0x7A),)
 _UPPER: Final[Ranges] = ((0x41, 0x5A),)
@@ -99,7 +65,6 @@ _CATEGORY_NAMES: Final = (
     "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
 )
 _CATEGORIES: Final = frozenset(_CATEGORY_NAMES.split())
-_FOLDED_CATEGORIES: Final = frozenset(("Lt", "Lu", "Mn"))  # in RE2J (?i) leaves the others alone
 _ASSIGNED_C: Final = ("Cc", "Cf", "Co", "Cs")  # RE2's C has no code points without a character
 _CONTROLS: Final = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _ANY: Final = CharSet((CharPart(((0, _CODE_POINT_MAX),)),))
@@ -125,39 +90,6 @@ TOO_DEEP: Final = "expression nests too deeply"
 def parse(pattern: str) -> Tree:
     """Raises ValueError with RE2J's description of what is wrong."""
     return _Parser(pattern).parse()
-
-
-def _is_in(part: CharPart, char: str, folds: Sequence[str]) -> bool:
-    for one in folds:
-        number = ord(one)
-        if any(first <= number <= last for first, last in part.ranges):
-            return True
-    if not part.categories:
-        return False
-    same = folds if _FOLDED_CATEGORIES.issuperset(part.categories) else (char,)
-    return any(unicodedata.category(one).startswith(part.categories) for one in same)
-
-
-_LARGE_ORBITS: Final = (
-    "Kk\u212a Ss\u017f \xb5\u039c\u03bc \xc5\xe5\u212b \u01c4\u01c5\u01c6 \u01c7\u01c8\u01c9 "
-    "\u01ca\u01cb\u01cc \u01f1\u01f2\u01f3 \u0345\u0399\u03b9\u1fbe \u0392\u03b2\u03d0 \u0395\u03b5\u03f5 "
-    "\u0398\u03b8\u03d1\u03f4 \u039a\u03ba\u03f0 \u03a0\u03c0\u03d6 \u03a1\u03c1\u03f1 \u03a3\u03c2\u03c3 "
-    "\u03a6\u03c6\u03d5 \u03a9\u03c9\u2126 \u0412\u0432\u1c80 \u0414\u0434\u1c81 \u041e\u043e\u1c82 "
-    "\u0421\u0441\u1c83 \u0422\u0442\u1c84\u1c85 \u042a\u044a\u1c86 \u0462\u0463\u1c87 "
-    "\u1c88\ua64a\ua64b \u1e60\u1e61\u1e9b \xdf\u1e9e \u0131"
-)
-"""Characters that fold together in threes and fours, and those whose own upper and lower case mislead."""
-_ORBITS: Final = {char: orbit for orbit in _LARGE_ORBITS.split() for char in orbit}
-
-
-@functools.lru_cache(4096)
-def fold_orbit(char: str) -> str:
-    """All characters that are the same to (?i), `char` among them: Unicode's simple case folding."""
-    orbit = _ORBITS.get(char)
-    if orbit is not None:
-        return orbit
-    others = {other for other in (char.lower(), char.upper(), char.title()) if len(other) == 1 and other not in _ORBITS}
-    return "".join(sorted({char, *others}))
 
 
 class _Group(NamedTuple):

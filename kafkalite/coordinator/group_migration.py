@@ -64,7 +64,7 @@ def upgraded(
     if len(classic.members) > config.max_size:
         raise _refused(classic, "the group size exceeds the consumer group maximum size")
     group = ConsumerGroup(classic.group_id, classic.partition, environment)
-    epoch = classic.generation_id
+    epoch = classic.describe().epoch
     members = [(each.member_id, *_member_values(classic, each, environment.topics)) for each in classic.members]
     names = {name for _, subscription, _ in members for name in subscription.topic_names}
     steps: list[Step] = [SetSubscription(member_id, subscription) for member_id, subscription, _ in members]
@@ -93,7 +93,7 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
 def _member_values(classic: ClassicGroup, member: Member, topics: Topics) -> tuple[Subscription, PartitionSet]:
     """Subscription and target of one member; the latter is what it was assigned last, of topics that exist."""
     try:
-        subscription = read_subscription(member.metadata(classic.protocol_name))
+        subscription = read_subscription(member.metadata(classic.describe().protocol_name))
         assignment = read_assignment(member.assignment) if member.assignment else None
     except Malformed as fault:
         raise _refused(classic, _MALFORMED) from fault

@@ -53,7 +53,7 @@ SOURCE = (
         "startingTimestamp",
         "milliseconds since 1970",
         "",
-        "from the first record of each partition that is not earlier, whatever the order of timestamps, as Kafka's "
+        "from the first record of each partition that is not earlier, in any order of timestamps, as Kafka's "
         "ListOffsets finds it. Goes before startingOffsetsByTimestamp, which goes before startingOffsets",
     ),
     Option(

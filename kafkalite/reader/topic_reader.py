@@ -71,6 +71,10 @@ class TopicReader:
         self.schema = _schema(columns, headers=self._options.include_headers)
         self.size_bytes = sum(chunk.size_bytes for split in self._splits for chunk in split)
 
+    def stream(self) -> pa.RecordBatchReader:
+        """`batches` for libraries that take Arrow."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
     def batches(self, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[pa.RecordBatch]:
         """The records; `advance` gets the bytes of segments that are done. What is lost and not an error is logged.
         Raises StorageError, Malformed."""
@@ -106,8 +110,8 @@ def read(
         polars.from_arrow(kafkalite.read("kafkalite-data", "orders"))
         orders = kafkalite.read("kafkalite-data", "orders"); duckdb.sql("select count(*) from orders")
 
-    `path` is a data directory or several of them; no broker need run there, and a running one may write on. `topic` is
-    a name, several names, or a compiled regular expression; with one name, `partitions` chooses among its partitions.
+    `path` is a data directory or several; no broker need run there, and one that does may write meanwhile. `topic` is a
+    name, several names, or a compiled regular expression; with one name, `partitions` chooses among its partitions.
     `columns` are those of Spark's Kafka source, all by default: key, value, topic, partition, offset, timestamp,
     timestampType, and headers with `include_headers`; a column that is left out is not made. Offsets are "earliest",
     "latest", "latest-100", {partition: offset} or {topic: {partition: offset}}, the end exclusive. Timestamps are
@@ -115,8 +119,8 @@ def read(
     timestamp, and these before offsets.
     `filters` are (column, operator, value), as in ("timestamp", ">=", 1767225600000), and must all hold: topic,
     partition, offset or timestamp, compared by = < <= > >= (topic by = only), topic and partition also by "in". Records
-    that they rule out are not even read, as far as the indexes tell. docs/spark.md says what each option guarantees.
-    `batch_bytes` is the limit of a batch; reading takes up to three times as much memory.
+    that they rule out are not read, where the indexes are exact enough. docs/spark.md has the guarantee of each option.
+    A batch has at most `batch_bytes`; reading takes up to three times as much memory.
 
     A reader can be read once. Raises ConfigError, which names the argument, for an argument that does not fit; while
     reading, StorageError for files that are gone or changed and Malformed for a corrupt batch; both name the file.
@@ -137,8 +141,7 @@ def read(
         fail_on_data_loss=fail_on_data_loss,
         mode=mode,
     )
-    reader = TopicReader({**options, "batchBytes": str(batch_bytes)}, columns, filters)
-    return pa.RecordBatchReader.from_batches(reader.schema, reader.batches())
+    return TopicReader({**options, "batchBytes": str(batch_bytes)}, columns, filters).stream()
 
 
 def as_options(

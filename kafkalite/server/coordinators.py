@@ -77,10 +77,9 @@ class Coordinators:
         environment = GroupEnvironment(self._topics, settings.of, _compile_regex, self.group_totals)
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, environment)
         self.offsets_topic.attach(self.groups.store)
+        writes = metadata.writes
         self.producer_ids = ProducerIdManager(
-            metadata.writes.next_producer_id_block,
-            metadata.writes.skip_producer_ids,
-            logs.highest_producer_id,
+            writes.next_producer_id_block, writes.skip_producer_ids, logs.highest_producer_id
         )
         self.markers = MarkerAppender(replica_manager, clock, self.groups.offsets)
         self.transaction_topic = InternalTopic(
@@ -97,21 +96,35 @@ class Coordinators:
             group_partition=self.offsets_topic.partition_for,
         )
         self.transaction_topic.attach(self.transactions.store)
-        self.add_partitions = AddPartitionsToTxnManager(
-            self.transactions,
-            broker_id,
-            self._coordinator_of,
-            clock,
-            send_nothing if requests is None else requests.send_add_partitions,
-            replica_manager,
-            lambda: config().transaction_partition_verification_enable,
-        )
         self._replica_manager = replica_manager
+        self.add_partitions = self._add_partitions_manager(config, clock, broker_id, requests)
         self._loading: list[asyncio.Future[None]] = []
         self.internal_topics = {
             GROUP_METADATA_TOPIC: self.offsets_topic,
             TRANSACTION_STATE_TOPIC: self.transaction_topic,
         }
+        self._subscribe(replica_manager)
+
+    def _add_partitions_manager(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        broker_id: int,
+        requests: InterBrokerRequests | None,
+    ) -> AddPartitionsToTxnManager:
+        """Verifies transactions with their coordinators, on this broker or others."""
+        return AddPartitionsToTxnManager(
+            self.transactions,
+            broker_id,
+            self._coordinator_of,
+            clock,
+            send_nothing if requests is None else requests.send_add_partitions,
+            self._replica_manager,
+            lambda: config().transaction_partition_verification_enable,
+        )
+
+    def _subscribe(self, replica_manager: ReplicaManager) -> None:
+        """Has elections load partitions of the topics, resignations unload them, and deletions drop their offsets."""
         for topic in self.internal_topics.values():
             replica_manager.on_election.subscribe(topic.on_election)
             replica_manager.on_resignation.subscribe(topic.on_resignation)

@@ -14,11 +14,9 @@ PUBLIC_MAX = 25  # methods and properties of one class, as its users see them
 LINES_MAX = 59  # of one function
 
 # wider than the limit for now: no class is added here, and each goes when it fits
-WIDER = {"ClassicGroup": 27}
+WIDER: dict[str, int] = {}
 LONGER = {
     "record.validation.record_validation:_check_each",  # one pass over every byte of a record: a call costs a tenth
-    "reader.topic_reader:read",  # an argument a line
-    "server.coordinators:__init__",
 }
 
 

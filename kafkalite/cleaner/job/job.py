@@ -97,6 +97,15 @@ class CleanResult:
     is_complete: bool
     stats: CleanStats = field(default_factory=CleanStats)
 
+    def summary(self) -> str:
+        """The predicate of a sentence about the log."""
+        stats = self.stats
+        return (
+            f"is compacted up to offset {self.end_offset}: {stats.bytes_read / (1 << 20):.1f} MiB are "
+            f"{stats.bytes_kept / (1 << 20):.1f} MiB now, {stats.records_read} records are {stats.records_kept}, in "
+            f"{stats.seconds:.1f} s"
+        )
+
 
 class CleaningFailed(Exception):
     """The log's data cannot be cleaned, and a retry would not help. The message names file, position and reason."""
@@ -110,7 +119,7 @@ class Clean(NamedTuple):
 class Swapped(NamedTuple):
     """The answer to a CleanedSegment. False: abort the job."""
 
-    go_on: bool
+    may_continue: bool
 
 
 class Abort(NamedTuple):
@@ -148,6 +157,11 @@ class Outcome(NamedTuple):
     reason: str = ""
     errno: int = 0
     result: CleanResult | None = None
+
+
+def own_fault(error: Exception) -> Outcome:
+    """The outcome of a cleaning that failed by an exception of the cleaner itself."""
+    return Outcome(Ending.FAILED, f"the cleaner has a fault of its own: {error!r}")
 
 
 class LogLine(NamedTuple):

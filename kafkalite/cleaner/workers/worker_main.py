@@ -172,7 +172,7 @@ class _RunningJob:
         self._channel.send(segment)
         while (answer := self._take_answer()) is None:
             self._receive(None)
-        return answer.go_on
+        return answer.may_continue
 
     def _take_answer(self) -> Swapped | None:
         answer, self._answer = self._answer, None

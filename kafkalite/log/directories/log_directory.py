@@ -36,7 +36,7 @@ from kafkalite.log.directories.meta_properties import (
 )
 from kafkalite.log.directories.offset_checkpoints import LogOffsets, OffsetCheckpoints
 from kafkalite.log.directories.partition_directories import PartitionDirectories
-from kafkalite.log.partition.flusher import remember_failed_sync
+from kafkalite.log.partition.log_context import remember_failed_sync
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.file_names import (
     LOCK,

@@ -24,13 +24,14 @@ from kafkalite.common.forks import close_in_children
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.directories.log_directories import CheckpointWriter, LogDirectories, StoredLogs, TopicIdOf
+from kafkalite.log.directories.log_directories import CheckpointWriter, LogDirectories, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.log_moves import LogMoves
 from kafkalite.log.directories.startup_loading import (
     PROGRESS_INTERVAL_S,
     StartupLoading,
     flush_recovered,
+    lacks_committed,
     logs_to_load,
 )
 from kafkalite.log.partition.log_context import LogContext
@@ -42,7 +43,6 @@ from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 
 logger = logging.getLogger(__name__)
 
-_NAMED_MAX = 100  # logs in as many lines
 _WANTED_MAX = 10_000
 
 
@@ -198,29 +198,11 @@ class LogManager:
             directory.elections.restore(self.logs)
         if self.online != online:
             self.on_tail_in_doubt()
-        elif self._lacks_committed(stored):
+        elif lacks_committed(self.logs, stored):
             self.on_lost_tail()
         # not before: during loading errors come from other threads, and the loading handles them
         self._files.on_io_error = self._on_io_error
         self._enter(ManagerState.LOADED)
-
-    def _lacks_committed(self, stored: StoredLogs) -> bool:
-        """Whether some logs lack records below the high watermark that was checkpointed for them; names them."""
-        count = 0
-        for key, log in self.logs.items():
-            high_watermark = stored.checkpoints[self._directory_of[key].path].high_watermarks.get(key, 0)
-            if log.end_offset < high_watermark:
-                what = f"ends at {log.end_offset}"
-            elif log.gap_offset < high_watermark:
-                what = f"has a gap at {log.gap_offset}"
-            else:
-                continue
-            count += 1
-            if count <= _NAMED_MAX:
-                logger.warning("%s-%d %s, though all below %d was committed", *key, what, high_watermark)
-        if count:
-            logger.warning("%d of %d logs lack committed records", count, len(self.logs))
-        return count > 0
 
     def complete_start(self) -> None:
         """The logs agree with the metadata now: those of deleted topics are gone."""

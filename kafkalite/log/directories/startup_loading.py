@@ -14,7 +14,7 @@ import asyncio
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from kafkalite.log.directories.log_directories import StoredLogs
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.offset_checkpoints import LogOffsets, Offsets
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.segment import NEVER
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 PROGRESS_INTERVAL_S = 5.0
 _FSYNC_MIN_BYTES = 1 << 20  # reading less again is quicker than fsyncing the files of a log
 _CHECK_FLUSHES_MS = 500
+_NAMED_MAX = 100  # logs in as many lines
 
 
 class LogToLoad(NamedTuple):
@@ -147,7 +149,7 @@ class StartupLoading:
 
     def _open(self, one: LogToLoad) -> PartitionLog:
         path = one.directory.partitions.log_path(one.key)
-        return PartitionLog.open(*one.key, path, one.config, one.options, self._context)
+        return open_log(*one.key, path, one.config, one.options, self._context)
 
     def _register(self, one: LogToLoad, outcome: PartitionLog | StorageError) -> None:
         """On the owner's thread."""
@@ -255,6 +257,25 @@ def _is_disk_failure(error: StorageError, directory: LogDirectory) -> bool:
     """During recovery a full disk is as bad as a failed one: a log that cannot be recovered cannot be served."""
     cause = error.__cause__
     return isinstance(cause, OSError) and (is_full(cause) or directory.is_failed_by(cause))
+
+
+def lacks_committed(logs: Mapping[TopicPartition, PartitionLog], stored: StoredLogs) -> bool:
+    """Whether some logs lack records below the high watermark that was checkpointed for them; names them."""
+    count = 0
+    for key, log in logs.items():
+        high_watermark = stored.checkpoints[stored.directories[key].path].high_watermarks.get(key, 0)
+        if log.end_offset < high_watermark:
+            lack = f"ends at {log.end_offset}"
+        elif log.gap_offset < high_watermark:
+            lack = f"has a gap at {log.gap_offset}"
+        else:
+            continue
+        count += 1
+        if count <= _NAMED_MAX:
+            logger.warning("%s-%d %s, though all below %d was committed", *key, lack, high_watermark)
+    if count:
+        logger.warning("%d of %d logs lack committed records", count, len(logs))
+    return count > 0
 
 
 def flush_recovered(

@@ -17,7 +17,6 @@ markFlushed).
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -27,8 +26,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext, LogLocation
 from kafkalite.log.recovery.log_loader import LoadedLog
 from kafkalite.log.segment.segment import NEVER, Segment
-from kafkalite.log.storage.file_names import FAILED_SYNC
-from kafkalite.log.storage.files import Background, Files, Job, SyncFailed
+from kafkalite.log.storage.files import Background, Job, SyncFailed
 
 logger = logging.getLogger(__name__)
 
@@ -324,16 +322,7 @@ class Flusher:
     def _fail(self, error: SyncFailed) -> None:
         """Makes the log refuse records from now on: the kernel may have dropped the pages that it could not write, and
         a later fsync does not report that."""
-        remember_failed_sync(self._location.files, self._location.directory)
         self.stop(self._location.refusal(f"cannot flush {self._location.name}", error))
-
-
-def remember_failed_sync(files: Files, directory: str) -> None:
-    """Marks a log's directory after a failed fsync. The page cache may still hold data that the kernel will not write,
-    so the next start writes that data again (see `recovery`). A machine crash may lose the mark, but it loses the page
-    cache, too."""
-    with contextlib.suppress(OSError):
-        files.create_empty(f"{directory}/{FAILED_SYNC}")
 
 
 def _as_os_error(error: Exception) -> OSError:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.names import TopicPartition
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.checkpoint_file import LaterVersion, encode_topic_id, read_topic_id
-from kafkalite.log.storage.file_names import PARTITION_METADATA
-from kafkalite.log.storage.files import Background, Files, run_inline, storage_error
+from kafkalite.log.storage.file_names import FAILED_SYNC, PARTITION_METADATA
+from kafkalite.log.storage.files import Background, Files, SyncFailed, run_inline, storage_error
 
 
 class LogLocation:
@@ -35,6 +37,8 @@ class LogLocation:
 
     def refusal(self, what: str, error: OSError) -> StorageError:
         """The error for the requester of a change; reports `error` to the owner of the directory."""
+        if isinstance(error, SyncFailed):
+            remember_failed_sync(self.files, self.directory)
         return self.files.report_io_error(what, self.directory, error)
 
     @contextlib.contextmanager
@@ -50,6 +54,14 @@ class LogLocation:
         if isinstance(error, Malformed):
             return storage_error(f"{self.name} is damaged", self.directory, OSError(errno.EIO, str(error)))
         return storage_error(f"cannot read {self.name}", self.directory, error)
+
+
+def remember_failed_sync(files: Files, directory: str) -> None:
+    """Marks a log's directory after a failed fsync. The page cache may still hold data that the kernel will not write,
+    so the next start writes that data again (see `recovery`). A machine crash may lose the mark, but it loses the page
+    cache, too."""
+    with contextlib.suppress(OSError):
+        files.create_empty(f"{directory}/{FAILED_SYNC}")
 
 
 logger = logging.getLogger(__name__)
@@ -94,6 +106,13 @@ class LogContext:
         self.producer_expiration_ms = producer_expiration_ms
         self.verification = VerificationSetting() if verification is None else verification
 
+    def load(self, key: TopicPartition, directory: str, config: TopicConfig, options: LoadOptions) -> LoadedLog:
+        """The content of a log's directory. Raises StorageError."""
+        try:
+            return load(directory, config, options, self.clock.wall_ms(), self.files, self.producer_expiration_ms)
+        except OSError as error:
+            raise storage_error(f"cannot load {key[0]}-{key[1]}", directory, error) from error
+
 
 class PartitionMetadata:
     """The topic id of a partition, in the file partition.metadata at `path`. `is_corrupt`: the file is there and has no
@@ -125,9 +144,7 @@ class PartitionMetadata:
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
         """Writes the file; the next flush fsyncs it. Raises StorageError."""
-        try:
+        with self._location.refusing("write the topic id of"):
             self._location.files.write_atomically(self.path, encode_topic_id(topic_id), durable=False)
-        except OSError as error:
-            raise self._location.refusal(f"cannot write {self.path}", error) from error
         self._topic_id, self._is_read, self.is_corrupt = topic_id, True, False
         self._mark_dirty(self.path)

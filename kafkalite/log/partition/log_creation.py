@@ -1,4 +1,4 @@
-"""Creates the log of a new partition.
+"""Opens the log of a partition, or creates that of a new one.
 
 Source: kafka.log.LogManager.getOrCreateLog.
 """
@@ -18,6 +18,14 @@ from kafkalite.log.storage.files import storage_error
 logger = logging.getLogger(__name__)
 
 
+def open_log(
+    topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
+) -> PartitionLog:
+    """The log in an existing directory. Raises StorageError."""
+    loaded = context.load((topic, partition), directory, config, options)
+    return PartitionLog(topic, partition, directory, config, loaded, context)
+
+
 def create_log(
     topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, context: LogContext
 ) -> PartitionLog:
@@ -28,7 +36,7 @@ def create_log(
         raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
     log = None
     try:
-        log = PartitionLog.open(topic, partition, directory, config, LoadOptions(clean=True), context)
+        log = open_log(topic, partition, directory, config, LoadOptions(clean=True), context)
         log.metadata.set_topic_id(topic_id)
     except BaseException:
         if log is not None:

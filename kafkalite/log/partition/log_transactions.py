@@ -48,13 +48,11 @@ class LogTransactions:
         aborted = self._producers.aborted_by(header, marker)
         if aborted is not None:
             index = self._segments.active.txn_index
-            try:
+            with self._location.refusing("index an abort in"):
                 if not index.entries:
                     self._listed = ()  # a segment more has aborted transactions
                 index.append(aborted)
                 self.last_aborted_offset = aborted.last_offset
-            except OSError as error:
-                raise self._location.refusal(f"cannot index an abort in {self._location.name}", error) from error
         self._producers.end_transaction(header, marker, acknowledged=acknowledged)
 
     def reload(self, start_offset: int, end_offset: int, committed_offset: int) -> None:

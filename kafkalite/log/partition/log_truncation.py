@@ -10,13 +10,12 @@ Source: kafka.log.UnifiedLog (truncateTo, truncateFullyAndStartAt); KIP-101, KAF
 from __future__ import annotations
 
 from kafkalite.common.errors import Malformed, StorageError
-from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
+from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.log_context import LogContext, LogLocation
 from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.partition.segment_swap import SegmentSwap
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
-from kafkalite.log.storage.files import SyncFailed
 
 
 class LogTruncation:
@@ -55,7 +54,6 @@ class LogTruncation:
             listed.counts.counted_to = offset
             listed.secure_end(offset)
             self._epochs.truncate_from_end(offset)
-            self._flusher.mark_dirty(self._epochs.path)
             self._transactions.reload(start_offset, offset, committed_offset)
         except (OSError, StorageError, Malformed) as error:
             raise self._stop_after(error) from error
@@ -84,8 +82,6 @@ class LogTruncation:
 
     def _stop_after(self, error: OSError | StorageError | Malformed) -> StorageError:
         """Stops the log in the middle of a truncation."""
-        if isinstance(error, SyncFailed):
-            remember_failed_sync(self._context.files, self._location.directory)
         if isinstance(error, Malformed):
             error = self._location.unreadable(error)
         elif isinstance(error, OSError):

@@ -17,7 +17,6 @@ org.apache.kafka.storage.internals.log.LocalLog; KIP-279.
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -25,7 +24,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
+from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.log_context import LogContext, LogLocation, PartitionMetadata
 from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.partition.log_truncation import LogTruncation
@@ -33,7 +32,7 @@ from kafkalite.log.partition.replica_append import ReplicaAppend
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.partition.segment_swap import SegmentSwap
-from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
+from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions
 from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after, latest
@@ -42,8 +41,6 @@ from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.log.storage.files import storage_error
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import EPOCH_MAX, Rules, check_batches, rewrite, validate
-
-logger = logging.getLogger(__name__)
 
 
 class AppendResult(NamedTuple):
@@ -104,6 +101,7 @@ class PartitionLog:
             self._location, lambda: (self.segment_list.segments, self.end_offset), context, background, loaded,
             lambda: self.segment_list.close_writer(),
         )  # fmt: skip
+        self.epochs.mark_dirty = self.flusher.mark_dirty
         self.metadata = PartitionMetadata(self._location, self.flusher.mark_dirty)
         self.record_counts = RecordCounts(
             directory, context.files, context.counting, loaded.end_offset,
@@ -120,25 +118,6 @@ class PartitionLog:
         )
         self.config = config
 
-    @classmethod
-    def open(
-        cls, topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
-    ) -> PartitionLog:
-        """The log in an existing directory. Raises StorageError."""
-        loaded = cls._load(topic, partition, directory, config, options, context)
-        return cls(topic, partition, directory, config, loaded, context)
-
-    @staticmethod
-    def _load(
-        topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
-    ) -> LoadedLog:
-        """The content of the directory. Raises StorageError."""
-        try:
-            now_ms = context.clock.wall_ms()
-            return load(directory, config, options, now_ms, context.files, context.producer_expiration_ms)
-        except OSError as error:
-            raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
-
     def reopen(self, directory: str) -> None:
         """Continues in another directory, where a clean stop has left the same records. Producers and listeners stay,
         and so do the references to the log, some of which are held across turns of the loop. Raises StorageError; the
@@ -146,12 +125,10 @@ class PartitionLog:
         on_ack, producers, epochs = self.flusher.on_ack, self.producers, self.epochs.entries()
         options = LoadOptions(True, self.end_offset, self.start_offset, self.replicated_offset)
         self.abandon()
-        loaded = self._load(self.topic, self.partition, directory, self.config, options, self._context)
+        loaded = self._context.load((self.topic, self.partition), directory, self.config, options)
         producers.move(directory, loaded.producers.snapshots)
-        try:
+        with LogLocation(self.topic, self.partition, directory, self.files).refusing("reopen"):
             loaded.epochs.assign_all(epochs, durable=True)  # the last one may have no batch yet, and be in none
-        except OSError as error:
-            raise storage_error(f"cannot open {self.topic}-{self.partition} again", directory, error) from error
         self._adopt(directory, self.config, loaded._replace(producers=producers))
         self.flusher.on_ack = on_ack
         on_ack(None)
@@ -190,7 +167,7 @@ class PartitionLog:
         flusher = self.flusher
         try:
             if segment.fd < 0:
-                self._open_active()
+                self.segment_list.open_active()
             segment.used = True
             if (
                 segment.size_bytes + size > self._segment_bytes
@@ -200,7 +177,7 @@ class PartitionLog:
             ) and segment.size_bytes:
                 segment = self.segment_list.roll(base_offset, now_ms)
             if leader_epoch != self.epochs.written and leader_epoch >= 0:
-                self._begin_epoch(leader_epoch, base_offset)
+                self.epochs.assign(leader_epoch, base_offset)
             stamp(records, base_offset, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
@@ -209,7 +186,8 @@ class PartitionLog:
         if trusted and (attributes & CONTROL or count != delta + 1):
             segment.tally.add_unusual(header)
             if attributes & CONTROL:
-                self._end_transaction(records, last_offset)
+                acknowledged = last_offset < min(flusher.flush_at, self.replicated_offset)
+                self.transactions.end(records, acknowledged=acknowledged)
                 producer_id = -1
         if producer_id >= 0:
             self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms, is_transactional)
@@ -218,19 +196,6 @@ class PartitionLog:
         else:
             flusher.ack_offset = last_offset + 1
         return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
-
-    def _open_active(self) -> None:
-        self.flusher.refuse_if_failed()
-        self.segment_list.remove_unwanted()
-        self.segment_list.active.open_for_append()
-
-    def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
-        self.epochs.assign(leader_epoch, base_offset)
-        self._mark_epochs_dirty()
-
-    def _end_transaction(self, marker: memoryview, last_offset: int) -> None:
-        acknowledged = last_offset < min(self.flusher.flush_at, self.replicated_offset)
-        self.transactions.end(marker, acknowledged=acknowledged)
 
     def append_as_follower(self, records: memoryview, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
         """Appends the batches that a leader of `leader_epoch` has sent, as they are; returns the end offset. A batch
@@ -250,7 +215,7 @@ class PartitionLog:
 
     def _duplicate(self, earlier: AppendedBatch) -> AppendResult:
         if earlier.last_offset >= self.flusher.ack_offset:
-            self.flusher.flush_soon()  # it is under way, or has failed; then this raises again
+            self.flusher.flush_soon()  # the flush is in flight, or has failed; then this raises again
         return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
 
     def assign_epoch(self, leader_epoch: int) -> None:
@@ -259,9 +224,6 @@ class PartitionLog:
         with self._location.refusing("begin an epoch of"):
             self.flusher.refuse_if_failed()
             self.epochs.elect(leader_epoch, self.end_offset)
-
-    def _mark_epochs_dirty(self) -> None:
-        self.flusher.mark_dirty(self.epochs.path, self.directory)
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None:
         """The batches from the one that holds `offset` up to `limit_offset`; None if no batch remains.
@@ -421,22 +383,15 @@ class PartitionLog:
     def _start_moved(self) -> None:
         if self.start_offset > self.gap_offset:
             self.gap_offset = NEVER
-        try:
-            self.epochs.truncate_from_start(self.start_offset)
-            self._mark_epochs_dirty()
-        except OSError as error:  # the next start truncates the epochs again
-            logger.warning("cannot write %s: %s", self.epochs.path, error)
+        self.epochs.forget_before(self.start_offset)
         self.on_new_start()
 
     def truncate_to(self, offset: int) -> None:
         """Drops everything at or past `offset`, and the leader epochs that begin there, even if the log ends there.
         Raises StorageError; the log may take no more records then (`failure`)."""
         if offset >= self.end_offset:
-            try:
-                if self.epochs.truncate_from_end(self.end_offset):
-                    self._mark_epochs_dirty()
-            except OSError as error:
-                raise self._location.refusal(f"cannot write {self.epochs.path}", error) from error
+            with self._location.refusing("truncate the epochs of"):
+                self.epochs.truncate_from_end(self.end_offset)
         elif offset < self.segment_list.bases[0]:
             self.restart_at(offset)
         else:
@@ -480,11 +435,8 @@ class PartitionLog:
     def close(self) -> None:
         """As `shut`, and fsyncs everything. Raises StorageError."""
         paths = self.shut()
-        try:
+        with self._location.refusing("flush"):
             self.files.sync_all(paths)
-        except OSError as error:
-            remember_failed_sync(self.files, self.directory)
-            raise self._location.refusal(f"cannot flush {self._location.name}", error) from error
         self.flusher.recovery_point = self.end_offset
 
     def abandon(self) -> None:

@@ -76,9 +76,7 @@ class ReplicaAppend:
         listed = self._segments
         segment = listed.active
         if segment.fd < 0:
-            self._flusher.refuse_if_failed()
-            listed.remove_unwanted()
-            segment.open_for_append()
+            listed.open_active()
         segment.used = True
         base_offset, length, _, _, _, _, delta, _, max_timestamp_ms, _, _, _, _ = header
         if segment.size_bytes and (
@@ -129,7 +127,6 @@ class ReplicaAppend:
                 found.append((latest, header[0]))
         if found:
             epochs.assign_all(found, durable=bool(epochs.entries()))
-        self._flusher.mark_dirty(epochs.path, self._segments.location.directory)
 
     def apply(
         self,

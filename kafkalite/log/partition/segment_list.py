@@ -216,6 +216,12 @@ class SegmentList:
             location.directory, base_offset, size_bytes, self._config, now_ms, location.files, jitter_ms, suffix
         )
 
+    def open_active(self) -> None:
+        """Opens the active segment for appending. Raises StorageError after a failed fsync, OSError."""
+        self.flusher.refuse_if_failed()
+        self.remove_unwanted()
+        self.active.open_for_append()
+
     def remove_unwanted(self) -> None:
         """Removes the files of a segment whose creation failed. Called before an append. Raises OSError."""
         if self._unwanted is not None:
@@ -354,7 +360,8 @@ class SegmentList:
         location.files.sync_all([*last.files.paths(), location.directory])
         if last.next_offset() != offset:
             self.remove_unwanted()
-            new = self._create(offset)
+            new = self.new_segment(offset, self.context.clock.wall_ms())
+            new.make_files(self._config)
             last.seal()
             self._set((*self.segments, new))
             location.files.sync_all([*last.files.paths(), *new.files.paths(), location.directory])
@@ -378,12 +385,6 @@ class SegmentList:
                 self._set(self.segments[:-1])
             raise
         new.set_roll_age(self._roll_age_ms)
-
-    def _create(self, base_offset: int) -> Segment:
-        location = self.location
-        return Segment.create(
-            location.directory, base_offset, self._config, self.context.clock.wall_ms(), location.files
-        )
 
     # end
 

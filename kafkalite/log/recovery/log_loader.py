@@ -98,11 +98,15 @@ def load(
     end_offset = recovery.end_offset
     if segments and end_offset < options.start_offset:
         start_offset = options.start_offset
-        logger.warning("%s ends at %d, before its start %d; starting anew there", directory, end_offset, start_offset)
+        logger.warning(
+            "%s ends at %d, before its start %d; starting there without records", directory, end_offset, start_offset
+        )
         _clear(segments, epochs, producers, snapshots)
     if not segments:
         end_offset = max(0, options.start_offset)
-        segments.append(Segment.create(directory, end_offset, config, now_ms, files))
+        first = Segment(directory, end_offset, 0, config, now_ms, files)
+        first.make_files(config)
+        segments.append(first)
         recovery.rewritten.append(directory)
     index = segments[-1].txn_index
     if index.last_offset >= end_offset:  # damaged, or from before a log that was cut; no abort could be added behind it

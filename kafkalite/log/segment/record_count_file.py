@@ -68,6 +68,12 @@ class SegmentTally:
         self.identity: Identity | None = None
         self.is_noted = False
 
+    def identify(self, fd: int, size_bytes: int) -> None:
+        """The open file is about to be appended to: keeps its identity, if nothing is counted and no append is known
+        of."""
+        if self.uncounted_bytes and self.uncounted_bytes == size_bytes and self.identity is None:
+            self.identity = identity_of(os.fstat(fd))
+
     def add_counted(self, record_count: int, control_record_count: int) -> None:
         """Adds the records of the bytes that were uncounted until now."""
         self.record_count += record_count

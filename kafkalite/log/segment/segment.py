@@ -25,7 +25,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.sparse_index import OffsetIndex, TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.segment import segment_file
-from kafkalite.log.segment.record_count_file import SegmentTally, identity_of
+from kafkalite.log.segment.record_count_file import SegmentTally
 from kafkalite.log.segment.segment_files import SegmentFiles, SegmentTimes
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
@@ -94,27 +94,10 @@ class Segment:
         self.is_touched = False
         self.is_closed = False
 
-    @classmethod
-    def create(
-        cls, directory: str, base_offset: int, config: TopicConfig, now_ms: int, files: Files, jitter_ms: int = 0,
-    ) -> Segment:  # fmt: skip
-        """A new, empty segment with its files. Raises OSError; then no file is left."""
-        segment = cls(directory, base_offset, 0, config, now_ms, files, jitter_ms)
-        try:
-            segment.make_files(config)
-        except OSError:
-            segment.abandon()
-            segment.files.delete()
-            raise
-        return segment
-
     def make_files(self, config: TopicConfig) -> None:
-        """Creates empty files. Raises OSError; then some of them may exist."""
-        for path in (self.path, self.offset_index.path, self.time_index.path):
-            self._files.create_empty(path)
-        if config.preallocate:
-            self._files.truncate_path(self.path, config.segment_bytes)
-            self.is_touched = True
+        """Creates empty files. Raises OSError; then no file is left."""
+        self.is_touched = config.preallocate
+        self.files.create(config.segment_bytes if config.preallocate else 0)
         self.offset_index.entries = self.time_index.entries = 0
         self.max_timestamp_ms = self._first_timestamp_ms = -1
         self.max_timestamp_offset = self.base_offset
@@ -221,9 +204,7 @@ class Segment:
         """Opens the file and maps the indexes, preallocated. Raises OSError."""
         self._refuse_if_closed()
         file = self._files.open_file(self.path, os.O_RDWR)
-        tally = self.tally
-        if tally.uncounted_bytes and tally.uncounted_bytes == self.size_bytes and tally.identity is None:
-            tally.identity = identity_of(os.fstat(file.fd))
+        self.tally.identify(file.fd, self.size_bytes)
         self.is_touched = True
         self.offset_index.open_writable()
         self.time_index.open_writable()
@@ -315,16 +296,13 @@ class Segment:
     def _scan_for(self, offset: int) -> tuple[int, int] | None:
         fd = self.open_file().fd
         position = self.offset_index.position_of(offset)
-        if position:
-            try:
-                if not 0 < position < self.size_bytes:
-                    raise Malformed("an index entry outside of the segment")
+        if 0 < position < self.size_bytes:
+            with suppress(Malformed):
                 found = segment_file.find_header(fd, position, self.size_bytes, offset)
                 # an entry never points past its offset
                 if found is None or found[0] != position or found[1].begins_by(offset):
                     return found and (found[0], found[1].size_bytes)
-            except Malformed:
-                pass
+        if position:
             self._warn_of_index(offset)
         try:
             found = segment_file.find_header(fd, 0, self.size_bytes, offset)
@@ -388,11 +366,8 @@ class Segment:
 
     def times(self) -> SegmentTimes:
         """As `first_timestamp_ms` and `largest_timestamp_ms`, to be read by any thread."""
-        index = self.time_index
-        return SegmentTimes(
-            self._files, self.path, self.size_bytes, index.path, index.base_offset, self._first_timestamp_ms,
-            self.max_timestamp_ms,
-        )  # fmt: skip
+        known_ms = self._first_timestamp_ms, self.max_timestamp_ms
+        return SegmentTimes(self._files, self.path, self.size_bytes, self.time_index.path, self.base_offset, *known_ms)
 
     def latest(self) -> tuple[int, int]:
         """(largest timestamp, last offset of the first batch with it); (-1, base offset) if none. Raises OSError."""
@@ -460,7 +435,7 @@ class Segment:
 
     @property
     def files(self) -> SegmentFiles:
-        """All four; made anew each time, for a part that knew its whole would keep deleted segments in memory."""
+        """All four; created at each use: a reference from here to the segment would keep deleted ones in memory."""
         return SegmentFiles((self, self.offset_index, self.time_index, self.txn_index), self._files)
 
     def _refuse_if_closed(self) -> None:

@@ -41,6 +41,18 @@ class SegmentFiles:
         """Whether the files have their final names."""
         return self._parts[0].path.endswith(LOG)
 
+    def create(self, preallocated_bytes: int) -> None:
+        """Creates all but the .txnindex, empty; the .log may have bytes in advance. Raises OSError; then no file is
+        left."""
+        try:
+            for part in self._parts[:-1]:
+                self._files.create_empty(part.path)
+            if preallocated_bytes:
+                self._files.truncate_path(self._parts[0].path, preallocated_bytes)
+        except OSError:
+            self.delete()
+            raise
+
     def rename(self, before: str, after: str, *, log_last: bool = False) -> list[str]:
         """Replaces the suffix `before` by `after`; returns the new paths. Raises OSError; files that are renamed
         already keep their new names, and a second call continues from there."""

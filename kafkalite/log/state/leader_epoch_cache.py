@@ -11,8 +11,9 @@ Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache; KIP-101, 
 from __future__ import annotations
 
 import logging
+import os
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries, number_of
 from kafkalite.log.storage.files import Files
@@ -28,11 +29,11 @@ class LeaderEpochCache:
 
     `latest` is the newest epoch, -1 without any, `written` the newest one in the file: they differ between an election
     that is recorded elsewhere and the first batch, and after a write that failed (`written` is -2 then, of no batch, so
-    that the next batch has the file written again). `was_begun` says that `load` found a file. Methods that change the
-    entries raise OSError.
+    that the next batch has the file written again). `was_begun` says that `load` found a file. `mark_dirty` is called
+    with the paths to fsync when the file was written without. Methods that change the entries raise OSError.
     """
 
-    __slots__ = ("_epochs", "_files", "_recorded", "_starts", "latest", "path", "was_begun", "written")
+    __slots__ = ("_epochs", "_files", "_recorded", "_starts", "latest", "mark_dirty", "path", "was_begun", "written")
 
     def __init__(self, path: str, files: Files) -> None:
         self._files = files
@@ -43,6 +44,7 @@ class LeaderEpochCache:
         self.latest = -1
         self.written = -1
         self.was_begun = False
+        self.mark_dirty: Callable[..., object] = lambda *paths: None  # a loader lists them itself
 
     def load(self) -> None:
         """Reads the entries; a corrupt file is logged and counts as empty. Raises OSError."""
@@ -146,6 +148,13 @@ class LeaderEpochCache:
         self._starts[0] = start_offset
         self._write(durable=False)
 
+    def forget_before(self, start_offset: int) -> None:
+        """As `truncate_from_start`. A failed write is logged: the next start truncates the epochs again."""
+        try:
+            self.truncate_from_start(start_offset)
+        except OSError as error:
+            logger.warning("cannot write %s: %s", self.path, error)
+
     def put_in_front(self, entries: list[tuple[int, int]]) -> None:
         """Puts `entries` before the others; the last of them may be of the first known epoch."""
         if self._epochs and entries[-1][0] >= self._epochs[0]:
@@ -183,3 +192,5 @@ class LeaderEpochCache:
         self.written = _UNKNOWN
         self._files.write_atomically(self.path, self._encode(), durable=durable)
         self.written = self.latest
+        if not durable:
+            self.mark_dirty(self.path, os.path.dirname(self.path))

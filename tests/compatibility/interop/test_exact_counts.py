@@ -24,6 +24,7 @@ from kafkalite.common.errors import Unanswered
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.count_records import count as count_files
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.record_counts import LogCounts
@@ -180,13 +181,13 @@ def partitions() -> list[tuple[str, int]]:
     return [(topic, partition) for topic in TOPICS for partition in (0, 1)]
 
 
-def open_log(data_dir: Path, topic: str, partition: int) -> PartitionLog:
+def adopted_log(data_dir: Path, topic: str, partition: int) -> PartitionLog:
     """As a kafkalite that takes the directory over."""
     starts = read_offsets(Files(), f"{data_dir}/{LOG_STARTS}")
     options = LoadOptions(clean=True, start_offset=starts.get((topic, partition), 0))
     config = TopicConfig(cleanup_policy=("compact", "delete"))
     services = LogContext(ManualClock(1_700_000_000_000))
-    return PartitionLog.open(topic, partition, f"{data_dir}/{topic}-{partition}", config, options, services)
+    return open_log(topic, partition, f"{data_dir}/{topic}-{partition}", config, options, services)
 
 
 def check(data_dir: Path) -> dict[tuple[str, int], LogCounts]:
@@ -199,7 +200,7 @@ def check(data_dir: Path) -> dict[tuple[str, int], LogCounts]:
     shown = dumped([path for topic, index in keys for path in sorted((data_dir / f"{topic}-{index}").glob("*.log"))])
     for topic, partition in keys:
         directory = data_dir / f"{topic}-{partition}"
-        log = open_log(data_dir, topic, partition)
+        log = adopted_log(data_dir, topic, partition)
         counts = found[topic, partition] = log.record_counts.current()
         dump = {}
         for path in sorted(directory.glob("*.log")):
@@ -209,7 +210,7 @@ def check(data_dir: Path) -> dict[tuple[str, int], LogCounts]:
         ours = told[topic, partition]
         assert {base: (one.bytes, one.live_records, one.control_records) for base, one in ours.segments.items()} == dump
         log.close()
-        again = open_log(data_dir, topic, partition)
+        again = adopted_log(data_dir, topic, partition)
         assert again.record_counts.current() == counts
         again.close()
     return found

@@ -19,6 +19,7 @@ from random import Random
 from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.files import Job
@@ -504,7 +505,7 @@ class LogHistory:
         services = LogContext(
             self.clock, self.background.serial_queue, files, run_completions=self.background.run_completions
         )
-        return PartitionLog.open("orders", 0, f"{files.root}/orders-0", self.config, self.kept, services)
+        return open_log("orders", 0, f"{files.root}/orders-0", self.config, self.kept, services)
 
     def _forget_sequences(self) -> None:
         """Producers go on behind what the log has of them."""

@@ -10,6 +10,7 @@ from random import Random
 
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.record_counts import LogCounts
@@ -89,7 +90,7 @@ class Disk:
     def _open(self) -> PartitionLog:
         serial_queue = self.background.serial_queue if self.later else (lambda: run_inline)
         services = LogContext(self.clock, serial_queue, self.files, run_completions=self.background.run_completions)
-        return PartitionLog.open("orders", 0, str(self.directory), self.config, self.options, services)
+        return open_log("orders", 0, str(self.directory), self.config, self.options, services)
 
     def write(self, count: int = 1, **batch: object) -> None:
         self.append(build_batch(records(count), **batch))  # type: ignore[arg-type]

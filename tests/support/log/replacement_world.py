@@ -10,6 +10,7 @@ from random import Random
 
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
@@ -55,7 +56,7 @@ class World:
             self.clock, self.background.serial_queue, self.files, run_completions=self.background.run_completions
         )
         options = self.options._replace(clean=clean)
-        self.log = PartitionLog.open("orders", 0, f"{self.files.root}/orders-0", self.config, options, services)
+        self.log = open_log("orders", 0, f"{self.files.root}/orders-0", self.config, options, services)
         return self.log
 
     def write(self, upto: int, **producer: int) -> None:

@@ -15,6 +15,7 @@ from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
@@ -40,7 +41,7 @@ class World:
 
     def open(self, options: LoadOptions) -> PartitionLog:
         services = LogContext(self.clock, files=self.files)
-        self.log = PartitionLog.open("orders", 0, str(self.directory), COMPACTED, options, services)
+        self.log = open_log("orders", 0, str(self.directory), COMPACTED, options, services)
         return self.log
 
     def put(self, key: str, value: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.segment import NEVER
@@ -94,7 +95,7 @@ class Disk:
     ) -> Log:  # fmt: skip
         self.settings.update(settings)
         options = LoadOptions(clean, recovery_point, start_offset, high_watermark)
-        log = PartitionLog.open("orders", 0, str(self.directory), self.config, options, self.services)
+        log = open_log("orders", 0, str(self.directory), self.config, options, self.services)
         self._opened.append(log)
         return Log(log, self.clock)
 

@@ -16,6 +16,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import NEVER
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.record.batch import NewRecord, build_batch
@@ -55,7 +56,7 @@ class World:
         directory.mkdir(exist_ok=True)
         context = LogContext(self.clock, lambda: self.disk)
         config = TopicConfig(**{"segment_bytes": 2000, **settings})
-        return PartitionLog.open("t", 0, str(directory), config, options or LoadOptions(clean=True), context)
+        return open_log("t", 0, str(directory), config, options or LoadOptions(clean=True), context)
 
     def follow(self, log: PartitionLog | None = None) -> FollowerPartition:
         log = log or self.log("follower")

@@ -11,6 +11,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import NEVER
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.metadata.cluster_metadata import PartitionRecord
@@ -38,9 +39,7 @@ class World:
 
     def log(self, **settings: object) -> PartitionLog:
         context = LogContext(self.clock, lambda: self.disk)
-        return PartitionLog.open(
-            "t", 0, str(self._directory), TopicConfig(**settings), LoadOptions(clean=True), context
-        )
+        return open_log("t", 0, str(self._directory), TopicConfig(**settings), LoadOptions(clean=True), context)
 
     def lead(
         self,

@@ -13,7 +13,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.state.producer import ActiveProducer
 from kafkalite.record.batch import NewRecord, build_batch
@@ -34,7 +34,7 @@ class World:
 
     def open(self, **settings: object) -> Partition:
         context = LogContext(self.clock, lambda: self.background)
-        log = PartitionLog.open("t", 0, str(self._directory), TopicConfig(**settings), LoadOptions(clean=True), context)
+        log = open_log("t", 0, str(self._directory), TopicConfig(**settings), LoadOptions(clean=True), context)
         return Partition("t", 0, log, 3)
 
     def send(self, partition: Partition, producer: int, size: int = 1) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from copy import copy
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Moment
@@ -29,11 +28,11 @@ from kafkalite.coordinator.group.classic.group_state import (
     EmptyGroupStored,
     GroupState,
     GroupTimer,
-    ReplacementStored,
     Stored,
 )
 from kafkalite.coordinator.group.classic.members import NEVER_MS, Member
 from kafkalite.coordinator.group.classic.rebalance import Rebalance
+from kafkalite.coordinator.group.classic.static_members import on_replacement_stored, replace
 from kafkalite.coordinator.group.group import (
     CLASSIC,
     Group,
@@ -102,7 +101,7 @@ class ClassicGroup(Group):
         return self._rebalance.records({each.member_id: each.assignment for each in self.members})
 
     def rebalance(self, reason: str, now: Moment) -> list[Effect]:
-        """Begin a rebalance: all members have to join again."""
+        """Begins a rebalance: all members have to join again."""
         self._rebalance.maybe_prepare(now, reason)
         return self._take_effects()
 
@@ -115,16 +114,8 @@ class ClassicGroup(Group):
         return str(self._rebalance.state.value)
 
     @property
-    def generation_id(self) -> int:
-        return self._rebalance.generation_id
-
-    @property
     def protocol_type(self) -> str | None:
         return self._rebalance.protocol_type
-
-    @property
-    def protocol_name(self) -> str | None:
-        return self._rebalance.protocol_name
 
     @property
     def has_members(self) -> bool:
@@ -134,14 +125,14 @@ class ClassicGroup(Group):
         name = self._rebalance.protocol_name
         members = tuple(member.describe(name) for member in self.members)
         return GroupDescription(
-            self.group_id, self.kind, self.state_name, self.generation_id, self.protocol_type, name, members
+            self.group_id, self.kind, self.state_name, self._rebalance.generation_id, self.protocol_type, name, members
         )
 
     def waiting(self, now_ms: int) -> Waiting | None:
         return self._rebalance.waiting(now_ms)
 
     def _take_effects(self) -> list[Effect]:
-        """Return the collected effects of a decision, and collect anew."""
+        """Returns the collected effects of a decision, and forgets them."""
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -270,7 +261,7 @@ class ClassicGroup(Group):
 
     def tombstones(self) -> Records:
         """None for a group that only stored offsets, and has no record."""
-        return [(group_key(self.group_id), None)] if self.generation_id > 0 else []
+        return [(group_key(self.group_id), None)] if self._rebalance.generation_id > 0 else []
 
     # --- events
 
@@ -289,7 +280,7 @@ class ClassicGroup(Group):
 
     def on_append(self, then: Stored, error: ErrorCode, now: Moment) -> list[Effect]:
         error = GROUP_APPEND_ERROR.get(error, error)
-        is_current = self.generation_id == then.generation_id
+        is_current = self._rebalance.generation_id == then.generation_id
         if isinstance(then, EmptyGroupStored):
             if error:
                 logger.warning("could not store that group %s is empty: %s", self.group_id, error.name)
@@ -297,7 +288,7 @@ class ClassicGroup(Group):
             if self.state is COMPLETING and is_current:
                 self._rebalance.on_assignment_stored(then.assignments, error, now)
         elif self.state is STABLE and is_current:
-            self._replacement_stored(then, error, now.monotonic_ms)
+            on_replacement_stored(self._rebalance, then, error, now.monotonic_ms)
         return self._take_effects()
 
     def on_loaded(self, now: Moment) -> list[Effect]:
@@ -329,7 +320,7 @@ class ClassicGroup(Group):
         member_id = f"{prefix[:MEMBER_ID_PREFIX_LENGTH_MAX]}-{request.new_uuid}"
         replaced_id = self.members.id_of_instance(request.instance_id)
         if replaced_id is not None:
-            self._replace(self.members.by_id[replaced_id], member_id, request, waiter, now)
+            replace(self._rebalance, self.members.by_id[replaced_id], member_id, request, waiter, now)
         elif request.instance_id is None and request.requires_known_member_id:
             deadline_ms = now.monotonic_ms + request.session_timeout_ms
             self.members.pending[member_id] = deadline_ms
@@ -377,50 +368,6 @@ class ClassicGroup(Group):
 
     def _refuse_join(self, waiter: Waiter[JoinResult], member_id: str, error: ErrorCode) -> None:
         self._effects.append(Answer(waiter, JoinResult(error, member_id)))
-
-    # --- returning static members
-
-    def _replace(
-        self, member: Member, member_id: str, request: JoinRequest, waiter: Waiter[JoinResult], now: Moment
-    ) -> None:
-        """A static member returned: it gets a new id, and requests waiting under the old id are fenced."""
-        rebalance = self._rebalance
-        before, leader_id = copy(member), self.members.leader_id or ""
-        rebalance.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, before.member_id))
-        rebalance.answer_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        rebalance.rename(member, member_id)
-        self.members.update(member, request)
-        rebalance.barrier.waiters[member_id] = waiter
-        rebalance.renew_session(member, now.monotonic_ms)
-        if rebalance.state is COMPLETING:  # the leader is assigning partitions to the old id
-            rebalance.prepare(now, f"static member {request.instance_id} came back while partitions are assigned")
-        elif rebalance.state is STABLE and self.members.select_protocol() != rebalance.protocol_name:
-            rebalance.prepare(now, f"static member {request.instance_id} came back with another protocol")
-        elif rebalance.state is STABLE:
-            then = ReplacementStored(
-                rebalance.generation_id, before, member_id, leader_id, request.supports_skipping_assignment
-            )
-            rebalance.store({each.member_id: each.assignment for each in self.members}, then)
-
-    def _replacement_stored(self, then: ReplacementStored, error: ErrorCode, now_ms: int) -> None:
-        rebalance = self._rebalance
-        member = self.members.by_id.get(then.member_id)
-        if member is None:
-            return
-        result = rebalance.join_result(member)
-        if error:
-            before = then.before
-            rebalance.answer_join(
-                member, result._replace(error=error, member_id="", leader_id=then.leader_id, members=())
-            )
-            rebalance.rename(member, before.member_id)
-            self.members.update(member, before)
-            rebalance.renew_session(member, now_ms)
-        elif then.supports_skipping_assignment:
-            leads = member.member_id == self.members.leader_id
-            rebalance.answer_join(member, result._replace(skip_assignment=leads))
-        else:  # given the old leader's id, an old client does not act as leader and sends no assignment
-            rebalance.answer_join(member, result._replace(leader_id=then.leader_id, members=()))
 
     # --- leaving
 

@@ -17,6 +17,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionTask
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
 from kafkalite.log.recovery.log_loader import LoadOptions
@@ -334,7 +335,7 @@ class SlowDisk:
         (root / "orders-0").mkdir()
         services = LogContext(self.clock, self.work.serial_queue, run_completions=self.work.run_completions)
         config = TopicConfig(**settings)
-        self.log = PartitionLog.open("orders", 0, str(root / "orders-0"), config, LoadOptions(True), services)
+        self.log = open_log("orders", 0, str(root / "orders-0"), config, LoadOptions(True), services)
 
     def go_on(self) -> None:
         while self.jobs:
@@ -375,7 +376,7 @@ class World:
             directory = root / f"orders-{number}"
             directory.mkdir()
             key = ("orders", number)
-            self.logs[key] = PartitionLog.open(*key, str(directory), config, LoadOptions(True), services)
+            self.logs[key] = open_log(*key, str(directory), config, LoadOptions(True), services)
         self.being_cleaned: set[tuple[str, int]] = set()
         self.check = RetentionTask(cast("Any", self), self.clock)
 

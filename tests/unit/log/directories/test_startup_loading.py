@@ -28,7 +28,7 @@ class TestALongRecovery:
         self, killed: Machine, threads: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         caplog.set_level("INFO", "kafkalite")
-        open_log = PartitionLog.open
+        open_log = startup_loading.open_log
         told = [f"{index} of 6 logs done" for index in range(6)]
 
         def slowly(*arguments: object) -> PartitionLog:
@@ -36,7 +36,7 @@ class TestALongRecovery:
             until(lambda: any(line in caplog.text for line in told), "a line of progress")
             return log
 
-        monkeypatch.setattr(PartitionLog, "open", slowly)
+        monkeypatch.setattr(startup_loading, "open_log", slowly)
         manager = killed.start(progress_interval_s=0.01, num_recovery_threads_per_data_dir=threads)
         assert any(line in caplog.text for line in told)
         assert [log.end_offset for log in manager.logs.values()] == [2] * 6

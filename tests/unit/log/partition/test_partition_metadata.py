@@ -36,6 +36,6 @@ def test_an_id_that_cannot_be_written_is_not_remembered(disk: Disk, log: Log, mo
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(disk.files, "write_atomically", refuses)
-    with pytest.raises(StorageError, match=r"cannot write .*partition\.metadata"):
+    with pytest.raises(StorageError, match=r"cannot write the topic id of orders-0"):
         log.log.metadata.set_topic_id(TOPIC_ID)
     assert log.log.metadata.topic_id is None

@@ -11,7 +11,7 @@ import pytest
 from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.storage.files import Files
@@ -300,7 +300,7 @@ class TestGapsBetweenSegments:
     ) -> None:
         options = LoadOptions(False, recovery_point, gaps_below=gaps_below)
         config = TopicConfig(cleanup_policy=(policy,))
-        log = PartitionLog.open("orders", 0, str(disk.directory), config, options, disk.services)
+        log = open_log("orders", 0, str(disk.directory), config, options, disk.services)
         assert log.gap_offset == gap_offset
         if gap_offset < NEVER:
             log.truncate_to(gap_offset)

@@ -71,14 +71,14 @@ class GroupLife(RuleBasedStateMachine):
     @rule(who=people, behind=st.sampled_from([0, 0, 0, 1]))
     def syncs(self, who, behind):
         group = self.group()
-        generation = group.generation_id - behind if group else 0
+        generation = group.describe().epoch - behind if group else 0
         assignments = {each.member_id: f"{generation}/{each.member_id}".encode() for each in self.members()}
         self.keep(self.world.sync(who[0], generation, assignments, instance=who[1]), sync_of=(generation, who[0]))
 
     @rule(who=people)
     def beats(self, who):
         group = self.group()
-        code = self.world.heartbeat(who[0], group.generation_id if group else 0, instance=who[1])
+        code = self.world.heartbeat(who[0], group.describe().epoch if group else 0, instance=who[1])
         assert code in (
             ErrorCode.NONE,
             ErrorCode.REBALANCE_IN_PROGRESS,
@@ -96,7 +96,7 @@ class GroupLife(RuleBasedStateMachine):
     def commits(self, who, index):
         group = self.group()
         offset, self.next_offset = self.next_offset, self.next_offset + 1
-        generation = group.generation_id if group and group.members else -1
+        generation = group.describe().epoch if group and group.members else -1
         member_id = who[0] if generation >= 0 else ""
         instance = who[1] if generation >= 0 else None
         self.keep(self.world.commits({("orders", index): offset}, member_id, generation, instance=instance))
