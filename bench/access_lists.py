@@ -1,4 +1,4 @@
-"""What a decision of the authorizer costs: one that is kept, and one that is looked up among many access control lists.
+"""The cost of a decision of the authorizer: a cached one, and a look-up among many access control lists.
 
 Half of the lists are for prefixes of 8 to 24 characters; each is for one of a hundred users.
 """
@@ -32,7 +32,7 @@ def authorizer(lists: int, seed: int = 1) -> Authorizer:
 
 
 def costs_us(lists: int) -> tuple[float, float]:
-    """The least of some repeats: of a decision that is kept, and of one that is looked up."""
+    """Microseconds, the least of some repeats: of a cached decision, and of a look-up."""
     made, random = authorizer(lists), Random(2)
     names = iter([f"topic-{random.randrange(10**18):018}" for _ in range(_LOOKED_UP * _REPEATS)])
 

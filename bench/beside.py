@@ -2,7 +2,7 @@
 
 A producer sends one record at a fixed rate and times each answer, first alone and then while a process of its own
 
-    reads cold    a log that was put out of the page cache before, from its start to its end
+    reads cold a log that was evicted from the page cache before, from its start to its end
     reads hot     the same log from memory: what the mere work costs, without the disk
     flushes       a megabyte a second to a topic with flush.messages=1
 
@@ -161,13 +161,13 @@ def _all_at_once(sockets: list[socket.socket], cycle: FrameCycle, seconds: float
 
 
 def evict(process: ProcessTree, topic: str) -> None:
-    """Put the files of partition 0 of `topic` out of the page cache; the broker has at least one of them open."""
+    """Evict the files of partition 0 of `topic` from the page cache; the broker has at least one of them open."""
     for directory in _directories(process, f"{topic}-0"):
         for path in directory.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 fd = os.open(path, os.O_RDONLY)
                 try:
-                    os.fsync(fd)  # what is dirty stays
+                    os.fsync(fd)  # dirty pages stay
                     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
                 finally:
                     os.close(fd)
@@ -215,7 +215,7 @@ def at_work(work: Callable[[], object]) -> Iterator[Pipe]:
 
 
 def result_of(pipe: Pipe) -> Any:
-    """What the work of `at_work` returned. Raises BrokerError with what it raised."""
+    """The result of the work of `at_work`. Raises BrokerError for its exception."""
     found = pipe.recv()
     if isinstance(found, str):
         raise BrokerError(found)

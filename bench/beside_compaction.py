@@ -26,7 +26,7 @@ SEGMENT_BYTES = 64 << 20
 VALUE_BYTES = 100
 WRITES_PER_KEY = 10
 _FETCH_BYTES = 4096  # one record's batch, and no more
-_LOOK_EVERY = 16  # round trips between two looks at whether it is over
+_LOOK_EVERY = 16  # round trips between two checks for the end
 _OFFSET = struct.Struct(">q")
 
 
@@ -40,7 +40,7 @@ class Waits:
     fetch: array[int] = field(default_factory=lambda: array("q"))
 
     def between(self, began_ns: int, ended_ns: int) -> tuple[list[int], list[int]]:
-        """What producer and reader waited for requests that began in that time."""
+        """The waits of producer and reader for requests that began in that time."""
         return _within(self.produced_at, self.produce, began_ns, ended_ns), _within(
             self.fetched_at, self.fetch, began_ns, ended_ns
         )
@@ -70,7 +70,7 @@ class Client:
         self._sock.close()
 
     def work(self, ended: Callable[[], bool]) -> Waits:
-        """Until `ended`, which is asked now and then."""
+        """Repeat until `ended`, which is polled now and then."""
         waits, sock, clock = Waits(), self._sock, time.perf_counter_ns
         answer, records, frame, fetch = self._answer, self._records, self._frame, self._fetch
         while not ended():
@@ -137,7 +137,7 @@ def beside_compaction(session: Session, work: str, codec: str, record_bytes: int
 
 
 def _quiet(session: Session, client: Client) -> tuple[Latency, Latency]:
-    """Of producer and reader, after as long a time to get warm."""
+    """The waits of producer and reader on a quiet broker, after as long a warm-up."""
     for _ in range(2):
         ends = time.monotonic() + session.seconds
         waits = client.work(lambda ends=ends: time.monotonic() > ends)  # type: ignore[misc]

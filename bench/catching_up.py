@@ -1,4 +1,5 @@
-"""A follower that was away catches up: how fast, beside a bare loop of sendfile, and what the leader's clients notice.
+"""A follower that was away catches up: how fast, beside a bare loop of sendfile, and the latency of the leader's
+clients.
 
 The third of three brokers is stopped in order and records are written meanwhile; then it is started again. From the
 first byte that its log grows until it is in sync again, one-record requests go to the leader, for a topic of two other
@@ -95,7 +96,7 @@ def catch_up(cluster: Cluster, topic: str, size_mb: int) -> dict[str, float]:
 
 @contextlib.contextmanager
 def bare_loop(paths: Sequence[Path], copy: Path) -> Iterator[tuple[BaseProcess, Synchronized[float]]]:
-    """Copies files by sendfile and loopback: who receives, and, when it has ended, in what time."""
+    """Copies files by sendfile over loopback; yields the receiver, which has the duration at its end."""
     spawn = get_context("spawn")  # the clients have threads, and a fork of them may wait for one that it has not got
     took_s: Synchronized[float] = spawn.Value("d", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -114,7 +115,7 @@ def bare_loop(paths: Sequence[Path], copy: Path) -> Iterator[tuple[BaseProcess, 
 def _receive_all(address: tuple[str, int], copy: Path, took_s: Synchronized[float]) -> None:
     sink = memoryview(bytearray(_PIECE_BYTES))
     with socket.create_connection(address) as sock, copy.open("wb", buffering=0) as file:
-        sock.recv(1, socket.MSG_PEEK)  # the sender is there
+        sock.recv(1, socket.MSG_PEEK)  # the sender listens
         began = time.perf_counter()
         while count := sock.recv_into(sink, 0, socket.MSG_WAITALL):
             file.write(sink[:count])

@@ -2,7 +2,7 @@
 
 A server that is nothing but a loop around sendfile (no protocol, no log, no event loop; a blocking socket with the
 send buffer of a broker) gives pieces of a file to the reader of `bench.discard`. No broker that sends its files over
-loopback can be faster: what is left above a broker's own row is all that could be gained.
+loopback can be faster: the difference to a broker's own row is the most that could be gained.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZES = (1 << 20, 8 << 20)
 
 
 def serve(listening: socket.socket, path: str, piece_bytes: int) -> None:
-    """Answer each request with the next piece of the file until the reader leaves."""
+    """Answer each request with the next piece of the file until the reader disconnects."""
     fd = os.open(path, os.O_RDONLY)
     sock, _ = listening.accept()
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

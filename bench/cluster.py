@@ -1,12 +1,12 @@
-"""A cluster with many partitions: how long it takes to start, to see a broker die, to get another controller.
+"""A cluster with many partitions: the time of a start, and of a failover to another controller.
 
     python -m bench.cluster [--topics 2000] [--partitions 5] [--replicas 1] [--brokers 3] [--rounds 3]
                             [--session-timeout-ms 6000]
 
 Everything runs on this machine: a ZooKeeper of our own, the brokers as processes of their own, and this one, which
-watches ZooKeeper and asks the brokers for Metadata all the time. Times are told and judged by whoever reads them.
+watches ZooKeeper and asks the brokers for Metadata all the time. Times are printed and not judged.
 
-    start      from the making of the process to its ready line; to every partition being led, as every broker says
+    start      from the start of the process to its ready line; to every partition being led, as every broker says
     in sync    with replicas: from that to every replica being in its ISR, as every broker says
     failover   the controller is killed with -9: from the end of its node in /brokers/ids to another one's in
                /controller, and to every survivor saying that none of its partitions is led by it; with replicas, that
@@ -202,7 +202,7 @@ def measure(nodes: list[Node], client: KazooClient, topics: int, partitions: int
 
 
 def idle(nodes: list[Node]) -> list[float]:
-    """The share of a core that each broker takes when nobody asks for anything."""
+    """The share of a core that each broker uses without clients."""
     time.sleep(_SETTLED_S)
     before = [node.cpu_s() for node in nodes]
     time.sleep(_IDLE_S)

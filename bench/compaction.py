@@ -1,10 +1,9 @@
 """One log compacted on a running broker: filled, begun, waited for, counted.
 
 A topic with cleanup.policy=delete is filled with many writes to few keys, and its last segment is rolled away. Then the
-policy becomes compact, and the time runs until the log has dropped to the size at which it stays. That it is done is
-said by the broker's cleaner-offset-checkpoint; what must be left is known beforehand, and counted in the batches that
-the broker hands out.
-CPU is of the broker with all its processes; memory is sampled every 20 ms, of all processes together.
+policy becomes compact, and the time runs until the log has dropped to the size at which it stays. The broker's
+cleaner-offset-checkpoint shows the end; the number of retained records is known beforehand, and counted in fetched
+batches. CPU is of the broker with all its processes; memory is sampled every 20 ms, of all processes together.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ def clean_end(checkpoint: Path, topic: str, partition: int) -> int:
 
 
 def count_records(session: Session, topic: str) -> int:
-    """All records that the broker hands out, by the headers of their batches."""
+    """All records that a fetch returns, by the headers of their batches."""
     count = offset = 0
     with Connection(session.bootstrap) as connection:
         end = connection.end_offsets(topic)[0]

@@ -1,8 +1,8 @@
 """`python -m bench compaction`: how long compaction takes, what it costs and what is left, on both brokers by turns.
 
-The time runs from the change of cleanup.policy until the log has dropped to the size at which it stays. Both look for
-logs every 100 ms, so that the wait for that is not what is measured; all else is as both are by default. The brokers
-take turns as in vs-kafka: who is not measured is stopped.
+The time runs from the change of cleanup.policy until the log has dropped to the size at which it stays. Both scan for
+logs every 100 ms, so that this wait is not measured; all other settings are defaults. The brokers take turns as in
+vs-kafka: the one that is not measured is stopped.
 """
 
 from __future__ import annotations

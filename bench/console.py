@@ -1,10 +1,10 @@
 """`python -m bench console`: what an open overview and a running search cost another client.
 
-One-record requests, one in flight, by turns without anybody at the console and with a visitor there: an overview that
-asks again as often as the page does, and a search for words that nobody wrote, through all of `--size-mb`. Broker,
-console, visitor and client share the cores of the machine; the broker starts the console, as `serve --console`. While
-nobody is there, a loop of the lowest class (SCHED_IDLE) for each core keeps it awake: to wake a core up costs a virtual
-machine more than a request does.
+One-record requests, one in flight, by turns without a visitor of the console and with one: an overview that polls as
+often as the page does, and a search for absent words through all of `--size-mb`. Broker, console, visitor and client
+share the cores of the machine; the broker starts the console, as `serve --console`. Without a visitor, a loop of the
+lowest class (SCHED_IDLE) for each core keeps it awake: to wake a core up costs a virtual machine more than a request
+does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NEVER_WRITTEN = "no record has these words"
 
 
 class Visitor:
-    """Looks at the overview and searches, in processes of its own, while it is `busy`."""
+    """Polls the overview and searches, in processes of its own, while it is `busy`."""
 
     def __init__(self, address: str, topic: str) -> None:
         context = get_context("fork")

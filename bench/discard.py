@@ -1,4 +1,4 @@
-"""Fetch to a reader that throws everything away: how fast the broker hands out its files.
+"""Fetch to a reader that discards everything: the rate at which the broker sends its files.
 
 One Fetch request in flight over a raw socket. The log was filled with equal batches, so the bytes that came back say
 how many whole batches they hold and the next offset follows without walking them. The first batch header of each answer
@@ -75,7 +75,7 @@ class Reader:
         return records_bytes // self.cycle.batch_bytes
 
     def describe_error(self) -> str:
-        """The error code of the last answer's partition, as far as it can be told."""
+        """The error code of the last answer's partition, if it has one."""
         cursor = Cursor(memoryview(self._head))
         cursor.position = 4 + 4 + 4
         whole = cursor.int16()

@@ -1,4 +1,4 @@
-"""Batches of keyed records for compaction: many writes to few keys, the same ones for whoever asks.
+"""Batches of keyed records for compaction: many writes to few keys, the same in each run.
 
     key    ten digits: a number below `key_count`, drawn evenly
     value  something like JSON, half of it the same everywhere, so that codecs find what they find in practice

@@ -2,7 +2,7 @@
 
 Python must not be what is measured, so nothing here happens per record: `rd_kafka_produce_batch` takes thousands of
 records in one call, and `rd_kafka_consume_callback_queue` hands each record to a C function, of librdkafka itself, that
-looks at it and returns (`rd_kafka_message_errstr`), and says how many there were.
+reads its error and returns (`rd_kafka_message_errstr`), and returns their number.
 Source: rdkafka.h.
 """
 
@@ -21,7 +21,7 @@ _CONF_OK = 0
 
 
 class ClientError(Exception):
-    """librdkafka refused something; its own words."""
+    """An error of librdkafka, with its message."""
 
 
 class Message(ctypes.Structure):
@@ -219,7 +219,7 @@ class Consumer:
             self._library.check(self._library.c.rd_kafka_last_error())
 
     def consume(self, timeout_ms: int) -> int:
-        """Wait for records and take all that are there; returns how many, where the first may be no record."""
+        """Wait for records and consume all available ones; returns how many, of which the first may be no record."""
         c = self._library.c
         return int(c.rd_kafka_consume_callback_queue(self._queue, timeout_ms, self._library.look_at_message, None))
 

@@ -1,4 +1,4 @@
-"""docs/performance.md and its plot: what stands between two marks is written by the bench, the rest by hand."""
+"""docs/performance.md and its plot: the text between two marks is written by the bench, all other text by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ script.
 
 
 def section(comparison: Comparison) -> str:
-    """What stands between the marks."""
+    """The text between the marks."""
     ours, theirs = comparison.names
     facts = ", ".join(f"{value} {key}" if key == "cores" else value for key, value in comparison.machine.items())
     met = sum(row.met for row in comparison.rows)

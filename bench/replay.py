@@ -2,7 +2,7 @@
 
 The generator may use one core at most, so it encodes nothing and decodes next to nothing: answers of one topic all
 have one length, so `recv_into` is counted by division, and as many frames go out as answers came in, in one `sendall`
-from one buffer. One answer per `recv_into` is looked at for its length and error code; at the end the log must hold
+from one buffer. One answer per `recv_into` is checked for its length and error code; at the end the log must hold
 exactly the records that were sent.
 """
 
@@ -92,7 +92,7 @@ def pump(sock: socket.socket, cycle: FrameCycle, seconds: float, max_requests: i
 def closed_loop(sock: socket.socket, cycle: FrameCycle, seconds: float, max_requests: int) -> Sequence[int]:
     """One request in flight; returns the round-trip times in nanoseconds.
 
-    Between the two looks at the clock stands nothing but the two calls: against a C program that answers at once this
+    Between the two readings of the clock are only the two calls: against a C program that answers at once this
     finds 6.5-7.2 us where a client in C finds 6.1 us, so less than 1 us of a figure is the generator's own. Nothing is
     allocated that the garbage collector counts, so it never runs.
     """
@@ -165,7 +165,7 @@ def closed_loop_replay(session: Session, work: str, value_bytes: int = 100) -> R
 
 
 def fill(session: Session, topic: str, record_count: int, value_bytes: int, log_bytes: int) -> FrameCycle:
-    """Write about `log_bytes` of equal batches into partition 0; the cycle tells their size."""
+    """Write about `log_bytes` of equal batches into partition 0; the cycle gives their size."""
     cycle = frame_cycle(topic, record_count, value_bytes)
     requests = max(1, log_bytes // cycle.batch_bytes)
     with blocking_socket(session.bootstrap) as sock:

@@ -1,4 +1,4 @@
-"""What a piece of work found, as a line of the table and as JSON.
+"""The result of one work, as a line of the table and as JSON.
 
 MB is 10^6 bytes of record values (for the discarding reader: of log). CPU is the broker's, `system` the kernel's share
 of it; `client` says how busy the load generator was (1.0 = one core), because where it nears 1.0 the figure is the
@@ -97,7 +97,7 @@ class Result:
 
 
 def machine() -> dict[str, str]:
-    """What the numbers were taken on."""
+    """The machine of the measurement."""
     model = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -157,7 +157,7 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """A Markdown table; columns in which nobody has anything are left out."""
+    """A Markdown table without empty columns."""
     rows = [_cells(result) for result in results]
     kept = [column for column in range(len(HEADINGS)) if any(row[column] for row in rows)]
     widths = [max(len(HEADINGS[column]), *(len(row[column]) for row in rows)) for column in kept]

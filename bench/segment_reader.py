@@ -1,8 +1,8 @@
 """`python -m bench segment-reader`: a segment file to Arrow record batches, alone, in one process on one core.
 
 Segments of kafkalite's own batches are written below a temporary directory, with keys of ten bytes, values of mixed
-length that look like JSON, and times that go up. Each is read warm, several times, and the best time counts: it has the
-least of everybody else. Seconds are of CPU, the kernel's included. Pin it with taskset where other work is done.
+length that look like JSON, and times that go up. Each is read warm, several times, and the best time counts: other work
+disturbs it least. Seconds are of CPU, the kernel's included. Pin it with taskset where other work is done.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every piece of work is given: the broker under test, how long to work, topics of its own, and the meter."""
+"""The surroundings of each work: the broker under test, durations, topics of its own, and the meter."""
 
 from __future__ import annotations
 

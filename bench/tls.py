@@ -1,7 +1,7 @@
 """`python -m bench tls`: kafkalite and Apache Kafka behind TLS, by turns, beside their own PLAINTEXT listeners.
 
     produce-16x1KB    Produce requests of 16 records of 1,000 bytes, five in flight over one connection
-    fetch-1MiB        a reader that throws everything away, one request of 1 MiB in flight
+    fetch-1MiB        a reader that discards everything, one request of 1 MiB in flight
 
 The generators are those of `vs-kafka` (`bench.replay`, `bench.discard`); OpenSSL encrypts for them in the same process,
 outside of the interpreter's lock. TLS 1.3 with the suite that both sides choose, a certificate of RSA 2048.
@@ -99,7 +99,7 @@ def connected(address: str, *, tls: bool) -> Iterator[socket.socket]:
             yield sock
         return
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # who it is, is not what is measured
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # authentication is not measured
     host, _ = split_host(address)
     with context.wrap_socket(blocking_socket(address), server_hostname=host) as sock:
         yield sock

@@ -1,7 +1,7 @@
 """Transactions of one stock librdkafka producer, one after another: begin, a hundred records, commit.
 
 The client's settings are its defaults, except that records do not linger: a transaction is flushed at its end anyway,
-and the time of the five milliseconds would be all that is measured.
+and otherwise its five milliseconds would dominate the figure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process and all its children have cost: CPU seconds, user and system apart, and resident memory.
+"""The consumption of a process and all its children: CPU seconds, user and system apart, and resident memory.
 
 Source: proc(5). The kernel reports ticks of 10 ms, so a figure per request needs a second of work or more. The sum is
 the time that really ran; the split into user and system is, on most kernels, estimated over the process's whole life.

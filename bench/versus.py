@@ -1,7 +1,7 @@
 """`python -m bench vs-kafka`: kafkalite and Apache Kafka under the same work by turns, on the same machine, in one run.
 
-Both stay up, so that each is warm when its turn comes; who is not measured is stopped by SIGSTOP and takes nothing. Who
-begins alternates too (A B, B A, A B, ...), so that what drifts (the host's clock, the disk) hits both alike.
+Both stay up, so that each is warm when its turn comes; the one that is not measured is stopped by SIGSTOP and uses no
+CPU. The order alternates too (A B, B A, A B, ...), so that what drifts (the host's clock, the disk) hits both alike.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Side:
 
     @contextlib.contextmanager
     def running(self, template: Session) -> Iterator[None]:
-        """Started and stopped (SIGSTOP) until it is its turn; at the end it is let go on, so that it can end."""
+        """Started and stopped (SIGSTOP) until it is its turn; at the end it is continued, so that it can stop."""
         with started(self.launcher, settle_s=0.0) as broker:
             self.home = broker.home
             self.session = replace(template, bootstrap=broker.bootstrap, process=broker.process)

@@ -52,7 +52,7 @@ WORKS: dict[str, Work] = {
     "segments-fetch-100": lambda session, name: segments_fetch(session, name, 100),
     "segments-fetch-2000": lambda session, name: segments_fetch(session, name, 2000),
 }
-# Done only when asked for by name: what others do to the one who waits, which needs a quiet machine.
+# Done only when asked for by name: the effect of other work on a waiting client, which needs a quiet machine.
 BESIDE_WORKS: dict[str, Work] = {
     "flushed-produce-1": lambda session, name: flushed_produce(session, name, 1),
     "flushed-produce-10": lambda session, name: flushed_produce(session, name, 10),
@@ -64,7 +64,7 @@ BESIDE_WORKS: dict[str, Work] = {
     "beside-cold-1MiB": lambda session, name: beside_reading(session, name, 1 << 20, cold=True),
     "beside-cold-8MiB": lambda session, name: beside_reading(session, name, 8 << 20, cold=True),
 }
-# Done only when asked for by name, on a broker that is started with a cleaner that looks often.
+# Done only when asked for by name, on a broker whose cleaner scans often.
 COMPACTION_WORKS: dict[str, Work] = {
     "beside-compaction-1KB": lambda session, name: beside_compaction(session, name, "none", record_bytes=1010),
     "beside-compaction-lz4": lambda session, name: beside_compaction(session, name, "lz4"),

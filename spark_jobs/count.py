@@ -2,7 +2,7 @@
 
     python -m spark_jobs.count --data-dir ./kafkalite-data --topic orders
 
-Records are counted from the headers of batches wherever no record need be looked at, in tasks spread over the cluster.
+Records are counted from the headers of batches wherever no record must be read, in tasks spread over the cluster.
 Bytes are those of the batches on the disk. `kafkalite log count` counts the same on one machine, with control records.
 """
 
@@ -29,7 +29,7 @@ from spark_jobs.load import between
 
 _TASKS_PER_CORE = 3
 _PARTS_PER_TASK = 8  # on a cluster whose cores are not known yet; 512 MB
-_LOOK_BACK = (1, 1 << 10, 1 << 20)  # offsets before the end in which the last record is looked for
+_LOOK_BACK = (1, 1 << 10, 1 << 20)  # offsets before the end that are searched for the last record
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
@@ -63,8 +63,9 @@ def count(spark: SparkSession, options: Mapping[str, str]) -> dict[TopicPartitio
 
 
 def task_count(spark: SparkSession, parts: Sequence[object]) -> int:
-    """The tasks among which so many parts are shared out. Where headers tell, a split of 64 MB takes 10 ms, no longer
-    than Spark takes to start a task."""
+    """The tasks among which so many parts are shared out. Where headers suffice, a split of 64 MB takes 10 ms, no
+    longer than Spark takes to start a task.
+    """
     most = max(_TASKS_PER_CORE * spark.sparkContext.defaultParallelism, -(-len(parts) // _PARTS_PER_TASK))
     return min(len(parts), most)
 
@@ -76,7 +77,7 @@ def count_split(options: ReadOptions, split: Split) -> list[tuple[TopicPartition
 
 
 def _ends(task: tuple[TopicPartition, tuple[int, int], dict[str, str]]) -> list[tuple[TopicPartition, Record, Record]]:
-    """The first and the last record of a partition; none where retention has taken all since they were counted."""
+    """The first and the last record of a partition; none where retention has deleted all since the count."""
     make_reuse_cheap()
     key, (start, end), options = task
     first = _first_of(options)

@@ -7,7 +7,7 @@ group. So memory stays within that bound, however many days the records of a tas
 while they are written, so there may be more days than file descriptors.
 
 Schema and names are those of Spark's own writer: `topic` and `day` are in the path, columns that are never null are
-required. Timestamps are 64-bit microseconds, where Spark writes the deprecated INT96 unless told otherwise.
+required. Timestamps are 64-bit microseconds, where Spark writes the deprecated INT96 by default.
 Source: org.apache.spark.sql.execution.datasources.parquet.{ParquetWriteSupport, SparkToParquetSchemaConverter}.
 """
 
@@ -51,21 +51,21 @@ class DayFiles:
         self._waiting_bytes = 0
 
     def add(self, topic: str, day: str, batch: pa.RecordBatch) -> None:
-        """Take rows of one topic and day; they may share memory with rows that are added beside them."""
+        """Add rows of one topic and day; they may share memory with rows that are added beside them."""
         self._waiting.setdefault((topic, day), []).append(batch)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= self._row_group_bytes:
             self._write()
 
     def close(self) -> list[str]:
-        """Write the rest and the files' ends. Returns the paths of all files below the directory."""
+        """Write all waiting rows and the files' ends. Returns the paths of all files below the directory."""
         self._write()
         for file in self._files.values():
             file.close()
         return [file.path for file in self._files.values()]
 
     def _write(self) -> None:
-        """All that waits: rows that share memory are let go together."""
+        """Write all waiting rows: rows that share memory are released together."""
         while self._waiting:
             of, batches = self._waiting.popitem()
             if of not in self._files:

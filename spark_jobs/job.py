@@ -99,7 +99,7 @@ def run_job(
 
 
 def say(message: str) -> None:
-    """A line about what goes on, apart from the results on stdout."""
+    """Print a line of progress to stderr, apart from the results on stdout."""
     print(message, file=sys.stderr, flush=True)
 
 
@@ -131,7 +131,7 @@ def _session(name: str, master: str | None) -> SparkSession:
 
 
 def fault_of(text: str) -> str:
-    """The fault that an error of Spark tells of, in one line: the exception that a Python worker ended with, without
+    """The fault in an error of Spark, in one line: the exception that a Python worker ended with, without
     its class if it is one of ours; else Spark's own message."""
     lines = [line for line in text.splitlines() if line.strip()]
     headers = [at for at, line in enumerate(lines) if line.endswith(_TRACEBACK)]

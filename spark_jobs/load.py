@@ -3,11 +3,11 @@
     python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders
     python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders,bills --output ./lake
 
-The second form begins where the last run into the same output ended, and `spark.read.parquet("lake")` sees whole runs
-only, whenever it looks and wherever a run was killed: `spark_jobs.load_output` says how. The columns are those of the
-data source, `run`, and `day`, the date of the timestamp in UTC. `--from` counts for partitions that are new to the
-output. Also for `spark-submit`, where kafkalite is installed on the driver and the executors, which see the data
-directory and the output under the same paths.
+The second form begins where the last run into the same output ended, and `spark.read.parquet("lake")` reads whole runs
+only, at any time and wherever a run was killed (`spark_jobs.load_output`). The columns are those of the data source,
+`run`, and `day`, the date of the timestamp in UTC. `--from` counts for partitions that are new to the output. Also for
+`spark-submit`, where kafkalite is installed on the driver and the executors, which see the data directory and the
+output under the same paths.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def load(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 
 def describe(rows: DataFrame, sample: int) -> None:
-    """Print what there is: columns, counts, the first `sample` rows with keys and values as text."""
+    """Print columns, counts, and the first `sample` rows with keys and values as text."""
     rows.printSchema()
     print_summary(rows)
     text = rows.withColumn("key", F.col("key").cast("string")).withColumn("value", F.col("value").cast("string"))
@@ -125,7 +125,7 @@ def without_bounds(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def between(options: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
-    """The options for exactly these offsets, so that every look at the log sees the same end."""
+    """The options for exactly these offsets, so that each read of the log has the same end."""
     kept = {n: text for n, text in options.items() if not n.startswith(("starting", "ending", "subscribe", "assign"))}
     assigned: dict[str, list[int]] = {}
     for topic, partition in sorted(ranges):

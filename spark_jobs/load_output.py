@@ -152,7 +152,7 @@ def _remove_staging(path: str) -> None:
 
 
 def sync_tree(path: str) -> None:
-    """Bring everything below `path` to the disk."""
+    """Sync everything below `path` to the disk."""
     for directory, _, names in os.walk(path):
         for name in names:
             sync(os.path.join(directory, name))

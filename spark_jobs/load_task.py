@@ -1,7 +1,7 @@
 """A task of load.py: the records of one split into Parquet files by topic and day.
 
-Each attempt writes into a directory of its own and tells the driver its files; only those of attempts that Spark counts
-as successful become part of the run, so a task that is tried again, or twice at a time, leaves nothing twice.
+Each attempt writes into a directory of its own and returns its files to the driver; only those of attempts that Spark
+counts as successful become part of the run, so a task that is tried again, or twice at a time, leaves nothing twice.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m spark_jobs.mirror --data-dir ./kafkalite-data --topic orders --to other:9092
 
 Partitions keep their numbers, records their order, keys, values, headers and timestamps; offsets may differ. Each
-partition is a task. A run copies what is there when it begins; run it again to copy what has come since. A run that was
-killed goes on where its last transaction ended (`spark_jobs.partition_copy`): consumers that read committed see every
+partition is a task. A run copies what is there when it begins; run it again to copy what has come since. A run after a
+kill resumes where the last transaction ended (`spark_jobs.partition_copy`): consumers that read committed see every
 record once. Topics that are missing at the target are made with as many partitions and its default configuration.
 """
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from kafkalite.client.cluster_client import Retries, WriteFailed
+from kafkalite.client.topic_changes import ensure_topics
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges
 from kafkalite.reader.planning.bounds import cluster_id
@@ -30,7 +31,6 @@ from spark_jobs.copy_options import add_target, copy_options, print_copied
 from spark_jobs.job import add_source, new_parser, run_job, say, source_options
 from spark_jobs.load import between, without_bounds
 from spark_jobs.partition_copy import Copied, CopyOptions, PartitionCopy, connected
-from spark_jobs.target_topics import ensure_topics
 
 _COLUMNS = ("offset", "key", "value", "partition", "timestamp", "headers")
 

@@ -4,13 +4,13 @@ Records go in transactions, and each transaction carries the offset at the sourc
 group for the target's partition. So records and progress are there together or not at all; a copy that is killed leaves
 a transaction that its successor aborts, and the successor begins where the last committed one ended.
 
-Every transaction begins with the transactional id's next epoch, which fences whoever held it, and then reads the
-progress. If someone else has committed since the last look, this copy ends with an error: two at a time can make each
-other fail, and neither can repeat or leave out a record.
+Every transaction begins with the transactional id's next epoch, which fences its predecessor, and then reads the
+progress. If another copy has committed since the last transaction, this copy ends with an error: two at a time can make
+each other fail, and neither can repeat or leave out a record.
 
 The progress of a group without members expires (offsets.retention.minutes, 7 days by default). A target that has
-records but no progress is refused, so that nothing is copied twice; and the progress names its source, so that another
-one does not go on from it.
+records but no progress is refused, so that nothing is copied twice; and the progress names its source, so that a copy
+of another source does not resume from it.
 Source: KIP-98 (transactions), KIP-447 (stable offsets).
 """
 
@@ -25,12 +25,13 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.producer.bulk_load import BulkLoad
 from kafkalite.client.producer.options import ProducerOptions, WriteOptions
 from kafkalite.client.producer.producer import Producer
 from kafkalite.client.producer.transactions import CommittedOffset, GroupOffsets, Identity, Transactions
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
-from spark_jobs.target_topics import is_empty
 
 TRANSACTION_BYTES = 64 << 20
 _BACKOFF_S = (
@@ -44,7 +45,8 @@ Batches = Callable[[int], Iterator[pa.RecordBatch]]
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
     """A copy. `name` is the group of its progress and the beginning of its transactional ids; `source` is a text that
-    tells the source from others."""
+    identifies the source.
+    """
 
     producer: ProducerOptions
     name: str
@@ -154,7 +156,7 @@ class PartitionCopy:
         self._transactions.end(identity, commit=True)
 
     def _refuse_records(self) -> None:
-        if not self._options.into_existing and not is_empty(self._cluster, self._retries, self._target):
+        if not self._options.into_existing and not _is_empty(self._cluster, self._retries, self._target):
             raise WriteFailed(
                 f"{self._name} has records, and no progress of a copy with the name {self._options.name!r}: it is "
                 "another topic, or the progress has expired. Copy into a new topic, or give --into-existing to begin "
@@ -172,3 +174,12 @@ def _pieces(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.R
         rows = max(1, batch.num_rows * most_bytes // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
+
+
+def _is_empty(cluster: ClusterClient, retries: Retries, partition: TopicPartition) -> bool:
+    """Whether a partition has no records. Raises WriteFailed."""
+    offsets = LogOffsets(cluster, retries.timeout_s, monotonic_s=retries.monotonic_s, sleep=retries.sleep)
+    try:
+        return offsets.starts([partition]) == offsets.ends([partition])
+    except Unanswered as fault:
+        raise WriteFailed(str(fault)) from None

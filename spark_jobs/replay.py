@@ -3,8 +3,8 @@
     python -m spark_jobs.replay --input ./lake --to localhost:9092 --topic-prefix restored-
 
 Needed are the columns topic, partition, offset, key and value; timestamp and headers are taken along if they are there.
-Partitions keep their numbers and records their order; new offsets begin where the target's end. A run that was killed
-goes on where its last transaction ended (`spark_jobs.partition_copy`), and a later run adds the records with higher
+Partitions keep their numbers and records their order; new offsets begin where the target's end. A run after a kill
+resumes where the last transaction ended (`spark_jobs.partition_copy`), and a later run adds the records with higher
 offsets: consumers that read committed see every record once.
 """
 
@@ -22,12 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafkalite.client.cluster_client import Retries
+from kafkalite.client.topic_changes import ensure_topics
 from kafkalite.common.errors import ConfigError
 from spark_jobs.copy_options import add_target, copy_options, print_copied
 from spark_jobs.job import new_parser, run_job, say
 from spark_jobs.partition_copy import Copied, CopyOptions, connected
 from spark_jobs.replay_sink import FORMAT, replay_sink
-from spark_jobs.target_topics import ensure_topics
 
 _TYPES = {
     "topic": "string",

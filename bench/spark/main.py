@@ -138,7 +138,7 @@ class SparkJob:
         self._process.stdin.flush()
 
     def close(self) -> None:
-        """Ends after the work at hand is done, or at once if that takes too long."""
+        """End after the current work, or at once if that takes too long."""
         try:
             with contextlib.suppress(BrokenPipeError):
                 self._process.communicate(timeout=_END_LIMIT_S)

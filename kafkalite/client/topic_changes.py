@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
-from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.configs import (
@@ -77,6 +77,40 @@ def create_topics(
     answer = cluster.controller().ask(request, _CREATE_VERSION, timeout_s + _GRACE_S)
     passed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
     return _refusals("is not created", answer.topics, passed)
+
+
+def ensure_topics(cluster: ClusterClient, retries: Retries, partition_counts: Mapping[str, int]) -> None:
+    """Create missing topics with these partition counts and the cluster's defaults, and wait until brokers report them.
+    Raises WriteFailed if one cannot be created, or has fewer partitions.
+    """
+    topics = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=-1)
+        for name, count in partition_counts.items()
+    ]
+
+    def create() -> int:
+        response = cluster.controller().ask(CreateTopicsRequest(topics=topics), _CREATE_VERSION)
+        codes = {one.name: one for one in response.topics if one.error_code != ErrorCode.TOPIC_ALREADY_EXISTS}
+        for name, one in codes.items():
+            if one.error_code == ErrorCode.NOT_CONTROLLER:
+                cluster.refresh([])
+                return int(ErrorCode.LEADER_NOT_AVAILABLE)
+            if one.error_code:
+                said = f" ({one.error_message})" if one.error_message else ""
+                raise WriteFailed(f"topic {name!r} cannot be created: {name_of_error(one.error_code)}{said}")
+        return int(ErrorCode.NONE)
+
+    def refresh() -> int:
+        return max(cluster.refresh(partition_counts).values(), default=int(ErrorCode.NONE))
+
+    retries.persist("topics cannot be created", create)
+    retries.persist("the topics that were created are not there", refresh)
+    for name, count in partition_counts.items():
+        there = cluster.partition_count(name)
+        if there < count:
+            raise WriteFailed(
+                f"topic {name!r} has {there} partitions there, and {count} are copied; add partitions to it"
+            )
 
 
 def delete_topics(

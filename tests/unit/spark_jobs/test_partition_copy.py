@@ -12,9 +12,9 @@ import kafkalite
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.cluster_client import Retries, WriteFailed
 from kafkalite.client.producer.options import parse_write_options
+from kafkalite.client.topic_changes import ensure_topics
 from kafkalite.common.names import format_uuid, random_uuid
 from spark_jobs.partition_copy import Copied, CopyOptions, PartitionCopy, connected
-from spark_jobs.target_topics import ensure_topics
 from tests.support.wait import DEADLINE_S
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
