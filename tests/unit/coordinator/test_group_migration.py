@@ -1,0 +1,121 @@
+"""Groups that change between the classic and the consumer protocol while they work, and logs that refuse it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.consumer.group_environment import MigrationPolicy
+from kafkalite.protocol.records import encode_assignment, read_assignment
+from tests.support.consumer_group_world import SESSION_MS, Topics, World, named
+
+WHOLE = encode_assignment([("foo", [0, 1])], 1)
+
+
+@pytest.fixture
+def world():
+    return World(Topics(foo=2)).load()
+
+
+def classic_group(world):
+    """A stable classic group of one member, which has both partitions; returns its id."""
+    member = world.classic_join().result.member_id
+    assert world.classic_sync(member, 1, {member: WHOLE}).result.error == ErrorCode.NONE
+    return member
+
+
+def test_a_classic_group_is_upgraded_and_its_member_gives_up_half(world):
+    old = classic_group(world)
+    since = len(world.log)
+    answer = world.join("zz", "foo", server_assignor="range")
+    assert (answer.error, answer.member_epoch, named(answer.assignment)) == (0, 2, {})
+    assert world.kinds(since) == [-2, 5, 3, 7, 6, 8, 5, 3, 7, 7, 6, 8]
+    assert world.classic_beat(old, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    joined = world.classic_join(old, owned=[("foo", [0, 1])]).result
+    assert (joined.generation_id, joined.leader_id, joined.members) == (1, "", ())
+    half = read_assignment(world.classic_sync(old, 1).result.assignment).assigned_partitions
+    assert [(row.topic, row.partitions) for row in half] == [("foo", [0])]
+    assert world.classic_join(old, owned=[("foo", [0])]).result.generation_id == 2
+    assert world.classic_sync(old, 2).result.error == ErrorCode.NONE
+    assert world.classic_beat(old, 2) == ErrorCode.NONE
+    assert named(world.beat("zz", 2).assignment) == {"foo": [1]}
+    assert world.group().state_name == "Stable"
+
+
+def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group(world):
+    old = classic_group(world)
+    world.join("zz", "foo")
+    since = len(world.log)
+    world.leave("zz")
+    assert world.group().kind == "classic"
+    assert world.kinds(since)[-1] == 2 and set(world.kinds(since)[:-1]) <= {-8, -7, -6, -5, -4, -3}
+    assert world.classic_beat(old, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = world.classic_join(old).result
+    assert again.error == ErrorCode.NONE and again.leader_id == old
+    world.restart()
+    assert world.group().kind == "classic"
+
+
+@pytest.mark.parametrize(("policy", "kind"), [("upgrade", "consumer"), ("bidirectional", "classic")])
+def test_a_policy_may_keep_the_group(world, policy, kind):
+    classic_group(world)
+    world.config = world.config._replace(migration_policy=MigrationPolicy(policy))
+    world.join("zz", "foo")
+    world.clock.advance(SESSION_MS)  # both are gone
+    world.restart()
+    old = world.classic_join(group="h").result.member_id
+    world.classic_sync(old, 1, {old: WHOLE}, group="h")
+    world.join("zz", "foo", group="h")
+    world.leave("zz", group="h")
+    assert world.group("h").kind == kind
+
+
+def test_an_upgrade_that_is_not_allowed_names_the_reason(world):
+    classic_group(world)
+    world.config = world.config._replace(migration_policy=MigrationPolicy.DISABLED)
+    answer = world.join("zz", "foo")
+    assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert answer.message == "Cannot upgrade classic group g to consumer group because online upgrade is disabled."
+    assert world.group().kind == "classic"
+
+
+def test_conversions_that_the_log_refuses_are_undone(world):
+    old = classic_group(world)
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.join("zz", "foo").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.group().kind == "classic" and world.classic_beat(old, 1) == ErrorCode.NONE
+    world.refuses = ErrorCode.NONE
+    world.join("zz", "foo")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.leave("zz").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.group().kind == "consumer" and "zz" in world.group().tables.members
+    world.refuses = ErrorCode.NONE
+    assert world.beat("zz", 2).error == ErrorCode.NONE
+    world.leave("zz")
+    assert world.group().kind == "classic"
+
+
+def test_empty_groups_change_freely_and_keep_their_offsets(world):
+    world.config = world.config._replace(migration_policy=MigrationPolicy.DISABLED)
+    world.join("m", "foo")
+    world.leave("m")
+    offsets = world.group().offsets
+    assert world.classic_join("m").result.error == ErrorCode.UNKNOWN_MEMBER_ID
+    member = world.classic_join().result.member_id
+    assert world.group().kind == "classic" and world.group().offsets is offsets
+    world.classic_leave(member)
+    assert world.join("m", "foo").error == ErrorCode.NONE
+    assert world.group().kind == "consumer" and world.group().offsets is offsets
+    world.restart()
+    assert world.group().kind == "consumer"
+
+
+def test_a_member_that_does_not_join_again_is_fenced(world):
+    old = classic_group(world)
+    world.join("zz", "foo")
+    world.classic_beat(old, 1)
+    for _ in range(7):
+        world.clock.advance(9_000)
+        world.classic_beat(old, 1)  # alive, but it never joins
+        world.beat("zz", 2)
+    assert old not in world.group().tables.members
