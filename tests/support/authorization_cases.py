@@ -25,6 +25,7 @@ from kafkalite.protocol.messages import (
     partition_admin,
     quorum,
     telemetry,
+    topic_partitions,
     topics,
     transactions,
 )
@@ -102,12 +103,18 @@ _Add = transactions.AddPartitionsToTxnTopic
 NEWER = (
     "describe the settings of a group", "alter the settings of a group", "alter some settings of a group",
     "list what has settings", "update features", "the quorum", "subscriptions to metrics", "push metrics",
+    "describe topics in pages",
 )  # fmt: skip
 """Cases of APIs and resources that Kafka 3.9 with ZooKeeper lacks."""
 
 # request, version, what it needs: (operation, resource) -> the code without it. Of several each is taken away in turn.
 CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] = {
     "produce": (produce, 9, {(O.WRITE, TOPIC): T29}),
+    "describe topics in pages": (
+        lambda n: topic_partitions.DescribeTopicPartitionsRequest(topics=[topic_partitions.TopicRequest(name=n.topic)]),
+        0,
+        {(O.DESCRIBE, TOPIC): T29},
+    ),
     "produce, transactional": (
         lambda n: produce(n, n.transactional_id, is_transactional=True),
         9,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,13 +19,14 @@ from kafkalite.protocol.messages import (
     groups,
     log_dirs,
     metadata,
-    topic_partitions,
     topics,
     transactions,
 )
+from kafkalite.protocol.messages.produce import TopicProduceData
 from kafkalite.security.acl.acl import Entry, Operation, Permission, Resource, ResourceType
 from kafkalite.server.broker import Broker
 from tests.support.authorization_cases import C31, CASES, G30, T29, X53, Names, Need, resources
+from tests.support.fast_path_client import batch, produce
 from tests.unit.api.conftest import Asker
 
 ALICE = "User:alice"
@@ -148,13 +150,33 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> set[Need]:
     return asked
 
 
+def test_a_topic_by_its_id_is_refused_and_an_unknown_id_is_unknown(tell: Callable[..., None]) -> None:
+    async def story(asker: Asker, broker: Broker) -> None:
+        running: Any = broker._running
+        await running.topic_admin.create("t", 1, {})
+        await running.topic_admin.create("u", 1, {})
+        await asker.ask(metadata.MetadataRequest(topics=[]), 9)  # accepted
+        be_alice(broker)
+        await allow(broker, [(Operation.WRITE, ResourceType.TOPIC)])  # of t
+        by_name = running.replica_manager.by_name
+        request = produce(batch())
+        ids = [by_name["t"].topic_id, by_name["u"].topic_id, uuid.UUID(int=7)]
+        request.topic_data = [
+            TopicProduceData(topic_id=one, partition_data=request.topic_data[0].partition_data) for one in ids
+        ]
+        answer = await asker.ask(request, 13)
+        found = {topic.topic_id: topic.partition_responses[0].error_code for topic in answer.responses}
+        assert found == dict(zip(ids, (NONE, T29, ErrorCode.UNKNOWN_TOPIC_ID), strict=True))
+
+    tell(story, authorizer_class_name=ACL_AUTHORIZER, super_users="User:admin")
+
+
 def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: set[Need]) -> None:
     broker_settings = resources(configs.IncrementalAlterConfigsResource, 4, "0")
     requests = [(make(Names()), version) for make, version, _ in CASES.values()]
     requests += [
         (transactions.ListTransactionsRequest(), 0),
         (log_dirs.AlterReplicaLogDirsRequest(), 2),
-        (topic_partitions.DescribeTopicPartitionsRequest(topics=[topic_partitions.TopicRequest(name="t")]), 0),
         (metadata.DescribeClusterRequest(include_cluster_authorized_operations=True), 0),
         (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="missing")]), 9),
         (configs.AlterConfigsRequest(resources=resources(configs.AlterConfigsResource, 4, "0")), 2),
