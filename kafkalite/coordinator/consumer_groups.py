@@ -194,6 +194,7 @@ class ConsumerGroups:
             if not is_stored:
                 self._store.restore(classic)
                 effect.change.undo()
+                self._performer.perform(group, group.members.retry_removal(effect.leaving, self._performer.now()))
             else:
                 logger.info("group %s is classic again", group.group_id)
                 self._store.confirm(classic)

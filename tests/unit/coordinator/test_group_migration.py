@@ -95,6 +95,20 @@ def test_conversions_that_the_log_refuses_are_undone(world):
     assert world.group().kind == "classic"
 
 
+def test_a_conversion_by_an_ended_session_is_tried_again(world):
+    old = classic_group(world)
+    world.join("zz", "foo")
+    for _ in range(8):
+        world.clock.advance(5_000)
+        world.classic_join(old, owned=[("foo", [0, 1])])
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.clock.advance(5_000)
+    assert world.group().kind == "consumer"
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(500)
+    assert world.group().kind == "classic"
+
+
 def test_empty_groups_change_freely_and_keep_their_offsets(world):
     world.config = world.config._replace(migration_policy=MigrationPolicy.DISABLED)
     world.join("m", "foo")

@@ -298,6 +298,11 @@ class GroupMembers:
     def renew_session(self, member_id: str, timeout_ms: int, now_ms: int) -> Sequence[Any]:
         return self.deadlines.set(Wait.SESSION, member_id, now_ms + timeout_ms)
 
+    def retry_removal(self, member_ids: Iterable[str], now: Moment) -> Sequence[Any]:
+        """The log refused the conversion that was to remove these members: their sessions end a moment later."""
+        deadline_ms = now.monotonic_ms + RETRY_MS
+        return [effect for each in member_ids for effect in self.deadlines.set(Wait.SESSION, each, deadline_ms)]
+
     def close(self, error: ErrorCode) -> Sequence[Any]:
         """The group is gone from here: waiting answers get `error`."""
         self.is_closed = True
