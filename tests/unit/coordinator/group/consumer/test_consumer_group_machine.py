@@ -193,25 +193,25 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.converge()
 
     def converge(self):
-        """When all heartbeat, each partition of a subscribed topic gets its one reader."""
-        world = self.world
-        for _ in range(12):
+        """When all heartbeat, each partition of a subscribed topic gets its one reader. A static member that died is
+        let in again when its session has ended."""
+        world, clients = self.world, self.clients.values()
+        for _ in range(50):
             world.clock.advance(1_500)
-            for client in self.clients.values():
+            for client in clients:
                 client.owned = set(client.assigned)
                 self.heartbeat(client, says_owned=True)
-        members = [client for client in self.clients.values() if client.is_member]
+            if all(client.is_member for client in clients) and world.group().state_name == "Stable":
+                break
+        assert world.group().state_name == "Stable"
         wanted = {
             (topic_id(name), index)
-            for client in members
+            for client in clients
             for name in client.topics
             if name in world.topics.topics
             for index in world.topics.topics[name].partitions
         }
-        world.clock.advance(0)
-        if len(members) == len(MEMBERS):
-            assert world.group().state_name == "Stable"
-            assert {each for client in members for each in client.owned} == wanted
+        assert {each for client in clients for each in client.assigned} == wanted
 
 
 def _by_topic(partitions):
