@@ -35,7 +35,7 @@ producer's rate is taken after the first five seconds, its consumer's over the s
 in a second run of the same JVM. Kafka runs in KRaft mode with a 1 GiB heap and the collector settings of its own start
 script.
 
-`./dev bench vs-kafka --write` writes this section, `--help` tells the rest.
+`./dev bench vs-kafka --write` writes this section, `--help` describes the options.
 """
 
 
