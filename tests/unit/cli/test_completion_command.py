@@ -43,6 +43,8 @@ def test_commands_options_and_choices(tmp_path: Path) -> None:
     assert {"list", "create", "delete", "alter", "describe"} <= set(completed("kafkalite topic ", tmp_path))
     assert "--execute" in completed("kafkalite group reset g --e", tmp_path)
     assert completed("kafkalite produce t -z zs", tmp_path) == ["zstd"]
+    assert completed("kafkalite group list --type cons", tmp_path) == ["consumer"]
+    assert completed("kafkalite group describe --me", tmp_path) == ["--members"]
     assert set(completed("kafkalite completion ", tmp_path)) == {*SHELLS, "--help"}
 
 
