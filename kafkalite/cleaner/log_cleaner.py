@@ -120,25 +120,25 @@ class LogCleaner:
                 logger.warning("the cleaner did not come to rest within %d s; the broker stops all the same", _STOP_S)
 
     def kill(self) -> None:
-        """Kill the worker processes, without waiting for anything."""
+        """Kills the worker processes, without waiting for anything."""
         self._workers.kill_all("the broker is killed")
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Apply changed settings; cleanings that are under way keep the old ones."""
+        """Applies changed settings; cleanings in progress keep the old ones."""
         before_ms, self._config = self._backoff_ms, config
         self._workers.shrink(config.log_cleaner_threads)
-        if self.is_enabled and self._backoff_ms != before_ms:  # or frequent changes would put the scan off for ever
+        if self.is_enabled and self._backoff_ms != before_ms:  # or frequent changes would postpone the scan
             self._schedule_scan(self._backoff_ms)
 
     @property
     def is_at_work(self) -> bool:
-        """Whether any log is being cleaned, or a scan is under way."""
+        """Whether any log is being cleaned, or a scan is in progress."""
         return bool(self._tasks) or self._scan is not None
 
     # scan
 
     def scan(self) -> None:
-        """Scan all compacted logs now, and clean those that are due."""
+        """Scans all compacted logs now, and cleans the due ones."""
         self._schedule_scan(self._backoff_ms)  # first, so that the next scan comes even if this one fails
         if self._scan is not None or self._is_stopped or not self.is_enabled:
             return
@@ -187,7 +187,7 @@ class LogCleaner:
     # clean
 
     def _assign(self) -> None:
-        """Give the next logs to the workers that are free."""
+        """Gives the next logs to the workers that are free."""
         if self._is_assigning:
             return
         self._is_assigning = True
@@ -212,7 +212,7 @@ class LogCleaner:
         return is_free and not self._is_stopped and self._health.may_start
 
     def _clean(self, entry: QueueEntry) -> None:
-        """Clean a log, if it is still due or requested."""
+        """Cleans a log, if it is still due or requested."""
         log = self._logs.logs.get(entry.key)
         if log is None or not is_compacted(log) or entry.key in self._logs.moves:
             why = "it is gone, is on the move to another directory, or is not compacted any more"
@@ -292,7 +292,7 @@ class LogCleaner:
             slot.kill(Ending.FAILED, own_fault(error).reason)
 
     def _watch(self, task: CleaningTask) -> None:
-        """Abort a task that is no longer wanted, and kill a worker that is silent."""
+        """Aborts a task that is no longer wanted, and kills a worker that is silent."""
         if task.is_swapping:
             task.last_message_ms = self._clock.monotonic_ms()  # the worker waits for the log
             return
@@ -384,7 +384,7 @@ class LogCleaner:
     # requests and status
 
     def run_now(self, topic: str, partitions: Sequence[int] | None, roll: bool, done: Done) -> None:
-        """Clean these partitions (None: all) of a topic as far as possible, regardless of their dirty ratio; with
+        """Cleans these partitions (None: all) of a topic as far as possible, regardless of their dirty ratio; with
         `roll` also the records in their active segments. `done` gets the outcomes when all have ended."""
         if partitions is None:
             partitions = sorted(index for name, index in self._logs.logs if name == topic)

@@ -35,7 +35,7 @@ OnResult = Callable[[Errors], None]
 _NO_SEQUENCE = -1
 ADD_RETRY_MS = 20
 ADD_RETRIES_MS = 100
-"""The markers of the last transaction may still be under way when its producer continues: adding is tried again."""
+"""The markers of the last transaction may still be in flight when its producer continues: adding is tried again."""
 
 
 class AddPartitionsRequest(NamedTuple):
@@ -97,8 +97,8 @@ class AddPartitionsToTxnManager:
     ) -> None:
         """Calls `on_result` once: before this returns if the coordinator is here and has nothing to wait for.
 
-        A marker of the last transaction may come while the coordinator is asked, and ends the verifications under way.
-        `renew` begins those anew, and returns whether there were any; then partitions that were added are added again.
+        A marker of the last transaction may come while the coordinator is asked, and ends the pending verifications.
+        `renew` begins those again, and returns whether there were any; then partitions that were added are added again.
         The errors are those of the newest Produce version. TRANSACTION_ABORTABLE is not known to versions before 11.
         """
         request = AddPartitionsRequest(transactional_id, producer_id, producer_epoch, tuple(partitions), adds)

@@ -91,7 +91,7 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
 
 
 def _member_values(classic: ClassicGroup, member: Member, topics: Topics) -> tuple[Subscription, PartitionSet]:
-    """Subscription and target of one member; the latter is what it was assigned last, of topics that exist."""
+    """Subscription and target of one member; the latter is its last assignment, of topics that exist."""
     try:
         subscription = read_subscription(member.metadata(classic.describe().protocol_name))
         assignment = read_assignment(member.assignment) if member.assignment else None

@@ -176,7 +176,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
 
     def replace(self, old: Group, new: Group) -> None:
         """Give the place and the offsets of `old` to `new`, whose records are about to be appended: `confirm` or
-        `restore` tells how that went."""
+        `restore` is called with the result."""
         self._move(old, new)
         self._replaced[new] = old
 
@@ -188,7 +188,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
             self.restore(group)
 
     def confirm(self, group: Group) -> None:
-        """The group is stored: what it has replaced is gone. Waiting members are to join again."""
+        """The group is stored: the one that it replaces is dropped. Waiting members are to join again."""
         old = self._replaced.pop(group, None)
         if old is not None:
             is_classic = old.kind == CLASSIC

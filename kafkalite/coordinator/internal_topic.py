@@ -167,7 +167,7 @@ class InternalTopic:
     async def ensure(self) -> None:
         """Create the topic if it does not exist, and load its partitions.
 
-        Concurrent callers share one creation and one load: a second load would lose what has changed since the first.
+        Concurrent callers share one creation and one load: a second load would lose changes since the first.
         """
         if self.is_ready:
             return
@@ -229,7 +229,7 @@ class InternalTopic:
             return
         self._update_partition_count()
         store.add_loading_partition(partition.index)
-        if partition.is_offline:  # stays "loading" for ever: better than telling clients there is nothing
+        if partition.is_offline:  # stays "loading" without end: better than answering clients that there is nothing
             logger.error("%s-%d is offline, and its state with it", partition.topic, partition.index)
             return
         self._unread[partition.index] = partition

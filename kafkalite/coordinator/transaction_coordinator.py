@@ -172,7 +172,7 @@ class TransactionCoordinator:
         commit: bool,
         transaction_version: int,
     ) -> None:
-        """EndTxn: `waiter` is answered when the outcome is stored; the markers may still be under way."""
+        """EndTxn: `waiter` is answered when the outcome is stored; the markers may still be in flight."""
 
         def refuse(error: ErrorCode) -> None:
             waiter.answer(EndTransactionResult(error))
@@ -259,7 +259,7 @@ class TransactionCoordinator:
         self._expire_in_turns(list(self.store))
 
     def close(self) -> None:
-        """Ends all timers. The next start completes what is unfinished."""
+        """Ends all timers. The next start completes unfinished transactions."""
         self._performer.close()
         self._timers.cancel()
         self._markers.close()
@@ -302,7 +302,7 @@ class TransactionCoordinator:
 
     def _send_markers(self, transaction: Transaction, effect: SendMarkers) -> None:
         """Markers of partitions that are led here are written before this returns, and thereby before the answer to
-        EndTxn leaves: the producer reads what it has committed, old OffsetFetch without require_stable included. One
+        EndTxn leaves: the producer reads its committed offsets, old OffsetFetch without require_stable included. One
         turn later would be a few percent faster, and was seen to break that."""
         epoch = self._coordinator_epoch(transaction.partition)
         marker = TransactionMarker(effect.producer_id, effect.producer_epoch, epoch, effect.commit)

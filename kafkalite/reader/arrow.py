@@ -72,7 +72,7 @@ def _offset(rows: Rows) -> pa.Array:
 
 
 def _timestamp(rows: Rows) -> pa.Array:
-    """Microseconds. A time that they cannot express (someone sent nanoseconds as milliseconds) is null."""
+    """Microseconds. A time that they cannot express (such as nanoseconds sent as milliseconds) is null."""
     millis = rows.timestamp
     assert millis is not None
     beyond = (millis > MILLIS_MAX) | (millis < -MILLIS_MAX)

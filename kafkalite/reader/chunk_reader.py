@@ -34,7 +34,7 @@ def read_split(
 ) -> Iterator[pa.RecordBatch]:
     """The records of the chunks of a split, in order, with the columns that `schema` names.
 
-    What was read and what was not is added to `report`. Raises StorageError when a file is not what it was at planning,
+    Read and lost records are added to `report`. Raises StorageError when a file has changed since planning,
     Malformed for a corrupt batch; both name the file. The settings may have these reported instead.
     """
     pending: list[pa.RecordBatch] = []
@@ -55,7 +55,7 @@ def read_split(
 
 
 def read_as_asked(split: Iterable[Chunk], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """`read_split` with the settings of the options; what is lost is logged when the split is done."""
+    """`read_split` with the settings of the options; losses are logged at the end of the split."""
     report = ReadReport()
     yield from read_split(split, schema, _settings(options), report)
     _log(report.lost)
@@ -69,12 +69,12 @@ def read_chunk(
 
 
 def count_rows(split: Iterable[Chunk], settings: ReadSettings = _DEFAULTS, report: ReadReport | None = None) -> int:
-    """The number of records that `read_split` would give, from the headers of batches as far as these tell."""
+    """The number of records that `read_split` would give, from the headers of batches where they suffice."""
     return sum(map(len, _rows(split, frozenset(), settings, report if report is not None else ReadReport())))
 
 
 def count_as_asked(split: Iterable[Chunk], options: ReadOptions) -> int:
-    """`count_rows` with the settings of the options; what is lost is logged when the split is done."""
+    """`count_rows` with the settings of the options; losses are logged at the end of the split."""
     report = ReadReport()
     count = count_rows(split, _settings(options), report)
     _log(report.lost)

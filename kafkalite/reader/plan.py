@@ -56,7 +56,7 @@ def plan(options: ReadOptions, *, parallelism: int = 0) -> list[Split]:
 
 
 def current_offsets(options: ReadOptions) -> dict[TopicPartition, OffsetRange]:
-    """The offsets that each partition has now: from its log start to what a consumer could read up to.
+    """The offsets that each partition has now: from its log start to the end for a consumer.
 
     Positions in the options may leave out partitions that have come since. Raises as `plan`.
     """

@@ -4,7 +4,7 @@ Parquet and Arrow keep the columns and types as they are. CSV and JSON lines are
 bytes, so an encoding says how bytes become text:
 
     auto     (default) as text where the bytes are UTF-8, else as "base64:" and their base64. Text that begins with
-             "base64:" itself is written in base64, too, so that every value can be read back as what it was
+             "base64:" itself is written in base64, too, so that every value can be read back unchanged
     utf-8    as text; bytes that are not UTF-8 are an error that names the record
     base64   all keys and values in base64, without a prefix
 
@@ -56,7 +56,7 @@ def _sink(stream: BinaryIO) -> Any:
 
 
 class _Counted(io.RawIOBase):
-    """A stream that knows its position, which a pipe does not tell."""
+    """A stream that knows its position, which a pipe has not."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -208,7 +208,7 @@ def _date(timestamp_ms: int) -> str | None:
 
 
 def _place(part: pa.RecordBatch, name: str, at: int) -> str:
-    """The record of a value, as well as its columns tell."""
+    """The record of a value, as far as its columns have it."""
     if name == "headers":
         return "the value of a header"
     known = [n for n in ("topic", "partition", "offset") if n in part.schema.names]

@@ -1,8 +1,8 @@
 """Topics as Arrow record batches for pandas, Polars, DuckDB and pyarrow: Spark's data source without Spark.
 
 The arguments are the options of the data source in Python's spelling; they go through the same checks, plan and reader.
-What is read is fixed at the call. Batches are made as they are asked for, partition by partition and in the order of
-offsets, so a topic of any size takes the memory of a few batches.
+The range of offsets is fixed at the call. Batches are made as they are asked for, partition by partition and in the
+order of offsets, so a topic of any size takes the memory of a few batches.
 Source: kafkalite.reader.options.
 """
 
@@ -76,7 +76,7 @@ class TopicReader:
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def batches(self, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[pa.RecordBatch]:
-        """The records; `advance` gets the bytes of segments that are done. What is lost and not an error is logged.
+        """The records; `advance` gets the bytes of segments that are done. Losses that are no error are logged.
         Raises StorageError, Malformed."""
         for split in self._splits:
             yield from read_as_asked(split, self.schema, self._options)
@@ -218,7 +218,7 @@ def _millis(name: str, moment: Moment) -> str:
 
 
 def _comparison(column: str, operator: str, value: Any) -> Comparison:
-    """As `narrow` takes it, which leaves alone what it cannot use: here that is an error."""
+    """A comparison for `narrow`, which ignores others than it can use: here these are errors."""
     if column == "timestamp" and isinstance(value, int | datetime):
         value = int(_millis("filters", value)) * 1000
     elif operator == "in" and isinstance(value, list | set | frozenset):

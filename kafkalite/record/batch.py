@@ -1,6 +1,6 @@
 """Record batches, format v2: the header of 61 bytes, the checksum, and how a batch is built.
 
-    0 base offset i64    8 length i32 (of what follows)  12 leader epoch i32   16 magic i8 = 2   17 crc u32
+    0 base offset i64    8 length i32 (from here on)  12 leader epoch i32   16 magic i8 = 2   17 crc u32
     21 attributes i16   23 last offset delta i32         27 base timestamp i64 35 max timestamp i64
     43 producer id i64  51 producer epoch i16            53 base sequence i32  57 record count i32   61 records
 

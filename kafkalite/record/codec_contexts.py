@@ -72,7 +72,7 @@ class Codecs:
         import zstandard
 
         try:
-            # a frame's own size is not trusted beyond the limit; Java's frames have none (-1); and what follows a frame
+            # a frame's own size is not trusted beyond the limit; Java's frames have none (-1); and bytes behind a frame
             # that has none, or 0, even another frame, is left out by the library without a word
             declared = zstandard.frame_content_size(data)
             if declared > self._limit_bytes:

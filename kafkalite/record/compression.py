@@ -4,10 +4,9 @@ A few bytes may declare gigabytes, so no function allocates more memory than `ma
 sizes declared in the data are compared with it, and everything else is decompressed piece by piece. Snappy has xerial's
 framing, as Kafka's clients write it: a 16-byte head, then blocks of `size i32` and raw snappy; bare snappy is read too.
 lz4 is the frame format with independent 64 KiB blocks and no content size, which is all that old readers understand.
-What Apache Kafka's consumers and brokers read is read, and what they refuse is refused: bytes behind a gzip member or
-an lz4 frame are ignored, as is an lz4 frame's checksum of its content. Only lz4 frames with linked blocks are read here
-and not there (`is_for_java`).
-The libraries are imported when a codec is first used.
+Data that Apache Kafka's consumers and brokers read is read, and data that they refuse is refused: bytes behind a gzip
+member or an lz4 frame are ignored, as is an lz4 frame's checksum of its content. Only lz4 frames with linked blocks are
+read here and not there (`is_for_java`). The libraries are imported when a codec is first used.
 Source: org.apache.kafka.common.compress, org.xerial.snappy.SnappyInputStream and SnappyOutputStream,
 java.util.zip.GZIPInputStream.
 """
@@ -235,7 +234,7 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _unlz4(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
-    """One frame; what follows it is ignored. The library verifies more than Kafka does, and is given another head."""
+    """One frame; bytes behind it are ignored. The library verifies more than Kafka does, and is given another head."""
     import lz4.frame
 
     view = memoryview(data)
@@ -266,7 +265,7 @@ def lz4_is_known(frame: Buffer) -> bool:
 
 
 def is_for_java(codec: int, data: Buffer) -> bool:
-    """Whether Java's clients read what `decompress` reads: they refuse lz4 frames whose blocks are linked."""
+    """Whether Java's clients read the data that `decompress` reads: they refuse lz4 frames whose blocks are linked."""
     return codec != LZ4 or len(data) < 5 or data[4] & _LZ4_INDEPENDENT != 0
 
 

@@ -26,7 +26,7 @@ _SHOWN_CHARS = 80
 
 
 class Shown(NamedTuple):
-    """A record that is to be shown."""
+    """A record that is to be printed."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
 def parse_json(line: bytes) -> Line:
     """The record of a line as `json_of` writes it; all but the value may be left out, topic and offset have no effect.
 
-    Raises ValueError with a clause for the user, also for other names: a slip of the pen would lose what it stands for.
+    Raises ValueError with a clause for the user, also for other names: a misspelt name would lose its value.
     """
     try:
         text = line.decode("utf-8-sig")

@@ -1,6 +1,6 @@
 """Message sets, formats v0 and v1: as producers and brokers before Kafka 0.11 wrote them.
 
-    0 offset i64   8 size i32 (of what follows)   12 crc u32   16 magic i8 = 0, 1   17 attributes i8
+    0 offset i64   8 size i32 (from here on)   12 crc u32   16 magic i8 = 0, 1   17 attributes i8
     v1 only: 18 timestamp i64      then: key size i32 (-1 is null), key, value size i32, value
 
 An entry is one message, with a checksum (CRC-32, from the magic on) and an offset of its own. A compressed entry is a

@@ -37,7 +37,7 @@ class Record(NamedTuple):
 def read_records(batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX) -> list[Record]:
     """The records of one whole v2 batch, decompressed if necessary. The checksum is not verified.
 
-    Raises Malformed when the records are not what the header says, or unpack to more than `max_bytes` or `max_records`.
+    Raises Malformed when the records contradict the header, or unpack to more than `max_bytes` or `max_records`.
     """
     header, body = _unpacked(batch, max_bytes)
     if header.codec != NONE and header.record_count > max_records:  # others are bounded by their own bytes

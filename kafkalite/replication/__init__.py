@@ -1,1 +1,1 @@
-"""Partitions, the topics on this broker, and what it leads according to the metadata. Imports log, metadata."""
+"""Partitions, the topics on this broker, and their leaders according to the metadata. Imports log, metadata."""

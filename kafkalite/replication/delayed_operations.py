@@ -35,7 +35,7 @@ class DelayedAcks(list[tuple[int, Notify]]):
                 self.append((last_offset, notify))
 
     def withdraw(self) -> list[tuple[int, Notify]]:
-        """Empties the list; returns what was in it."""
+        """Empties the list; returns its content."""
         waiting = self[:]
         self.clear()
         return waiting

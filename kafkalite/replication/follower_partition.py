@@ -91,7 +91,7 @@ class FollowerPartition(ReplicatedPartition):
     def throttled_replicas(self) -> tuple[str, ...]:
         return self.log.config.follower_replication_throttled_replicas
 
-    # What the fetcher asks and brings
+    # Requests and answers of the fetcher
 
     def begin(self) -> None:
         """Before the first request."""

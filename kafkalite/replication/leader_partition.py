@@ -234,7 +234,7 @@ class LeaderPartition(ReplicatedPartition):
         return self._is_retired
 
     def _perform(self, effects: Sequence[LeaderEffect]) -> None:
-        """A callback of a producer that is answered may append more, so each effect looks at the present state."""
+        """A callback of a producer that is answered may append more, so each effect reads the present state."""
         for effect in effects:
             match effect:
                 case AdvanceHighWatermark():

@@ -3,7 +3,7 @@
 Fetch, OffsetForLeaderEpoch, ListOffsets. The versions are fixed: brokers do not ask each other for ApiVersions. Kafka
 has had them since 3.5.
 In a session a request names only the partitions whose parameters have changed; the leader keeps the others. So this end
-must know at any time what the leader holds: `_held` is what it has after the request that was sent last. When that is
+must know the leader's session at any time: `_held` is its content after the request that was sent last. When that is
 not sure (no answer came, or the answer does not fit), the next request names all partitions and opens a new session.
 Source: kafka.server.RemoteLeaderEndPoint, org.apache.kafka.clients.FetchSessionHandler,
 org.apache.kafka.common.requests.FetchMetadata, KIP-227, KIP-320, KIP-516, KIP-595, KIP-903.
@@ -57,8 +57,8 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """`want` and `forget` say what the next request is to fetch. Partitions that changed last are named last, so that
-    none starves behind a busy one."""
+    """`want` and `forget` decide the partitions of the next request. Partitions that changed last are named last, so
+    that none starves behind a busy one."""
 
     __slots__ = ("_changed", "_epoch", "_held", "_wanted", "session_id")
 
@@ -67,7 +67,7 @@ class FetchSession:
         self._epoch = INITIAL_EPOCH
         self._wanted: dict[Key, Fetch] = {}
         self._held: dict[Key, Fetch] = {}
-        self._changed: dict[Key, None] = {}  # what is wanted may differ from what is held
+        self._changed: dict[Key, None] = {}  # `_wanted` may differ from `_held`
 
     def __len__(self) -> int:
         """The number of partitions that the next request fetches."""

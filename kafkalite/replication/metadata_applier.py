@@ -147,7 +147,7 @@ class MetadataApplier:
         unwritten_max = 0 if len(elected) >= EARLY_EPOCHS_MIN else EARLY_EPOCHS_MIN
         reconciled = []
         for at, name in enumerate(names, 1):
-            # what was elected meanwhile is written early with the next ones; the topic stays due
+            # elections since then are written early with the next ones; the topic stays due
             unwritten = self._unwritten_count(name) if name in self._due and is_written else 0
             if name in self._due and unwritten <= unwritten_max:
                 unwritten_max -= unwritten
@@ -262,7 +262,7 @@ class MetadataApplier:
             raise fault
 
     def _try_again(self, name: str) -> None:
-        """Open what could not be opened, with a full disk for instance; not what is in a directory that has failed."""
+        """Opens logs that could not be opened, with a full disk for instance; none in a directory that has failed."""
         topic = self._replicas.by_name.get(name)
         if topic is not None:
             for index, partition in tuple(topic.partitions.items()):
@@ -272,7 +272,7 @@ class MetadataApplier:
         self._is_due.set()
 
     async def _take_roles(self, topic: Topic, effects: Sequence[Effect]) -> tuple[list[Partition], StorageError | None]:
-        """Open the partitions that this broker was elected for and does not lead yet, and those that it is to follow.
+        """Opens the partitions that this broker was elected for and does not lead yet, and those that it is to follow.
         Returns the ones that it leads, and the first error of those that are offline."""
         led: list[Partition] = []
         fault: StorageError | None = None

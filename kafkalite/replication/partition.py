@@ -2,7 +2,7 @@
 
 A fetch that found too few bytes adds a `DelayedOperation` here. An append adds its size to each of them, and one that
 has enough is woken, from the event loop rather than from inside the append. A new segment ends all waits: a fetch does
-not wait in an older segment than the end of what it may read (`countable_bytes`).
+not wait in an older segment than the end that it may read to (`countable_bytes`).
 With one replica a record is committed as soon as the log acknowledges it: at once, or with flush.messages when it is on
 the disk. Until then no client reads it, and its producer waits (`when_committed`).
 A read_committed fetch ends at the last stable offset: below it no transaction is open, and every marker is committed.
@@ -121,7 +121,7 @@ class Partition:
                     uncommitted.append((log.end_offset, len(records)))
 
     def _advance(self, high_watermark: int, size_bytes: int) -> None:
-        """More is committed: `size_bytes`, and what was uncommitted until now."""
+        """More is committed: `size_bytes`, and the bytes that were uncommitted until now."""
         old_high_watermark = self.high_watermark
         self.high_watermark = high_watermark
         uncommitted = self._uncommitted
@@ -177,7 +177,8 @@ class Partition:
 
     @property
     def written_offset(self) -> int:
-        """The end of what is acknowledged with acks=1: the end of the log, with flush.messages of what is fsynced."""
+        """The end of the records acknowledged with acks=1: the end of the log, with flush.messages of the fsynced
+        part."""
         return self.log.flusher.ack_offset
 
     def when_written(self, last_offset: int, notify: Notify) -> None:
@@ -186,7 +187,7 @@ class Partition:
 
     def check_in_sync(self) -> None:
         """Raises KafkaError(NOT_ENOUGH_REPLICAS) if a batch with acks=-1 must be refused. A single replica is enough,
-        whatever min.insync.replicas says (KAFKA-15583)."""
+        regardless of min.insync.replicas (KAFKA-15583)."""
 
     def _on_ack(self, error: KafkaError | None) -> None:
         """The log has acknowledged more, or cannot, or was truncated."""
@@ -196,7 +197,7 @@ class Partition:
             uncommitted.pop()
         ack_offset = self.log.flusher.ack_offset
         if ack_offset != self.high_watermark:
-            # what was appended under an earlier leader epoch may be committed in parts of unknown sizes
+            # records that were appended under an earlier leader epoch may be committed in parts of unknown sizes
             is_part = ack_offset > self.high_watermark and not (uncommitted and uncommitted[0][0] <= ack_offset)
             self._advance(ack_offset, ENOUGH_BYTES if is_part else 0)
         self._delayed_acks.complete(self.high_watermark, end_offset, error)

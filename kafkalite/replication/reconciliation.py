@@ -44,7 +44,7 @@ class Role(NamedTuple):
         return self.replicates and self.may_lead and state.leader not in others and self.keeps(state)
 
     def is_replicated(self, state: PartitionRecord) -> bool:
-        """Whether anybody besides the leader may have the records."""
+        """Whether another replica than the leader may have the records."""
         return self.replicates and (len(state.replicas) > 1 or len(state.isr) > 1 or bool(state.elr))
 
     def leads_by_former_epoch(self, name: str, index: int, state: PartitionRecord) -> bool:

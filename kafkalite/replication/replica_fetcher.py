@@ -153,14 +153,14 @@ class ReplicaFetcher:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
 
-    # What is next
+    # The next request
 
     def _on_ready(self, key: Key, partition: FollowerPartition) -> None:
         if self._followed.get(key) is partition:
             self._mark(key)
 
     def _mark(self, key: Key) -> None:
-        """Look at the partition before the next request, and send that soon."""
+        """Checks the partition before the next request, and sends that soon."""
         self._changed[key] = None
         if self._unprocessed is None:
             self._schedule()
@@ -186,7 +186,8 @@ class ReplicaFetcher:
         self._resume()
 
     def _resume(self) -> None:
-        """Sends the next request if none is in flight; otherwise ends the wait of a fetch for what is ready now."""
+        """Sends the next request if none is in flight; otherwise ends the wait of a fetch in favour of partitions that
+        are ready now."""
         if self._is_closed:
             return
         now_ms = self._clock.monotonic_ms()

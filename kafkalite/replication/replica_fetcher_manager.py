@@ -72,7 +72,7 @@ class ReplicaFetcherManager:
         self._place(partition)
 
     def remove(self, partition: FollowerPartition) -> None:
-        """When this returns, nothing of an answer that is under way reaches the partition."""
+        """When this returns, nothing of an answer in flight reaches the partition."""
         fetcher = self._fetcher_of.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
@@ -85,7 +85,7 @@ class ReplicaFetcherManager:
             fetcher.on_brokers()
 
     def on_settings(self) -> None:
-        """The broker's settings have changed; with another number of fetchers all partitions are spread anew."""
+        """The broker's settings have changed; with another number of fetchers all partitions are spread again."""
         count = self._settings().num_replica_fetchers
         if count != self._count:
             self._count = count

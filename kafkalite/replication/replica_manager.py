@@ -197,7 +197,7 @@ class ReplicaManager:
         if topic is None:
             return
         if keeps_logs:
-            logger.warning("topic %s has vanished from the metadata, though nobody ordered its deletion", name)
+            logger.warning("topic %s has vanished from the metadata, though its deletion was not requested", name)
         if being_opened is None:
             del self.by_name[name]
             del self.by_id[topic.topic_id]

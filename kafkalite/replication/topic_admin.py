@@ -66,7 +66,7 @@ class TopicAdmin:
         return self._default_factor()
 
     def possible_factor(self, wanted: int, *, is_explicit: bool) -> int:
-        """The replicas of a new internal topic, which is created when it is needed first. What an operator has set is
+        """The replicas of a new internal topic, which is created when it is needed first. An operator's setting is
         enforced in a cluster, as in Kafka; otherwise there are no more replicas than live brokers."""
         if is_explicit and self._metadata.is_shared:
             return wanted

@@ -1,8 +1,8 @@
 """Writes the files of a cleaned segment: `<base>.log.cleaned` with its indexes.
 
-What is left of a group of segments goes to one file. It goes to a further one where a codec compresses less than the
-producers' did, so that the first would have more than 2^31-1 bytes (KAFKA-20036), or where an offset is too far from
-the first for an index.
+The retained records of a group of segments go to one file. It goes to a further one where a codec compresses less than
+the producers' did, so that the first would have more than 2^31-1 bytes (KAFKA-20036), or where an offset is too far
+from the first for an index.
 
 The indexes get entries by the same rule as when each batch is appended by itself. They are written when the segment is
 complete, and all files are fsynced before the segment is announced. The modification time is that of the youngest
@@ -68,7 +68,7 @@ class CleanedSegmentWriter:
             row, start = upto, end
 
     def add_aborted(self, txn: AbortedTxn) -> None:
-        """Its marker is retained, and follows those of the others. Raises CleaningFailed."""
+        """Its marker is retained, and follows the other markers. Raises CleaningFailed."""
         if self._aborted and txn.last_offset <= self._aborted[-1].last_offset:
             where = f"{self._job.directory}/{segment_stem(self._written[0].base_offset)}"
             raise CleaningFailed(f"{where}{TXN_INDEX} has two transactions with a marker at {txn.last_offset}")

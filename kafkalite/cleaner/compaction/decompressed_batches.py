@@ -165,7 +165,7 @@ def _group(piece: BatchPiece, rows: Array, data: Bytes, start: Array, end: Array
 
 
 class UnreadBatch(Exception):
-    """The records of the batch in `row` of the piece, whose checksum is right, are not what its header says."""
+    """The records of the batch in `row` of the piece, whose checksum is right, contradict its header."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(row, why)

@@ -8,13 +8,13 @@ length first, then its bytes as little-endian words; with random 64-bit coeffici
 Different keys have different vectors: the last word is padded with zeros, and the length is part of the vector. For the
 proof, vectors of different lengths can be padded with zeros to the same length.
 
-Guarantee: the coefficients are random for each `KeyHash`, and the hashes are never shown. Two different keys that were
-chosen beforehand collide in each of the four hashes with probability 2^-32 exactly (the family is strongly universal:
-all pairs of values are equally likely), and in all four with 2^-128. The probability of any collision among n keys is
-below n^2 / 2^129: 4e-26 for five million. MD5 guarantees less: anyone can construct a collision. Proof: let two vectors
-differ by d in one place, 0 < |d| < 2^32. Then m d is a multiple of the greatest power of two in d, which is at most
-2^31, and all multiples are equally likely: so all values of its upper half are equally likely, for any lower half; and
-m[0] does the same for the sum of one of the two.
+Guarantee: the coefficients are random for each `KeyHash`, and the hashes are never published. Two different keys that
+were chosen beforehand collide in each of the four hashes with probability 2^-32 exactly (the family is strongly
+universal: all pairs of values are equally likely), and in all four with 2^-128. The probability of any collision among
+n keys is below n^2 / 2^129: 4e-26 for five million. MD5 guarantees less: anyone can construct a collision. Proof: let
+two vectors differ by d in one place, 0 < |d| < 2^32. Then m d is a multiple of the greatest power of two in d, which is
+at most 2^31, and all multiples are equally likely: so all values of its upper half are equally likely, for any lower
+half; and m[0] does the same for the sum of one of the two.
 
 Longer keys: BLAKE2b-128 with a random secret of 64 bytes, one by one, at about 1 us + 1 ns a byte; in columns they
 would cost as much. Two of them collide with probability 2^-128, if BLAKE2b with a secret is as good as a random

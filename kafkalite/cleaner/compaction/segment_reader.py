@@ -33,7 +33,7 @@ PIECE_BYTES = 8 << 20
 Entries = npt.NDArray[np.void]
 """Aborted transactions as columns, see `transaction_metadata.read_aborted`."""
 
-_UNREAD_MAX = 10_000  # each costs a pass over what follows it in 8 MiB
+_UNREAD_MAX = 10_000  # each costs a pass over the bytes behind it in 8 MiB
 _LENGTH = Struct(">8xi")
 _OFFSET = Struct(">q")
 _BYTES_MIN = 26  # of a message of v0, the smallest thing that a log holds

@@ -126,10 +126,10 @@ class SkimpyOffsetMap:
         for begin in range(0, len(table), _BLOCK_ROWS * _SLOT_WORDS):
             block = table[begin : begin + _BLOCK_ROWS * _SLOT_WORDS]
             value = block[2::_SLOT_WORDS][block[::_SLOT_WORDS] != 0]
-            table[count : count + len(value)] = value  # never past what was read
+            table[count : count + len(value)] = value  # never past the records that were read
             count += len(value)
             del block
-        table.resize(count, refcheck=False)  # the rest goes back to the system
+        table.resize(count, refcheck=False)  # the remaining memory goes back to the system
         table.sort()
         tombstones = [np.empty(0, np.uint64)]
         for begin in range(0, count, _BLOCK_ROWS):
@@ -208,7 +208,8 @@ class SkimpyOffsetMap:
         return found, same
 
     def _claim(self, first: Words, last: Words, slot: Array, rows: Array) -> None:
-        """Give each key of `rows` an empty slot: its `slot`, where its search ended, or one further on its way."""
+        """Gives each key of `rows` an empty slot: its `slot`, where its search ended, or a later one of its
+        sequence."""
         table = self._table
         while len(rows):
             at = slot.take(rows) * _SLOT_WORDS

@@ -27,7 +27,8 @@ _ENTRY = np.dtype([("version", ">i2"), *((name, ">i8") for name in AbortedTxn._f
 
 
 def marker_type(key: bytes | None) -> int:
-    """The type in the key of a control record; all but ABORT and COMMIT are retained for ever. Raises Malformed."""
+    """The type in the key of a control record; all but ABORT and COMMIT are retained without limit. Raises
+    Malformed."""
     found = control_key(key)
     if found is None:
         raise Malformed("a control record whose key is none")
@@ -50,7 +51,7 @@ def read_aborted(files: Files, directory: str) -> Entries:
             data = files.read(os.path.join(directory, name))
             entries = np.frombuffer(
                 data, _ENTRY, len(data) // _ENTRY.itemsize
-            )  # the last entry may be torn, or under way
+            )  # the last entry may be torn, or incomplete as yet
             found.append(entries[entries["version"] == 0])
     every = np.concatenate(found)
     order = np.lexsort((every["last_offset"], every["producer_id"], every["first_offset"]))

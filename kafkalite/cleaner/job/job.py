@@ -53,7 +53,7 @@ class CleanJob(NamedTuple):
     dedupe_buffer_bytes: int  # of one worker
     io_buffer_bytes: int
     load_factor: float
-    segment_bytes_max: int = INT_MAX  # of a cleaned segment, whatever segment.bytes says: a position has 31 bits
+    segment_bytes_max: int = INT_MAX  # of a cleaned segment, regardless of segment.bytes: a position has 31 bits
 
 
 @dataclass(slots=True)

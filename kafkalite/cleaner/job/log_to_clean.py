@@ -5,7 +5,7 @@
 
 The last cleaning ended at the offset in cleaner-offset-checkpoint; later records are dirty. They can be cleaned up to
 the last stable offset, the active segment, or the first dirty segment with a record younger than min.compaction.lag.ms,
-whichever comes first, and only in whole segments. A log is due when the share of dirty bytes in its clean and dirty
+the first of these, and only in whole segments. A log is due when the share of dirty bytes in its clean and dirty
 bytes is above min.cleanable.dirty.ratio, or when a dirty segment is older than max.compaction.lag.ms.
 Source: kafka.log.LogCleanerManager (cleanableOffsets, calculateCleanableBytes, maxCompactionDelay),
 kafka.log.LogToClean, KIP-58, KIP-354.

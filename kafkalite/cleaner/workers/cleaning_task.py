@@ -111,7 +111,7 @@ class CleaningTask:
             raise
 
     def stale_reason(self) -> str | None:
-        """Why the segments that are left to clean are no longer those of the job; None if they are.
+        """The reason why the segments that are left to clean are no longer those of the job; None if they are.
         Not while the log replaces segments."""
         segments = self.log.segments
         if segments is not self._checked_segments:
@@ -221,7 +221,7 @@ def durable_offset_of(logs: LogManager, log: PartitionLog) -> int:
 
 def flush_up_to(logs: LogManager, log: PartitionLog, offset: int, done: Callable[[str | None], None]) -> None:
     """Raise the durable offset to `offset`, the end of a sealed segment. `done` gets the reason if that fails, and
-    None if not, also when the log is gone meanwhile. Flushes that are under way are waited for first."""
+    None if not, also when the log is gone meanwhile. Flushes in flight are waited for first."""
     key = log.topic, log.partition
 
     def flush(_: Exception | None) -> None:

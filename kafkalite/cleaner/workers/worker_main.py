@@ -121,7 +121,7 @@ CleanFunction = Callable[..., CleanResult]
 
 
 def serve(channel: Channel, clean: CleanFunction, files: Files) -> None:
-    """Perform jobs for ever."""
+    """Performs jobs until the process is ended."""
     channel.send(Ready())
     while True:
         message = channel.receive()

@@ -251,7 +251,7 @@ class Group(ABC):
 
     @abstractmethod
     def on_loaded(self, now: Moment) -> Sequence[Effect]:
-        """The group was read from disk: every member's session begins anew."""
+        """The group was read from disk: every member's session begins again."""
 
     @abstractmethod
     def prepare_deletion(self) -> ErrorCode:

@@ -18,7 +18,7 @@ AssignedPartitions = Mapping[UUID, Mapping[int, int]]
 """By topic id: partition -> the epoch in which it was assigned; no topic without partitions. Immutable."""
 
 OwnedPartitions = Mapping[UUID, Collection[int]]
-"""What a member says that it has."""
+"""The partitions that a member reports as its own."""
 
 NO_PARTITIONS: PartitionSet = {}
 NOTHING_ASSIGNED: AssignedPartitions = {}

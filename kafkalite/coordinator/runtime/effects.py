@@ -144,7 +144,7 @@ class EffectPerformer(Generic[OwnerT]):
         self._is_performing = False
 
     def perform(self, owner: OwnerT, effects: Sequence[Any]) -> None:
-        """Perform the effects in their order, after those that are queued."""
+        """Performs the effects in their order, after those that are queued."""
         queue = self._queue
         queue.extend((owner, effect) for effect in effects)
         if self._is_performing:

@@ -1,4 +1,4 @@
-"""The transactions of one transactional id: decides who may do what, and in which order it becomes durable.
+"""The transactions of one transactional id: which request is accepted, and in which order changes become durable.
 
 A decision takes values and the time (wall-clock milliseconds) and returns effects. A change is `pending` until its
 record is stored (`on_append`); until then every other change gets CONCURRENT_TRANSACTIONS. When the outcome of a

@@ -1,1 +1,1 @@
-"""`kafkalite doctor`: what clients meet at each listener, how they connect, and what is open to the world."""
+"""`kafkalite doctor`: the listeners, client settings for them, and warnings of anything open to the world."""

@@ -1,6 +1,6 @@
 """Ready settings of clients for an endpoint: of Java and of our own commands, of librdkafka, of kafka-python.
 
-Names in capitals stand for what only the reader knows: PASSWORD, and files.
+Names in capitals stand for values that only the reader knows: PASSWORD, and files.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _service(config: BrokerConfig, listener: str) -> str | None:
     named: str | None = config.listener_setting(listener, "sasl.kerberos.service.name", "GSSAPI")
     if named:
         return named
-    with contextlib.suppress(ConfigError):  # a start says what is wrong
+    with contextlib.suppress(ConfigError):  # a start names the fault
         found = login_module(config, listener, "GSSAPI")
         if found is not None and found.module.name.endswith("Krb5LoginModule"):
             return found.module.options.get("principal", "").partition("@")[0].partition("/")[0] or None
@@ -297,7 +297,7 @@ def _passwords(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[
 
 
 def _module(config: BrokerConfig, listener: str, mechanism: str) -> LoginModule | None:
-    with contextlib.suppress(ConfigError):  # a start says what is wrong
+    with contextlib.suppress(ConfigError):  # a start names the fault
         found = login_module(config, listener, mechanism)
         return None if found is None else found.module
     return None

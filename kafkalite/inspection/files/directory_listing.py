@@ -1,7 +1,7 @@
 """Listing of a data directory, or of one partition's, and reading of its files. Nothing is opened for writing.
 
-A path may be anything: opening a FIFO waits for a writer, perhaps for ever, and a device may do anything. So files are
-opened with O_NONBLOCK, and anything but a regular file is refused.
+A path may be anything: opening a FIFO waits for a writer, perhaps without end, and a device may do anything. So files
+are opened with O_NONBLOCK, and anything but a regular file is refused.
 Source: kafka.log.LogManager, CleanShutdownFileHandler (which files there are); `file_names` for their names; open(2).
 """
 

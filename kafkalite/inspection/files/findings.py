@@ -1,4 +1,4 @@
-"""Faults of a data directory: where they are, how severe they are, and what a restart does about them.
+"""Faults of a data directory: their places, their severity, and their treatment by a restart.
 
 A check reports a `Fault`; `prediction` adds the outcome of a restart, which makes it a `Finding`.
 """
@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 class Fault(NamedTuple):
-    """`severity` and `restart` (what a restart does) are given where no dry run is needed to know them.
+    """`severity` and `restart` (the treatment by a restart) are given where no dry run is needed to know them.
 
     `restart` without `severity`: the consequence if the restart leaves the fault. `position` is that of a byte of the
     file, or -1. `unwritten`: the bytes were never acknowledged; they are zeros, or the begin of a batch. `overflows`:

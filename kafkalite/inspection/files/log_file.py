@@ -64,7 +64,7 @@ BoundsOf = Callable[[memoryview], tuple[list[int], int | None]]
 
 
 class LogFile:
-    """A `.log` open for reading; `size_bytes` is what it had when it was opened. Raises OSError."""
+    """A `.log` open for reading; `size_bytes` is its size when it was opened. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -134,7 +134,7 @@ def is_valid(batch: memoryview) -> bool:
 
 
 BLOCK_RECORDS = 8192
-_RECORDS_MAX = 1 << 31  # of one batch: it was accepted once, so it is shown; its bytes are bounded
+_RECORDS_MAX = 1 << 31  # of one batch: it was accepted once, so it is printed; its bytes are bounded
 
 
 class Row(NamedTuple):

@@ -2,7 +2,7 @@
 
 A decoder takes (key, value, offset) and returns the two texts; None is not printed. Bytes that are no UTF-8 become
 replacement characters exactly as in Java, so that a dump can be compared with Kafka's own.
-In an internal topic a key is a version, which tells the kind of the record, and a message; a value is a version and a
+In an internal topic a key is a version, which is the kind of the record, and a message; a value is a version and a
 message; a null value is a deletion. Group records become JSON with the names of Kafka's own schemas; subscriptions and
 assignments of the consumer protocol are decoded, too.
 A control record ends a transaction, or is one of KRaft's. Unknown types are printed as their number.

@@ -1,1 +1,1 @@
-"""`kafkalite log verify`: finds damage and predicts what a restart does. Imports inspection.files."""
+"""`kafkalite log verify`: finds damage and predicts the effects of a restart. Imports inspection.files."""

@@ -155,7 +155,7 @@ def _check_times(batches: Batches, index: Index, is_last: bool) -> list[Fault]:
             *_faults(index, disorder & ~outside & ~too_early & ~too_late, "it does not ascend"),
         ]
     if not is_last and len(known) and not faults:
-        last = int(timestamp[-1]) if len(timestamp) else 0  # an entry of time 0 at the first offset looks like padding
+        last = int(timestamp[-1]) if len(timestamp) else 0  # an entry of time 0 at the first offset equals padding
         if known[-1] > last:
             faults.append(Fault(index.path, "", f"it does not know the latest record of its segment, of {known[-1]}"))
     return faults

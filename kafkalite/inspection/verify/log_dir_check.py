@@ -146,7 +146,7 @@ def _check_checkpoint(path: str, name: str, reports: dict[TopicPartition, Partit
 def _offset_fault(
     name: str, offset: int, log: PartitionReport | None, *, is_repeated: bool
 ) -> tuple[str, Severity, str] | None:
-    """The fault of an entry of a checkpoint, how severe it is, and what a restart does; None without one."""
+    """The fault of an entry of a checkpoint, its severity, and the effect of a restart; None without one."""
     if is_repeated:
         return "the same log is named twice", Severity.HARMLESS, "the later line counts"
     if log is None:

@@ -37,7 +37,7 @@ from kafkalite.record.compression import CODEC_NAMES
 from kafkalite.record.message_set import count_messages, entry_header, read_messages
 from kafkalite.record.record import RECORD_BYTES_MIN
 
-FAULTS_MAX = 50  # reported of one file; the rest is counted
+FAULTS_MAX = 50  # reported of one file; the others are counted
 _ATTRIBUTES_KNOWN = 0x7F
 _SEARCH_BYTES = 1 << 20
 

@@ -2,8 +2,8 @@
 
 Each log is read once from front to back, together with the files beside it; several logs at a time, because a read
 waits for the disk. The root of the data directory comes next. For each log with faults, and for all of them after an
-unclean stop, recovery is run on a shadow of its directory, so that a finding says what a restart does. The options of
-that start come from the checkpoints by the function of a start; the settings of topics are those in the metadata
+unclean stop, recovery is run on a shadow of its directory, so that a finding has the effect of a restart. The options
+of that start come from the checkpoints by the function of a start; the settings of topics are those in the metadata
 journal, over Kafka's defaults: the broker's own settings are not in its directory, and those of a cluster are in
 ZooKeeper.
 Source: kafka.log.LogManager.loadLogs.
@@ -62,7 +62,7 @@ class StartKnowledge:
         return self._configs.build(topic, self._overrides.get(topic, {}))
 
     def drops_all(self, report: PartitionReport) -> bool:
-        """Whether a start begins the log anew, since it ends before its start offset: a fault of the checkpoint."""
+        """Whether a start empties the log, since it ends before its start offset: a fault of the checkpoint."""
         return self._offsets.log_starts.get(report.partition.key, 0) > report.end_offset
 
     def options_of(self, report: PartitionReport) -> LoadOptions:

@@ -67,7 +67,7 @@ class ElectionFile:
         except FileNotFoundError:
             return
         except ValueError as error:
-            logger.warning("cannot read %s (%s); going on without it", self._path, error)
+            logger.warning("cannot read %s (%s); continuing without it", self._path, error)
 
     def restore(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Gives logs without any epoch the one that their own file did not get."""

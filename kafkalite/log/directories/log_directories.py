@@ -42,7 +42,7 @@ class CheckpointWriter:
     def __init__(self, timers: TimerGroup) -> None:
         self._timers = timers
         self._due: set[str] = set()  # paths of the directories that `write_soon` was called for
-        self._waiting: dict[str, list[Written]] = {}  # callers for the next write, by path, while one is under way
+        self._waiting: dict[str, list[Written]] = {}  # callers for the next write, by path, while one is in flight
 
     def write_changes(self, directory: LogDirectory) -> None:
         """As `write`, unless the files have these offsets already. A broker that idles writes nothing."""
@@ -99,7 +99,7 @@ class CheckpointWriter:
             done()
 
     def _write_for(self, directory: LogDirectory, callers: list[Written]) -> None:
-        """One write for all `callers`, then one for all who came meanwhile."""
+        """One write for all `callers`, then one for all that came meanwhile."""
         if not directory.is_online:  # its logs are closed: the files stay as they are
             for done in callers:
                 done()
@@ -396,6 +396,6 @@ def _warn(directory: LogDirectory, strays: Sequence[str], futures: Mapping[Topic
     if futures:
         names = ", ".join(sorted(f"{topic}-{partition}" for topic, partition in futures))
         logger.warning(
-            "%s holds unfinished copies (-future) of %s: what is served from another directory is copied anew, and "
+            "%s holds unfinished copies (-future) of %s: what is served from another directory is copied again, and "
             "all others are left alone", directory.path, names,
         )  # fmt: skip

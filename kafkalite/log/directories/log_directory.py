@@ -8,7 +8,7 @@
     replication-offset-checkpoint      high watermarks
     cleaner-offset-checkpoint          first dirty offset of each compacted log
     kafkalite-elections                leader epochs that begin, of many logs (see `election_file`)
-    <topic>-<partition>/               the logs; `file_names` has the names of those on their way out
+    <topic>-<partition>/               the logs; `file_names` has the names of logs that are being deleted
 
 A disk failure takes only its own directory offline; the next start tries it again.
 Source: kafka.log.LogManager.
@@ -225,11 +225,11 @@ class LogDirectory:
         return LogOffsets(recovery_points, starts, high_watermarks)
 
     def checkpoint_truncation(self, key: TopicPartition, start_offset: int, end_offset: int, *, empties: bool) -> None:
-        """Writes checkpoints in which the log is no more than these offsets, if those of now may say otherwise. Raises
+        """Writes checkpoints in which the log has no more than these offsets, if the present ones may have more. Raises
         OSError.
 
         A log that loses all its segments (`empties`) is written down as well, since its files go one by one. If the
-        broker dies in between, the next start finds a log that ends before its start, and begins it anew there, or it
+        broker dies in between, the next start finds a log that ends before its start, and begins it again there, or it
         checks all that is left.
         """
         log, checkpoints = self.logs[key], self.checkpoints

@@ -205,7 +205,7 @@ class LogManager:
         self._enter(ManagerState.LOADED)
 
     def complete_start(self) -> None:
-        """The logs agree with the metadata now: those of deleted topics are gone."""
+        """The logs agree with the metadata now: logs of deleted topics are removed."""
         self._enter(ManagerState.RECONCILED)
         for directory in self.online if self._takes_over else ():
             try:
@@ -218,7 +218,7 @@ class LogManager:
             flush_recovered(self.logs, self._timers, self.checkpoint)
 
     def _continue_moves(self) -> None:
-        """Unfinished copies of an earlier run are thrown away, and begun anew."""
+        """Deletes unfinished copies of an earlier run, and begins them again."""
         for directory in self.online:
             for key in directory.partitions.unfinished:
                 if key in self.logs:
@@ -313,7 +313,7 @@ class LogManager:
 
     def record_elections(self, elected: Iterable[tuple[PartitionLog, int]]) -> Iterator[tuple[Job, Callable[[], None]]]:
         """For each directory a job for another thread, which writes down that these logs begin these epochs (see
-        `election_file`) and raises OSError, and what is to be called when it is done. Only one at a time."""
+        `election_file`) and raises OSError, and a callback for its end. Only one at a time."""
         by_directory: dict[str, list[tuple[PartitionLog, int]]] = {}
         for log, epoch in elected:
             directory = self._directory_of.get((log.topic, log.partition))
@@ -333,7 +333,7 @@ class LogManager:
 
     @property
     def has_background_work(self) -> bool:
-        """Whether a flush, a deletion or another job of the background is under way or waits."""
+        """Whether a flush, a deletion or another job of the background runs or waits."""
         return self._executor.pending > 0
 
     def _before_truncation(self, key: TopicPartition, start_offset: int, end_offset: int, empties: bool) -> None:

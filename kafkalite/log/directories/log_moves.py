@@ -3,7 +3,7 @@
 A copy, <topic>-<partition>.<uuid>-future, gets the batches as they are, as a follower does, piece by piece. When it has
 all of them, and they are on the disk, it takes the place of the log in one turn of the loop: the old directory is
 renamed to <topic>-<partition>.<uuid>-delete, the copy gets its name. A broker that dies in between finds the two names
-with the same uuid, and completes the move (`LogDirectories.list_logs`); one that dies earlier begins the copy anew.
+with the same uuid, and completes the move (`LogDirectories.list_logs`); one that dies earlier begins the copy again.
 Compaction leaves a log alone that is on the move: a copy with records that were removed meanwhile, but without the
 tombstone that had removed them, would bring them back.
 Source: kafka.server.ReplicaAlterLogDirsThread, kafka.log.LogManager (replaceCurrentWithFutureLog),
@@ -37,7 +37,7 @@ _BUSY_PAUSE_MS = 100
 
 
 class CopyingLog(NamedTuple):
-    """A copy that is under way: its directory, its size, and how many offsets it lacks."""
+    """A copy in progress: its directory, its size, and how many offsets it lacks."""
 
     directory: LogDirectory
     size_bytes: int
@@ -45,7 +45,7 @@ class CopyingLog(NamedTuple):
 
 
 class _Move:
-    """One log on its way. `copy` is None until the cleaner has left the log alone. `is_flushed`: most is on disk."""
+    """One move. `copy` is None until the cleaner has left the log alone. `is_flushed`: most is on disk."""
 
     def __init__(self, key: TopicPartition, log: PartitionLog, source: LogDirectory, target: LogDirectory) -> None:
         self.key = key
@@ -98,7 +98,7 @@ class LogMoves:
         return key in self._moves
 
     def target_of(self, key: TopicPartition) -> LogDirectory | None:
-        """The directory that a log is on its way to."""
+        """The directory that a log moves to."""
         move = self._moves.get(key)
         return self._waiting.get(key) if move is None else move.target
 
@@ -128,7 +128,7 @@ class LogMoves:
             self._end(move)
 
     def close(self) -> None:
-        """Leaves all copies as they are; the next start begins them anew."""
+        """Leaves all copies as they are; the next start begins them again."""
         self._waiting.clear()
         self._timers.cancel()
         for move in self._moves.values():
@@ -221,7 +221,7 @@ class LogMoves:
         log, copy = move.log, move.copy
         assert copy is not None
         if log.truncated_to < NEVER or self._logs.get(move.key) is not log or len(data) < 8:
-            return  # read again: it may not be what the log has now
+            return  # read again: the log may have another one by now
         base_offset = int.from_bytes(data[:8], "big")
         if not copy.size_bytes or copy.end_offset < log.start_offset:
             start_offset = min(base_offset, log.start_offset)
@@ -230,7 +230,7 @@ class LogMoves:
         copy.append_as_follower(memoryview(data), self._clock.wall_ms())
 
     def _flush(self, move: _Move, copy: PartitionLog) -> None:
-        """Fsyncs what there is on another thread, so that little is left for the loop."""
+        """Fsyncs the present records on another thread, so that little is left for the loop."""
         move.is_flushed = True
         copy.flusher.on_ack = lambda error: None
         copy.flusher.flush_soon()

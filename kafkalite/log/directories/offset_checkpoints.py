@@ -63,7 +63,7 @@ class OffsetCheckpoints:
     so a log that is not in it is a new one. `recovery_points` are those in the file. `cleaner_offsets`: each log is
     compacted below its offset; a log may be missing.
 
-    Invariant: `_named` has every name that is in a file, or will be when the jobs under way are done.
+    Invariant: `_named` has every name that is in a file, or will be when the jobs in flight are done.
     """
 
     def __init__(self, log_dir: str, files: Files) -> None:
@@ -99,11 +99,11 @@ class OffsetCheckpoints:
         return key in self._named
 
     def is_written(self, offsets: LogOffsets) -> bool:
-        """Whether the files have exactly these offsets, and no write is under way."""
+        """Whether the files have exactly these offsets, and no write is in flight."""
         return self._cleaner_offsets_are_written and self._written == offsets
 
     def write(self, offsets: LogOffsets) -> None:
-        """Writes the files at once. Jobs under way do not overwrite them. Raises OSError."""
+        """Writes the files at once. Jobs in flight do not overwrite them. Raises OSError."""
         job, written = self.write_later(offsets)
         job()
         written(None)

@@ -1,6 +1,6 @@
-"""The directories of partitions in a log directory, by their names: of logs, and of those on their way in and out.
+"""The directories of partitions in a log directory, by their names: logs, copies and deleted logs.
 
-A name alone says what a directory is, and a rename is atomic, so every change begins or ends with one: a deleted log
+The name is the state of a directory, and a rename is atomic, so every change begins or ends with one: a deleted log
 frees its name at once, and a copy that is complete takes it (`file_names` has the forms).
 Source: kafka.log.LogManager (asyncDelete, replaceCurrentWithFutureLog), org.apache.kafka.storage.internals.log.LocalLog
 (logDeleteDirName, logFutureDirName, logStrayDirName).

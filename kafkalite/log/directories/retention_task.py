@@ -42,7 +42,7 @@ class RetentionTask:
         self._faults: list[StorageError] = []
 
     def start(self) -> None:
-        """Checks every log, unless the last check is still under way."""
+        """Checks every log, unless the last check is still in progress."""
         if not self._waiting:
             self._later.clear()
             self._recheck_ms = RECHECK_MS
@@ -53,7 +53,7 @@ class RetentionTask:
         if self._timer is None:
             self._schedule([key], 0)
         else:
-            self._later.append(key)  # a check is under way or scheduled
+            self._later.append(key)  # a check is in progress or scheduled
 
     def stop(self) -> None:
         self._waiting.clear()

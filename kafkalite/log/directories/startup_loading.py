@@ -126,7 +126,7 @@ class StartupLoading:
             if collecting:
                 gc.enable()
         for one in self._logs:
-            if one.directory.is_online:  # in the order of the listings, whichever thread was done first
+            if one.directory.is_online:  # in the order of the listings, not that of the threads' ends
                 one.directory.logs[one.key] = one.directory.logs.pop(one.key)
         self._log_summary()
 
@@ -183,7 +183,7 @@ class StartupLoading:
                     threads.add(thread)
             await self._watch(threads, unclean)
         finally:
-            self._is_cancelled = True  # recoveries under way end at the next segment
+            self._is_cancelled = True  # recoveries in progress end at the next segment
             for pool in pools:
                 pool.shutdown(cancel_futures=True)
 

@@ -57,7 +57,7 @@ def encode_entry(txn: AbortedTxn) -> bytes:
 
 
 class TransactionIndex:
-    """The methods raise OSError. `size_bytes` is that of the whole entries, -1 until it is looked up; without entries
+    """The methods raise OSError. `size_bytes` is that of the whole entries, -1 until it is read; without entries
     there may be no file."""
 
     __slots__ = ("_files", "_last_offset", "base_offset", "path", "size_bytes")

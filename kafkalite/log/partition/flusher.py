@@ -10,7 +10,7 @@
     flush          fsyncs everything before it returns
 
 After a failed fsync the content of the disk is unknown: the log takes no more records until a start has recovered it.
-A truncation invalidates the flushes that are under way (`lower_to`).
+A truncation invalidates the flushes in flight (`lower_to`).
 Source: kafka.log.UnifiedLog (flush, maybeFlush), org.apache.kafka.storage.internals.log.LocalLog (recoveryPoint,
 markFlushed).
 """
@@ -114,8 +114,8 @@ class Flusher:
             self.ack_offset = end_offset
 
     def lower_to(self, end_offset: int) -> None:
-        """The log is being truncated: lowers all offsets to `end_offset` at most, and invalidates the flushes that are
-        under way. Afterwards the owner of the log calls `on_ack(None)`."""
+        """The log is being truncated: lowers all offsets to `end_offset` at most, and invalidates the flushes in
+        flight. Afterwards the owner of the log calls `on_ack(None)`."""
         self._start_round()
         self.recovery_point = min(self.recovery_point, end_offset)
         self._sealed_point = min(self._sealed_point, end_offset)
@@ -176,7 +176,7 @@ class Flusher:
     def flush_soon(self) -> None:
         """Fsyncs everything appended so far in the background, then moves the ack offset and calls `on_ack`.
 
-        Does nothing while another one is under way, which starts the next one if needed. Raises StorageError if it
+        Does nothing while another one is in flight, which starts the next one if needed. Raises StorageError if it
         fails at once.
         """
         self.refuse_if_failed()

@@ -1,4 +1,4 @@
-"""The transactions of one log: ends them with markers, looks up those that were aborted, follows a truncation.
+"""The transactions of one log: ends them with markers, looks up aborted ones, follows a truncation.
 
 A read_committed fetch needs the aborted transactions with records in its range, wherever their markers are. Each is in
 the transaction index of the segment with its marker, so the search begins at the first index that ends at or past the
@@ -21,7 +21,7 @@ from kafkalite.record.batch import MAGIC, MAGIC_AT, parse_header
 
 
 class LogTransactions:
-    """Fields: no marker of an aborted transaction lies behind `last_aborted_offset`, NEVER until it is looked up.
+    """Fields: no marker of an aborted transaction lies behind `last_aborted_offset`, NEVER until it is known.
 
     Invariant: `_with_aborted` are those of the segments `_listed` that have aborted transactions.
     """

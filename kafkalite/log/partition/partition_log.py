@@ -83,7 +83,7 @@ class PartitionLog:
         self._adopt(directory, config, loaded)
 
     def _adopt(self, directory: str, config: TopicConfig, loaded: LoadedLog) -> None:
-        """Takes what was loaded from a directory as the content of the log."""
+        """Makes the parts loaded from a directory the content of the log."""
         context = self._context
         self.directory = directory
         self.files = context.files

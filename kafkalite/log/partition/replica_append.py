@@ -26,7 +26,7 @@ from kafkalite.record.validation.batch_validation import ReplicaBatches
 
 
 class ReplicaAppend:
-    """Fetched records on their way into a log. Fields: `end_offset` is the end of the log; the first `_at` batches, up
+    """Fetched records that are being appended. Fields: `end_offset` is the end of the log; the first `_at` batches, up
     to byte `_position`, are appended. `_run` is the latest run.
 
     Invariant: a run is applied before the next one is written.

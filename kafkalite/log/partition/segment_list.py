@@ -35,7 +35,7 @@ from kafkalite.record.batch import MAGIC, MAGIC_AT, SEQUENCE_MAX, parse_header
 
 logger = logging.getLogger(__name__)
 
-EARLIER_BYTES = 8 << 20  # five requests of a producer, each with a batch of 1 MB, are on their way at most
+EARLIER_BYTES = 8 << 20  # five requests of a producer, each with a batch of 1 MB, are in flight at most
 
 
 class SegmentList:

@@ -1,4 +1,4 @@
-"""Replacement of sealed segments by those that compaction made of them, mostly one, in stages.
+"""Replacement of sealed segments by their compacted ones, mostly one, in stages.
 
     WRITTEN    the cleaner has written <base>.log.cleaned and its indexes, and fsynced them. The background fsyncs their
                directory entries, and that of the segment behind them, so that the log cannot end here after a crash
@@ -70,7 +70,7 @@ ENTERED_FROM: Mapping[Stage, frozenset[Stage]] = {
 
 
 class SegmentReplacement:
-    """A replacement under way. Fields: the segment after the sources begins at `end_offset`. `is_stuck`: the disk
+    """A replacement in progress. Fields: the segment after the sources begins at `end_offset`. `is_stuck`: the disk
     refused a step and `done` got the error; `retry` repeats the step, and the segments stay pinned until then.
     """
 

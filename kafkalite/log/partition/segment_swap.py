@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 class SegmentSwap:
-    """Fields: `_handed_out` are the segments of the last `clean_sources`, by base offset. `_replacement` is under way.
+    """Fields: `_handed_out` are the segments of the last `clean_sources`, by base offset. `_replacement` is in
+    progress.
 
-    Invariant: at most one replacement is under way.
+    Invariant: at most one replacement is in progress.
     """
 
     __slots__ = ("_handed_out", "_is_closed", "_replacement", "_segments")
@@ -48,8 +49,8 @@ class SegmentSwap:
         """The sealed segments that end at or below `upto`, for a pass of the cleaner that begins now; `replace` accepts
         only segments of the latest call.
 
-        Raises StorageError, also while a replacement is under way: while .swap files may exist on the disk, a .cleaned
-        file beside them would make recovery delete them.
+        Raises StorageError, also while a replacement is in progress: while .swap files may exist on the disk, a
+        .cleaned file beside them would make recovery delete them.
         """
         from kafkalite.log.segment.cleaned_segment import SourceSegment
 

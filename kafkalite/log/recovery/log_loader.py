@@ -120,7 +120,7 @@ def load(
     is_intact = options.clean and not recovery.lost_bytes
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
     if recovery_point < end_offset and config.flush_messages != NEVER:
-        # what is read may be relied on from now on: a coordinator writes markers for what it has loaded
+        # readers may rely on the records from now on: a coordinator writes markers for what it has loaded
         files.sync_all([*recovery.rewritten, *_paths_from(recovery_point, segments, end_offset)])
     return LoadedLog(
         segments, producers, epochs, start_offset, end_offset, recovery_point, recovery.lost_bytes, recovery.rewritten,
@@ -165,7 +165,7 @@ def _paths_from(offset: int, segments: Sequence[Segment], end_offset: int) -> li
 
 
 def _within(high_watermark: int, start_offset: int, end_offset: int) -> int:
-    """A checkpointed high watermark may lie outside of what the log has now. NEVER: the log has none."""
+    """A checkpointed high watermark may lie outside of the log's present offsets. NEVER: the log has none."""
     return NEVER if high_watermark == NEVER else max(start_offset, min(high_watermark, end_offset))
 
 

@@ -93,7 +93,7 @@ class LogRecovery:
     ) -> None:
         """Checks every segment from the one with the recovery point on, or from the first that lacks its offset index.
 
-        The other segments count as sealed; their indexes are rebuilt if they do not look sealed.
+        The other segments count as sealed; their indexes are rebuilt if they do not appear sealed.
         """
         segments = self._segments
         at = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
@@ -220,7 +220,7 @@ class LogRecovery:
 
     def _split_sealed(self, count: int) -> list[Segment]:
         """Splits those of the first `count` segments that overflow, and are followed by another one; returns all new
-        ones. Only a segment with a far successor is looked into."""
+        ones. Only a segment with a far successor is read."""
         made: list[Segment] = []
         segments = self._segments
         for segment, following in pairwise(segments[: count + 1]):
@@ -245,7 +245,7 @@ class LogRecovery:
     # indexes
 
     def _is_sealed(self, at: int, *, strictly: bool) -> bool:
-        """Whether the segment at index `at` looks sealed. `strictly`: its files may not be fsynced, so more is
+        """Whether the segment at index `at` appears sealed. `strictly`: its files may not be fsynced, so more is
         checked."""
         segment = self._segments[at]
         if not segment.size_bytes:

@@ -98,7 +98,7 @@ class Part(NamedTuple):
 
 def find_parts(segment: Segment, limit_offset: int) -> list[Part]:
     """The parts of a segment that overflows; none of one that does not. Nor where the first far offset is implausible:
-    it is at or past `limit_offset`, where the next segment begins, or batches behind it go on from before it.
+    it is at or past `limit_offset`, where the next segment begins, or batches behind it continue from before it.
 
     The last part has everything behind the last batch that ascends. Raises OSError.
     """

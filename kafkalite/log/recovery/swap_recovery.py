@@ -1,4 +1,4 @@
-"""Completes or undoes a replacement of segments that was under way when the broker stopped.
+"""Completes or undoes a replacement of segments that was in progress when the broker stopped.
 
     .deleted    is removed
     .cleaned    incomplete: is removed, together with every .swap at or after the first .cleaned, which belongs to it

@@ -24,7 +24,7 @@ class CleanedSegment(NamedTuple):
     """A segment that is complete as `<base_offset>.log.cleaned` with its indexes, and replaces those that begin at
     `sources`. It may be empty. `record_count` includes control records; -1: it is not known. `max_timestamp_offset` is
     the last offset of the first batch that has the largest timestamp; -1 and `base_offset` where nothing has one.
-    `further`: the segments behind it, where one file has no room for what is left of the sources."""
+    `further`: the segments behind it, where one file has no room for all retained records of the sources."""
 
     base_offset: int
     sources: tuple[int, ...]

@@ -78,7 +78,7 @@ class RecordCounts:
     the background jobs that find the unknown ones.
 
     `_below` is the count of records below the log's start offset in the segment that contains it, with that start
-    offset and segment. `_round` increases when the log is truncated, which invalidates jobs under way.
+    offset and segment. `_round` increases when the log is truncated, which invalidates jobs in flight.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class RecordCounts:
         self.counted_to = end_offset
 
     def cut(self) -> None:
-        """The log was truncated: the results of jobs under way are discarded."""
+        """The log was truncated: the results of jobs in flight are discarded."""
         self._round += 1
         self._below = None
         self._lost.clear()

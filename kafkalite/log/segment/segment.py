@@ -41,7 +41,7 @@ _TAIL_MAX = 256  # appends remembered; half of them are dropped at a time
 
 class Segment:
     """Fields: `fd` is the .log file open for appending, else -1. `max_timestamp_ms` is the largest in the segment and
-    `max_timestamp_offset` the last offset of the first batch that has it; -2 and -1 until they are looked up.
+    `max_timestamp_offset` the last offset of the first batch that has it; -2 and -1 until they are known.
     `roll_timestamp_ms`, `roll_wall_ms`, `roll_offset`: a batch with a larger timestamp, at a later wall-clock time or
     with a higher last offset begins a new segment. `roll_offset` is -1 when an index is full. `is_touched`: the segment
     was opened for appending since it was last sealed. `is_closed`: it is abandoned for good.
@@ -313,7 +313,7 @@ class Segment:
     def position_before(self, offset: int) -> int:
         """The nearest indexed position at or before the batch that holds `offset`; 0 where the index is wrong about it.
 
-        Raises OSError. `_scan_for`, which every cold fetch needs, checks the same in what it reads anyway.
+        Raises OSError. `_scan_for`, which every cold fetch needs, checks the same in the headers that it reads anyway.
         """
         position = self.offset_index.position_of(offset)
         if 0 < position < self.size_bytes:
@@ -394,7 +394,7 @@ class Segment:
         """Cuts the segment to its first `size_bytes`, which are indexed, and seals it. Raises OSError."""
         self.size_bytes = size_bytes
         self.seal()
-        self._first_timestamp_ms = -2  # `open_for_append` may have read what is cut off
+        self._first_timestamp_ms = -2  # `open_for_append` may have read a batch that is cut off
         self.close_writer()
 
     def index_batch(self, position: int, header: BatchHeader) -> None:

@@ -2,8 +2,8 @@
 
 Segments are skipped by their largest timestamps. The time index gives the position to start from, batch headers are
 scanned from there, and only a batch that may hold the record is decompressed. If the records of that time were deleted,
-the scan reads the rest of a segment. So selecting the segment (by the log's owner) and reading it (by any thread) are
-separate steps.
+the scan reads the remainder of a segment. So selecting the segment (by the log's owner) and reading it (by any thread)
+are separate steps.
 Source: kafka.log.UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 """
 

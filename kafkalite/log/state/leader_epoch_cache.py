@@ -56,7 +56,7 @@ class LeaderEpochCache:
         except FileNotFoundError:
             return
         except ValueError as error:
-            logger.warning("cannot read %s (%s); going on without it", self.path, error)
+            logger.warning("cannot read %s (%s); continuing without it", self.path, error)
             return
         for epoch, start in pairs:
             if epoch >= 0 and start >= 0:

@@ -4,9 +4,9 @@ A duplicate is recognised by (epoch, first and last sequence) and answered with 
 follow the last is refused. A transactional batch opens a transaction, if its producer is verified
 (`transaction_verification`), and a marker ends it. The state is written to `<offset>.snapshot` when a segment is rolled
 and when the log closes (`producer`); a start takes the newest snapshot and applies the batches behind it. A
-snapshot holds only the last batch of each producer. Those before it are looked up in the log when a batch comes that
+snapshot holds only the last batch of each producer. Earlier ones are looked up in the log when a batch comes that
 does not follow the last: it may be the first of several that were appended, and not answered, before a restart. Kafka
-refuses it, and librdkafka gives up for ever then.
+refuses it, and librdkafka gives up for good then.
 
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98.
 """
@@ -114,8 +114,8 @@ class ProducerState:
         """Checks a producer's batch: None if it may be appended, the earlier batch if it is a duplicate.
 
         Raises KafkaError: 45 a sequence is missing, 47 the epoch is over, 48 a batch outside the open transaction, and
-        UnverifiedTransaction for one that would open a transaction, unless `guard` is the current one. What looks like
-        a duplicate of a transaction that has ended would open another one, and is 45 then.
+        UnverifiedTransaction for one that would open a transaction, unless `guard` is the current one. A batch that
+        appears to be a duplicate of a transaction that has ended would open another one, and is 45 then.
         """
         producer = self._producers.get(producer_id)
         if producer is None:

@@ -44,7 +44,7 @@ class _Verification:
 
 
 class Verifications:
-    """The verifications under way in one log, by producer id."""
+    """The pending verifications of one log, by producer id."""
 
     __slots__ = ("_by_producer", "setting")
 
@@ -56,7 +56,7 @@ class Verifications:
         return len(self._by_producer)
 
     def begin(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard:
-        """Begins a verification, or joins the one under way, and returns its guard."""
+        """Begins a verification, or joins the pending one, and returns its guard."""
         found = self._by_producer.get(producer_id)
         if found is None:
             if len(self._by_producer) == VERIFICATIONS_MAX:  # the oldest has probably been refused

@@ -85,7 +85,7 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        logger.warning("cannot read %s (%s); going on without it", path, error)
+        logger.warning("cannot read %s (%s); continuing without it", path, error)
         return {}
 
 

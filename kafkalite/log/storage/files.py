@@ -107,7 +107,7 @@ def is_full(error: OSError) -> bool:
 
 
 def storage_error(what: str, directory: str, error: OSError) -> StorageError:
-    """`error` with a message for the operator: `what` could not be done, where, and why."""
+    """`error` with a message for the operator: `what` failed in which directory, and the reason."""
     if is_full(error):
         return StorageError(f"{what}: no space left in {directory}; free some, or lower retention.bytes")
     if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -37,11 +37,11 @@ _HOP_BATCHES = 1024
 _HEADERS_BYTES = 256 << 10
 _LENGTH = Struct(">8xi4xb")
 _PIECE_BYTES = 1 << 20
-_OPEN_MAX = 128  # files of one split; of a split with more, the rest is opened when it is reached
+_OPEN_MAX = 128  # files of one split; of a split with more, the others are opened when they are reached
 
 
 class ChunkFile:
-    """The file of one chunk. What is read is counted in the report."""
+    """The file of one chunk. Reads are counted in the report."""
 
     def __init__(self, file: OpenFile, chunk: Chunk, report: ReadReport, buffer: Bytes) -> None:
         """`buffer` is the memory to read into; a view of it is valid until the next call."""
@@ -94,7 +94,7 @@ class ChunkFile:
             found, _ = scan_until_fault(data)
             found = Batches(found.position + position, found.heads, found.consumed_bytes + position)
             if not len(found):
-                found = self._hop(position)  # it is larger than what was read
+                found = self._hop(position)  # it is larger than the bytes that were read
         if len(found):
             self._mean_bytes = (found.consumed_bytes - position) // len(found)
         return found
@@ -221,7 +221,7 @@ def _is_right(file: ChunkFile, position: int, header: BatchHeader) -> bool:
 
 
 class FileGone(StorageError):
-    """The file of a chunk is not there, or is not what it was at planning."""
+    """The file of a chunk is removed, or has changed since planning."""
 
 
 class SplitFiles:

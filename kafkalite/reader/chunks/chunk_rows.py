@@ -1,8 +1,8 @@
 """The wanted rows of one chunk: batches chosen by their headers, then records, decoded to columns.
 
-A header tells the offsets of a batch, how many records it has, and its largest timestamp. Where offsets have no gap, or
-no column asks for them, rows without keys, values and times are made from it alone. A smallest timestamp it does not
-tell: the base timestamp is only that of the first record, or not even that (KIP-534).
+A header has the offsets of a batch, the number of its records, and its largest timestamp. Where offsets have no gap, or
+no column asks for them, rows without keys, values and times are made from it alone. It has no
+smallest timestamp: the base timestamp is only that of the first record, or not even that (KIP-534).
 Where headers may be enough, they are read first: rows are made from them (count, offsets), or only the batches that may
 have wanted records are read. Otherwise a window at a time is read and searched.
 Checksums of all batches that are read are verified, as a consumer does; planning has verified only the end of the log.
@@ -92,7 +92,7 @@ class BatchChoice:
         return bool((has_gaps & (self._is_cut(batches, rows) | ("offset" in self.names))).any())
 
     def may_do_without_records(self) -> bool:
-        """Whether it is worth looking at headers first: records may not be needed, or not those of every batch."""
+        """Whether it is worth reading headers first: records may not be needed, or not those of every batch."""
         bounds_end = self.chunk.row_filter.max_offset < HIGHEST
         return not self.names & (_OF_RECORDS | {"timestamp"}) or self.bounds_time or bounds_end
 
@@ -179,7 +179,7 @@ class ChunkRows:
         self._template = Rows(choice.chunk.topic, choice.chunk.partition, 0)
 
     def __iter__(self) -> Iterator[Rows]:
-        """Raises FileGone when the file is not what it was at planning, Malformed for a corrupt batch."""
+        """Raises FileGone when the file has changed since planning, Malformed for a corrupt batch."""
         chunk, end = self._chunk, self._file.end
         head = self._file.read(chunk.position, min(HEADER_BYTES, chunk.size_bytes))
         is_cut = len(head) <= MAGIC_AT or (chunk.file_bytes >= 0 and self._file.size_bytes() != chunk.file_bytes)
@@ -277,7 +277,7 @@ class ChunkRows:
     def _batches(self, position: int, data: memoryview, batches: Batches) -> Steps:
         """The rows of `batches`, which are at `position` of the file and in `data`."""
         bad = impossible_batch(batches)
-        if self._settings.check_crcs:  # of all, since the header that leaves a batch out may be what is wrong
+        if self._settings.check_crcs:  # of all, since the header that leaves a batch out may be the corrupt part
             right = np.arange(len(batches) if bad is None else bad[0])
             if (at := batches.first_wrong_checksum(data, right)) is not None:
                 bad = int(np.searchsorted(batches.position, at)), "its checksum is wrong"

@@ -89,7 +89,7 @@ class Rows:
 
     @property
     def most_bytes(self) -> int:
-        """At most so many bytes they take in Arrow: more than `sizes` tell where only a part of `data` is theirs."""
+        """The bytes that they take in Arrow at most: more than `sizes` have where only a part of `data` is theirs."""
         headers = 0 if self.headers is None else int(self.headers.first[-1] - self.headers.first[0])
         data_bytes = 0 if self.data is None else len(self.data)
         return data_bytes + self.count * (_FIXED_BYTES + len(self.topic)) + headers * _HEADER_BYTES
@@ -168,7 +168,7 @@ def has_right_crc(data: memoryview, entry: Entry) -> bool:
 def decode_entries(data: memoryview, entries: list[Entry], rows: Rows, *, check_crc: bool) -> Iterator[Rows]:
     """The records of `entries` of `data`, with topic and partition of `rows`. `check_crc` is for those in wrappers.
 
-    Raises CorruptBatch with the number of an entry that is not what its head says.
+    Raises CorruptBatch with the number of an entry that contradicts its head.
     """
     run: list[tuple[BatchHeader, Record]] = []  # plain messages
     for i, entry in enumerate(entries):

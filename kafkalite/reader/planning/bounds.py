@@ -3,11 +3,11 @@
 A partition in several of the directories is read from one replica: the one with the latest leader epoch, of these the
 one with the largest log end, of these the one that begins earliest.
 
-The log end is the last whole batch, and a consumer reads up to the high watermark, which files do not tell: the
+The log end is the last whole batch, and a consumer reads up to the high watermark, which is in no file: the
 checkpoint of high watermarks (`replication-offset-checkpoint`) is some seconds old while a broker runs. So:
 * With one replica the high watermark is the log end, and so is the end of reading. This is also the choice where only
-  one broker's directories are given and the partition has replicas elsewhere: nothing tells of them, and a broker that
-  starts on these files alone would serve them to the end.
+  one broker's directories are given and the partition has replicas elsewhere: no file of these has their offsets, and a
+  broker that starts on these files alone would serve them to the end.
 * Replicas of several brokers (by the broker ids of their meta.properties): records that not every replica has may still
   be truncated. The end is the largest offset that surely was below the high watermark: the smallest of the log ends, or
   the largest checkpointed one if that is greater. While all replicas are in sync this is the high watermark itself;
@@ -118,7 +118,7 @@ _FILES = Files()
 class Bounds(NamedTuple):
     """The offsets that a partition has, [log_start, end), and its segments.
 
-    `end` is what a consumer could read up to: the last stable offset for read_committed. `log_end_position` lies behind
+    `end` is the end for a consumer: the last stable offset for read_committed. `log_end_position` lies behind
     the last whole batch of the last segment.
     """
 
@@ -132,7 +132,7 @@ class Bounds(NamedTuple):
     aborted: tuple[AbortedTxn, ...] = ()
 
     def ranges(self) -> list[SegmentRange]:
-        """The segments with what of them belongs to the log at planning."""
+        """The segments with the part of them that belongs to the log at planning."""
         bases, sizes = list(self.segments.sizes), list(self.segments.sizes.values())
         ends = [*bases[1:], self.log_end]
         ranges = [*map(SegmentRange, bases, ends, [*sizes[:-1], self.log_end_position])]

@@ -1,6 +1,6 @@
 """Partitions of one or several data directories, those of them that a read asks for, and the segments of each.
 
-A live partition's directory is `topic-partition`; what is being deleted, is a copy under way or a stray has a suffix
+A live partition's directory is `topic-partition`; a deleted log, an unfinished copy or a stray has a suffix
 behind it and does not count. KRaft's metadata log is no topic unless it is asked for by name; internal topics are left
 out of a pattern, as Spark's source does.
 A listing of segments is not atomic: a file that is renamed meanwhile may appear twice, or not at all. So a listing

@@ -2,9 +2,9 @@
 
 `kafkalite.reader.options` makes the options from text. A comparison of topic or partition leaves out partitions. One of
 offset or timestamp becomes bounds: planning leaves out segments and parts of segments by them, the reader batches and
-then records. Of timestamps, planning uses the lower bound only: an index tells up to where all records are earlier, and
-nothing tells from where on all are later, since timestamps need not ascend. Where they are known to do so, set
-startingTimestamp and endingTimestamp.
+then records. Of timestamps, planning uses the lower bound only: an index has the point up to which all records are
+earlier, and no file has the point from which on all are later, since timestamps need not ascend. Where they are known
+to do so, set startingTimestamp and endingTimestamp.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ReadOptions:
     """A read: its topics, positions and limits.
 
     Exactly one of `topics`, `topic_pattern` and `assigned` is set. `selection` and `row_filter` come from the filters
-    of a query, not from options: what they leave out is not missed.
+    of a query, not from options: records that they leave out are not missed.
     """
 
     paths: tuple[str, ...]

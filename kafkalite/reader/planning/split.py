@@ -47,13 +47,13 @@ class Chunk(NamedTuple):
     path: str
     position: int
     size_bytes: int
-    head: bytes  # of the first batch, up to HEADER_BYTES of it; empty where `file_bytes` tells
+    head: bytes  # of the first batch, up to HEADER_BYTES of it; empty where `file_bytes` suffices
     start_offset: int
     end_offset: int  # exclusive
     aborted: tuple[AbortedTxn, ...] = ()
     row_filter: RowFilter = EVERY_ROW
-    file_bytes: int = -1  # the size of the file, which is closed; -1 where `head` tells
-    file_id: int = -1  # the inode of a file that may grow, which compaction would replace; -1 where nothing tells
+    file_bytes: int = -1  # the size of the file, which is closed; -1 where `head` suffices
+    file_id: int = -1  # the inode of a file that may grow, which compaction would replace; -1 where it is not known
 
 
 Split = tuple[Chunk, ...]

@@ -1,10 +1,10 @@
 """Splits of the wanted parts of partitions: equal in bytes, cut between batches, few for many small segments.
 
 A partition larger than the target is divided into equal parts. A cut that falls near the border of two segments is
-moved to it; another one is moved to the next batch, which the segment's index and the headers behind it tell. Only then
+moved to it; another one is moved to the next batch, by the segment's index and the headers behind it. Only then
 is a segment opened, and where the range of offsets begins and ends. Partitions smaller than the target share a split
 with their neighbours; the records of one partition stay in one split and in order, so that nothing but the number of
-tasks tells the difference.
+tasks has the difference.
 With a limit of records a partition is divided into equal ranges of offsets, as Spark does; such a cut may lie inside
 of a batch, which both sides read.
 A chunk whose file is no longer the one that was planned is relocated. Compaction puts another file in the place of one
@@ -220,7 +220,7 @@ def _batch_cut(plan: PartitionPlan, number: int, position: int) -> Cut | None:
         place = file.batch_from(position, span.end)
         places = file.headers(place[0], span.end) if place is not None else ()
         for at, header in places:
-            if (first_offset := header.first_offset) is not None:  # a wrapper of old tells it only decompressed
+            if (first_offset := header.first_offset) is not None:  # a wrapper has it only in its decompressed records
                 if not span.first_offset < first_offset < span.stop_offset:
                     return None
                 return Cut(number, at, at, first_offset, file.head(at))
@@ -270,7 +270,7 @@ class Relocation(NamedTuple):
 
 
 def relocate(chunk: Chunk) -> Relocation:
-    """Looks for the offsets of `chunk` in its partition's directory. Raises StorageError, Malformed."""
+    """Finds the offsets of `chunk` in its partition's directory. Raises StorageError, Malformed."""
     start = max(chunk.start_offset, chunk.row_filter.min_offset)
     end = min(chunk.end_offset, chunk.row_filter.max_offset + 1)
     if start >= end:

@@ -93,7 +93,7 @@ ALL_FIELDS = Fields()
 
 
 class CorruptBatch(Malformed):
-    """The records of the batch in `row` of the caller's batches are not what its header says."""
+    """The records of the batch in `row` of the caller's batches contradict its header."""
 
     def __init__(self, row: int, base_offset: int, why: str) -> None:
         super().__init__(f"the batch at offset {base_offset} is corrupt: {why}")
@@ -107,7 +107,7 @@ def decode(
     """All records of the whole batches in `data`, except control batches.
 
     `headers`: decode their columns too, not only check them. `max_bytes` limits what any one batch unpacks to.
-    Raises Malformed with the batch's base offset when its records are not what its header says.
+    Raises Malformed with the batch's base offset when its records contradict its header.
     """
     batches = scan(data, check_crc=check_crc)
     _refuse_impossible(batches)

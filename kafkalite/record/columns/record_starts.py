@@ -27,7 +27,7 @@ SEEDED_MIN = 128
 _SEED_EVERY = 64
 _RECORD_BYTES_MAX = 1024  # on average: of larger ones there are few, and hopping is cheap
 _SIZE_BYTES = 3  # of the length of a record, for a seed
-_CANDIDATES_MAX = 16  # for a seed: in data with more of them any byte looks like a record
+_CANDIDATES_MAX = 16  # for a seed: in data with more of them any byte appears to begin a record
 
 
 def find_records_of(data: Bytes, start: Array, end: Array, count: Array, is_dense: Flags) -> tuple[Array, Array]:

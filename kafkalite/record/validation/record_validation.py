@@ -1,4 +1,4 @@
-"""Checks of every record of a producer's batch: that it can be read, and what is in it where the topic needs that
+"""Checks of every record of a producer's batch: that it can be read, and its content where the topic needs that
 (missing keys, timestamps too long ago); and recompression with another codec.
 
 A few hundred bytes can unpack to a quarter of a million records. One object each would hold the loop for a second and

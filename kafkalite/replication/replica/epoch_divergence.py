@@ -2,7 +2,7 @@
 
 The leader answers with the end of the follower's last epoch in its own log; the follower truncates to the smaller end,
 and asks again while the leader names an epoch that it does not know itself (KIP-279). A high watermark is no measure:
-it lags behind what is committed (KIP-101).
+it lags behind the committed records (KIP-101).
 Source: kafka.server.AbstractFetcherThread.getOffsetTruncationState, kafka.log.UnifiedLog.read; KIP-101, KIP-279,
 KIP-320, KIP-595 (diverging epochs in Fetch).
 """
@@ -26,8 +26,8 @@ class EpochHistory(Protocol):
 
 
 class ReplicaLog(NamedTuple):
-    """The offsets of a local log. `synced_offset`: what lies below is acknowledged by the log: the end of the log, or
-    with flush.messages the end of what is on the disk. From `whole_to` on records may be missing in between; None: they
+    """The offsets of a local log. `synced_offset`: records below are acknowledged by the log: the end of the log, or
+    with flush.messages the end of its fsynced part. From `whole_to` on records may be missing in between; None: they
     are not. Invariant: start <= high watermark <= end; synced <= end."""
 
     start_offset: int

@@ -1,4 +1,4 @@
-r"""A partition's replica as a follower: it copies the log of its leader, after cutting off what the leader has not.
+r"""A partition's replica as a follower: it copies the log of its leader, after truncating its own to it.
 
     TRUNCATING ---> FETCHING <---> OUT_OF_RANGE       FENCED: the leader has a newer epoch than this broker has seen
          \_____________\_______________\___________-> FAILED: the disk, or something unexpected
@@ -108,8 +108,8 @@ class FollowerReplica:
         self.phase = FETCHING if truncates_on_fetch and self.asked_epoch != NO_EPOCH else TRUNCATING
 
     def begin(self, log: ReplicaLog) -> list[FollowerEffect]:
-        """A log without epochs cannot be compared: only what is known to be committed stays. Nor would a comparison
-        notice records that are missing in between: what lies behind them is fetched again."""
+        """A log without epochs cannot be compared: only records that are known to be committed stay. Nor would a
+        comparison notice records that are missing in between: later ones are fetched again."""
         whole_to = log.end_offset if log.whole_to is None else log.whole_to
         if self.phase is TRUNCATING and self.asked_epoch == NO_EPOCH:
             self._enter(FETCHING)

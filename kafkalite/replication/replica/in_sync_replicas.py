@@ -1,11 +1,11 @@
-r"""The in-sync replicas of a partition on its leader: the committed ones, and at most one change on its way.
+r"""The in-sync replicas of a partition on its leader: the committed ones, and at most one pending change.
 
     COMMITTED -> PENDING_EXPAND --+     a write that was refused, or overtaken by another one, leads back as well
       ^  \-----> PENDING_SHRINK --+
       +---------------------------+
 
 A change is a conditional write to ZooKeeper. Until its outcome is known, each of the two ISRs may be the true one. So
-the high watermark waits for all members of both (`maximal`), and what needs a number of members counts the committed
+the high watermark waits for all members of both (`maximal`), and decisions by the number of members count the committed
 ones. An unknown outcome (the connection broke) keeps the change pending: the node is read, and if its version has not
 moved the same write is sent again, because the lost one may still arrive. The version moves with the first of them.
 Source: kafka.cluster.{PartitionState, CommittedPartitionState, PendingPartitionChange}, kafka.utils.ReplicationUtils;
@@ -37,7 +37,7 @@ ENTERED_FROM: Mapping[IsrPhase, frozenset[IsrPhase]] = {
 
 
 class InSyncReplicas:
-    """`committed` is the latest state that is known to be written, `pending` the change on its way.
+    """`committed` is the latest state that is known to be written, `pending` the change that is being written.
 
     Invariant: `pending` is None exactly in COMMITTED, and was sent with the partition epoch of `committed`.
     """
@@ -70,7 +70,7 @@ class InSyncReplicas:
         """Removes followers that lag behind; the leader is none of them."""
         return self._send(PENDING_SHRINK, self.isr - out_of_sync, min_isr, {})
 
-    # --- what has been done
+    # --- outcomes
 
     def on_write(self, sent: WriteIsr, outcome: WriteOutcome) -> list[WriteIsr | ReadIsr]:
         """The write has ended. Effects follow if that does not complete it."""
@@ -95,7 +95,7 @@ class InSyncReplicas:
         return []
 
     def on_state(self, state: IsrState) -> bool:
-        """The state node as it is now, or was; True if that is news. Settles a pending change: after another write
+        """The state node as it is now, or was; True if that is news. Resolves a pending change: after another write
         with the same version none can succeed."""
         if state.partition_epoch <= self.committed.partition_epoch or state.leader_epoch != self.committed.leader_epoch:
             return False  # of a newer leader epoch: another leader is to act on it

@@ -64,8 +64,8 @@ class ReplicaState:
     def on_fetch(
         self, fetch_offset: int, log_start_offset: int, registration: int, leader_end_offset: int, now_ms: float
     ) -> None:
-        """A fetch has arrived. A follower that keeps fetching what the leader had at its previous fetch is caught up as
-        of then, though records keep coming."""
+        """A fetch has arrived. A follower that keeps fetching up to the end that the leader had at its previous fetch
+        is caught up as of then, though records keep coming."""
         self.registration = registration
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -277,7 +277,7 @@ class LeaderReplica:
         return self._settled(before, pending, self.in_sync.on_read(read, state), now_ms)
 
     def on_state(self, state: IsrState, now_ms: float) -> list[LeaderEffect]:
-        """The state node has changed: through this leader, whose answer may still be on its way, or through others."""
+        """The state node has changed: through this leader, whose answer may still be in flight, or through others."""
         before, sent = self.in_sync.committed, self.in_sync.pending
         self.in_sync.on_state(state)
         return self._settled(before, sent, [], now_ms)

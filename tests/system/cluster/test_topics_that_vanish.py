@@ -105,7 +105,7 @@ def test_what_vanishes_is_kept(tell, caplog):
         await hand.remove(znode_paths.topic(T))
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (0, 3, 0)
-        assert not deleted and "nobody ordered its deletion" in caplog.text
+        assert not deleted and "its deletion was not requested" in caplog.text
 
     tell(story)
 

@@ -102,7 +102,7 @@ class SessionDeadlines:
         self.timer_ms = NEVER_MS
 
     def renew(self, member: Member, now_ms: int) -> Sequence[SetTimer]:
-        """The member gave a sign of life: its session begins anew."""
+        """The member gave a sign of life: its session begins again."""
         timeout_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
         member.session_deadline_ms = now_ms + timeout_ms
         return self.watch(member.session_deadline_ms)

@@ -200,4 +200,4 @@ def test_a_damaged_file_is_ignored(machine: Machine, caplog: pytest.LogCaptureFi
     machine.close()
     machine.file(0, ELECTIONS).write_text("0\n1\norders 0 x\n")
     assert epochs_of(machine.start(machine.paths[0])) == [[(4, 0)]]
-    assert "going on without it" in caplog.text
+    assert "continuing without it" in caplog.text
