@@ -104,8 +104,12 @@ func member(ctx context.Context, task script.Task) {
 		"sticky":             kgo.StickyBalancer(),
 		"roundrobin":         kgo.RoundRobinBalancer(),
 	}
+	balancing := kgo.ServerSideBalancer() // the protocol of KIP-848
+	if balancer := balancers[task.Style]; balancer != nil {
+		balancing = kgo.Balancers(balancer)
+	}
 	cl := client(task,
-		kgo.ConsumerGroup(task.Group), kgo.ConsumeTopics(task.Topic), kgo.Balancers(balancers[task.Style]),
+		kgo.ConsumerGroup(task.Group), kgo.ConsumeTopics(task.Topic), balancing,
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
 		kgo.FetchMaxWait(100*time.Millisecond),
