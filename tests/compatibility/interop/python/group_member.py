@@ -12,8 +12,16 @@ import json
 import sys
 import threading
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
+PASSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.REBALANCE_IN_PROGRESS}  # told, and tried again
+LOST = {  # the partition was taken away, so its next owner reads the record
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.REBALANCE_IN_PROGRESS,
+}
 task = json.loads(sys.argv[2])
 asked_to_leave = threading.Event()
 
@@ -25,6 +33,20 @@ def encoded(data: bytes | None) -> str | None:
 def await_the_end_of_input() -> None:
     sys.stdin.read()
     asked_to_leave.set()
+
+
+def is_committed(record: Message) -> bool:
+    """Tries until it is, or somebody else's, or the member has to go: a broker may be away for a while."""
+    while not asked_to_leave.is_set():
+        try:
+            consumer.commit(record, asynchronous=False)
+        except KafkaException as refused:
+            print(f"{record.partition()}:{record.offset()} {refused}", file=sys.stderr, flush=True)
+            if refused.args[0].code() in LOST:
+                return False
+        else:
+            return True
+    return False
 
 
 threading.Thread(target=await_the_end_of_input, daemon=True).start()
@@ -45,13 +67,10 @@ while not asked_to_leave.is_set():
     if record is None:
         continue
     if record.error() is not None:
-        if record.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if record.error().code() in PASSING:
             continue
         raise KafkaException(record.error())
-    try:
-        consumer.commit(record, asynchronous=False)
-    except KafkaException as refused:  # its partition was taken away: the next owner reads it
-        print(f"{record.partition()}:{record.offset()} {refused}", file=sys.stderr, flush=True)
+    if not is_committed(record):
         continue
     told = {
         "partition": record.partition(),
