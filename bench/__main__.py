@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench import compaction_by_turns, versus
 from bench.compaction import CLEANER
+from bench.consumer_groups import SETTINGS as GROUP_SETTINGS
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine, table, to_json
 from bench.session import Session
@@ -31,11 +32,22 @@ from bench.startup import (
 )
 from bench.usage import ProcessTree
 from bench.wire import BrokerError
-from bench.works import BESIDE_WORKS, COMPACTION_WORKS, JAVA_WORKS, MEMORY, START, WORKS, chosen, perform, warm_up
+from bench.works import (
+    BESIDE_WORKS,
+    COMPACTION_WORKS,
+    GROUP_WORKS,
+    JAVA_WORKS,
+    MEMORY,
+    START,
+    WORKS,
+    chosen,
+    perform,
+    warm_up,
+)
 
 EXAMPLES = f"""\
 work: {", ".join((START, *WORKS, MEMORY))}
-work that is done only when asked for by name: {", ".join((*BESIDE_WORKS, *COMPACTION_WORKS, *JAVA_WORKS))}
+work that is done only when asked for by name: {", ".join(BESIDE_WORKS | COMPACTION_WORKS | GROUP_WORKS | JAVA_WORKS)}
 
 examples:
   python -m bench                                       kafkalite, started for it
@@ -93,7 +105,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def launcher(options: argparse.Namespace) -> Launcher | None:
     """How to start the broker; None when it runs already."""
-    properties = CLEANER if any(name in COMPACTION_WORKS for name in chosen(options.only)) else {}
+    names = chosen(options.only)
+    properties = CLEANER if any(name in COMPACTION_WORKS for name in names) else {}
+    if any(name in GROUP_WORKS for name in names):
+        properties = properties | GROUP_SETTINGS
     if options.reference:
         return reference_launcher(options.reference, properties=properties)
     if options.start:
@@ -135,7 +150,7 @@ def run(options: argparse.Namespace) -> tuple[str, list[Result]]:
         before = options.warm_up if options.warm_up is not None else 60.0 if options.reference else 0.0
         if before > 0:
             warm_up(session, before)
-        works = WORKS | BESIDE_WORKS | COMPACTION_WORKS | JAVA_WORKS
+        works = WORKS | BESIDE_WORKS | COMPACTION_WORKS | GROUP_WORKS | JAVA_WORKS
         for name in names:
             if name in works:
                 results.append(perform(name, partial(works[name], session, name)))

@@ -10,10 +10,13 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from bench.java_perf import VERSION
 from bench.report import Result
 from bench.wire import BrokerError
 from bench.works import START
 
+LATEST = "4.3.0"
+"""The version of Apache Kafka that has the consumer protocol (KIP-848), for rows about it."""
 LATENCY_AT_HALF_PEAK = "java-latency-half-peak"
 
 Samples = Sequence[Result]
@@ -32,6 +35,8 @@ class Target:
     """kafkalite / Apache Kafka: at least this where more is better, at most this where less is."""
     more_is_better: bool
     digits: int = 0
+    kafka: str = VERSION
+    """The version of Apache Kafka beside it."""
 
 
 def _p50(result: Result) -> float | None:
@@ -74,6 +79,14 @@ def _cpu_bytes(result: Result) -> float | None:
     return result.cpu_s_per_gb
 
 
+def _requests_per_cpu_s(result: Result) -> float | None:
+    return result.requests / result.cpu.total_s if result.cpu and result.cpu.total_s else None
+
+
+def _ms_per_request(result: Result) -> float | None:
+    return result.seconds * 1000 / result.requests if result.requests else None
+
+
 def _start_ms(result: Result) -> float | None:
     return result.seconds * 1000
 
@@ -109,6 +122,9 @@ TARGETS = (
     Target("Java producer at half of Kafka's peak, p99", LATENCY_AT_HALF_PEAK, "ms", _p99_ms, 1.0, False),
     Target("start to first acknowledged record", START, "ms", _start_ms, 0.1, False),
     Target("idle RSS", START, "MB", _resident_mb, 0.25, False),
+    Target("heartbeats of consumer groups", "group-heartbeats", "per CPU s", _requests_per_cpu_s, 5.0, True, 0, LATEST),
+    Target("rebalance of 100 members", "group-rebalance-100", "ms", _ms_per_request, 0.7, False, 0, LATEST),
+    Target("  broker CPU of it", "group-rebalance-100", "us", _cpu_us_per_request, 0.7, False, 0, LATEST),
 )
 
 

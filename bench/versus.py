@@ -20,14 +20,15 @@ from functools import partial
 from pathlib import Path
 
 from bench import page
-from bench.comparison import LATENCY_AT_HALF_PEAK, TARGETS, Comparison, Measured, from_json, rows, table
+from bench.comparison import LATENCY_AT_HALF_PEAK, LATEST, TARGETS, Comparison, Measured, from_json, rows, table
+from bench.consumer_groups import SETTINGS as GROUP_SETTINGS
 from bench.java_perf import VERSION, java_latency
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine
 from bench.session import Session
 from bench.startup import Launcher, kafkalite_launcher, overrides, reference_launcher, start_result, started
 from bench.wire import BrokerError
-from bench.works import JAVA_WORKS, START, WORKS, Work, matching, perform, warm_up
+from bench.works import GROUP_WORKS, JAVA_WORKS, START, WORKS, Work, matching, perform, warm_up
 
 PRODUCER = "java-produce-100B"
 WARM_UP_S = 60.0
@@ -162,7 +163,7 @@ class Versus:
 
     def _work(self, name: str) -> Work:
         if name != LATENCY_AT_HALF_PEAK:
-            return (WORKS | JAVA_WORKS)[name]
+            return (WORKS | JAVA_WORKS | GROUP_WORKS)[name]
         # One absolute rate for both: half of what the second broker took at most.
         if PRODUCER not in self.measured:
             side = self.sides[1]
@@ -180,22 +181,23 @@ class Versus:
         return at_half
 
 
-def names_of_work() -> list[str]:
-    """The work that has targets, each name once."""
-    return list(dict.fromkeys(target.work for target in TARGETS))
+def names_of_work(version: str = VERSION) -> list[str]:
+    """The work that has targets beside this version of Kafka, each name once."""
+    return list(dict.fromkeys(target.work for target in TARGETS if target.kafka == version))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench vs-kafka",
         description=__doc__,
-        epilog=f"work: {', '.join(names_of_work())}",
+        epilog=f"work: {', '.join(names_of_work())}; with --kafka {LATEST}: {', '.join(names_of_work(LATEST))}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--pairs", type=int, default=5, help="samples of each work on each broker (default 5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a sample is measured (default 2)")
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds of load on Kafka first (default 60)")
     parser.add_argument("--only", metavar="GLOBS", help="only this work; * and ? as in a shell, commas between")
+    parser.add_argument("--kafka", default=VERSION, choices=(VERSION, LATEST), help="beside which Kafka; each has work")
     parser.add_argument("--fill-mb", type=int, default=512, help="log that the readers read (default 512)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--write", action="store_true", help="write table and plot into docs/performance.md")
@@ -203,26 +205,29 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not 0.1 <= options.seconds <= 60 or not 1 <= options.pairs <= 100 or not 1 <= options.fill_mb <= 4_000:
         parser.error("--seconds is 0.1 to 60, --pairs 1 to 100, --fill-mb 1 to 4000")
-    if options.write and options.only:
-        parser.error("--write wants all work, so no --only")
+    if options.write and (options.only or options.kafka != VERSION):
+        parser.error("--write wants all work, so no --only and no --kafka")
     return options
 
 
-def sides() -> tuple[Side, Side]:
+def sides(version: str = VERSION) -> tuple[Side, Side]:
     """kafkalite and Apache Kafka, each as the other as far as settings go."""
-    ours = kafkalite_launcher(overrides(COMMON))
-    theirs = reference_launcher(VERSION, properties=COMMON | KAFKA_ONLY)
-    return Side(KAFKALITE, ours), Side(KAFKA, theirs)
+    common = COMMON | GROUP_SETTINGS if version == LATEST else COMMON
+    ours = kafkalite_launcher(overrides(common))
+    theirs = reference_launcher(version, properties=common | KAFKA_ONLY)
+    return Side(KAFKALITE, ours), Side(f"Apache Kafka {version}", theirs)
 
 
 def measure(options: argparse.Namespace) -> tuple[Comparison, Measured]:
-    names = matching(names_of_work(), options.only) if options.only else names_of_work()
+    known = names_of_work(options.kafka)
+    names = matching(known, options.only) if options.only else known
     template = Session("", None, options.seconds, fill_bytes=options.fill_mb * 10**6, warm_up_limit_s=5.0)
-    versus = Versus(sides(), options.pairs, template, options.warm_up)
+    both = sides(options.kafka)
+    versus = Versus(both, options.pairs, template, options.warm_up)
     measured = versus.run(names)
     today = datetime.date.today().isoformat()
     found = rows(measured)
-    return Comparison((KAFKALITE, KAFKA), machine(), today, options.pairs, options.seconds, found), measured
+    return Comparison((both[0].name, both[1].name), machine(), today, options.pairs, options.seconds, found), measured
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from bench.beside import beside_flushing, beside_reading, flushed_produce
 from bench.beside_compaction import beside_compaction
+from bench.consumer_groups import heartbeats, rebalance
 from bench.discard import discard
 from bench.java_perf import java_consume, java_produce
 from bench.librdkafka import ClientError
@@ -70,6 +71,11 @@ COMPACTION_WORKS: dict[str, Work] = {
     "beside-compaction-lz4": lambda session, name: beside_compaction(session, name, "lz4"),
     "beside-compaction-zstd": lambda session, name: beside_compaction(session, name, "zstd"),
 }
+# Done only when asked for by name, on brokers that have the consumer protocol and short heartbeat intervals.
+GROUP_WORKS: dict[str, Work] = {
+    "group-heartbeats": heartbeats,
+    "group-rebalance-100": rebalance,
+}
 # Done only when asked for by name: a machine without Java and Maven is no failure.
 JAVA_WORKS: dict[str, Work] = {
     "java-produce-100B": java_produce,
@@ -91,7 +97,7 @@ def chosen(only: str | None) -> list[str]:
     """The names of the work to do, in the table's order; an unknown name is a `BrokerError`."""
     if not only:
         return [START, *WORKS, MEMORY]
-    return matching([START, *WORKS, *BESIDE_WORKS, *COMPACTION_WORKS, *JAVA_WORKS, MEMORY], only)
+    return matching([START, *WORKS, *BESIDE_WORKS, *COMPACTION_WORKS, *GROUP_WORKS, *JAVA_WORKS, MEMORY], only)
 
 
 def warm_up(session: Session, seconds: float) -> None:

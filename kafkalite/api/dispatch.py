@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.api.fast_path import fetch_fast_path, produce_fast_path
+from kafkalite.api.fast_path import fetch_fast_path, heartbeat_fast_path, produce_fast_path
 from kafkalite.api.handlers.metadata import API_VERSIONS_KEY, unsupported_version
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import Disconnect
@@ -22,6 +22,7 @@ from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
 if TYPE_CHECKING:
+    from kafkalite.api.handlers.consumer_groups import ConsumerGroupApi
     from kafkalite.api.handlers.fetch import FetchApi
     from kafkalite.api.handlers.produce import ProduceApi
     from kafkalite.api.request.request_context import Access
@@ -34,6 +35,7 @@ Handler = Callable[[Any, RequestContext], Any]
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
+HEARTBEAT_KEY = 68
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """Limit of any request but Produce, whose bytes are mostly records. Other requests are decoded to objects of some 35
 times the size of the smallest element, so a request of socket.request.max.bytes would take gigabytes of memory."""
@@ -50,20 +52,22 @@ class Dispatcher:
     the creation of a topic, is run to its end even if its client disconnects.
     """
 
-    __slots__ = ("_access", "_fetch", "_handler_of", "_produce", "_routes", "_tasks")
+    __slots__ = ("_access", "_consumer_groups", "_fetch", "_handler_of", "_produce", "_routes", "_tasks")
 
     def __init__(
         self,
         handler_of: Callable[[str], Handler],
         produce: ProduceApi,
         fetch: FetchApi,
+        consumer_groups: Callable[[], ConsumerGroupApi],
         access: Access | None = None,
     ) -> None:
-        """`handler_of` is asked at the first request of an API and version. `produce` and `fetch` are for the fast
-        paths; `access` is None without an authorizer."""
+        """`handler_of` is asked at the first request of an API and version. `produce`, `fetch` and
+        `consumer_groups` are for the fast paths; `access` is None without an authorizer."""
         self._handler_of = handler_of
         self._produce = produce
         self._fetch = fetch
+        self._consumer_groups = consumer_groups
         self._access = access
         # (key, version) -> (decoder, handler, type); a decoder is compiled at the first request of its version
         self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
@@ -92,6 +96,8 @@ class Dispatcher:
         if type(response) is response_type:
             if key == PRODUCE_KEY:
                 produce_fast_path.learn(self._produce, context, frame, position, request, response)
+            elif key == HEARTBEAT_KEY:
+                heartbeat_fast_path.learn(self._consumer_groups(), context, frame, request, response)
             return encode(response, version, correlation_id)
         if response is None:
             return None

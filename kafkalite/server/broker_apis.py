@@ -27,6 +27,7 @@ from kafkalite.metadata.finalized_features import FinalizedFeatures
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 if TYPE_CHECKING:
+    from kafkalite.api.handlers.consumer_groups import ConsumerGroupApi
     from kafkalite.api.request.client_telemetry import ClientTelemetry
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.config.broker_config import BrokerConfig
@@ -44,7 +45,8 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerApis:
-    """`handler_of` gives the handler of an API. `produce` and `fetch` are also what their fast paths use."""
+    """`handler_of` gives the handler of an API. `produce`, `fetch` and `consumer_groups` are also what their
+    fast paths use."""
 
     def __init__(
         self,
@@ -145,8 +147,15 @@ class BrokerApis:
             "DescribeCluster": metadata.describe_cluster,
         }
 
-    def _client_handlers(self) -> Mapping[str, Handler]:
+    @cached_property
+    def consumer_groups(self) -> ConsumerGroupApi:
         from kafkalite.api.handlers.consumer_groups import ConsumerGroupApi
+
+        return ConsumerGroupApi(
+            self._runtime, self._config, self._coordinators.groups, self._features, self.admission_epoch
+        )
+
+    def _client_handlers(self) -> Mapping[str, Handler]:
         from kafkalite.api.handlers.group_offsets import GroupOffsetApi
         from kafkalite.api.handlers.groups import GroupApi
         from kafkalite.api.handlers.list_offsets import ListOffsetsApi
@@ -158,7 +167,6 @@ class BrokerApis:
         groups = GroupApi(
             runtime, self._brokers, its.groups, its.offsets_topic, its.transactions, its.transaction_topic
         )
-        consumer_groups = ConsumerGroupApi(runtime, self._config, its.groups, self._features)
         group_offsets = GroupOffsetApi(
             runtime, self._config, replica_manager, its.groups, its.add_partitions, self._member.legacy_offsets()
         )
@@ -191,8 +199,8 @@ class BrokerApis:
             "DescribeProducers": transactions.describe_producers,
             "DescribeTransactions": transactions.describe_transactions,
             "ListTransactions": transactions.list_transactions,
-            "ConsumerGroupHeartbeat": consumer_groups.consumer_group_heartbeat,
-            "ConsumerGroupDescribe": consumer_groups.consumer_group_describe,
+            "ConsumerGroupHeartbeat": self.consumer_groups.consumer_group_heartbeat,
+            "ConsumerGroupDescribe": self.consumer_groups.consumer_group_describe,
         }
 
     def _settings_handlers(self) -> Mapping[str, Handler]:

@@ -209,7 +209,7 @@ class BrokerServer:
         self.apis = apis = self._bind_apis(readers)
         self._closing.callback(self.dynamic_config.follow())
         access = self._follow_acls(apis.admission_epoch)
-        dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch, access)
+        dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch, lambda: apis.consumer_groups, access)
         self._closing.push_async_callback(dispatcher.drain)
         listeners = self._security.listeners(self.metadata, lambda *request: self.server.handler(*request), self.clock)
         self.server = self._host.make_server(listeners, dispatcher, config, self.clock)

@@ -568,6 +568,7 @@ _BATCHES = "it hops over batches as `scan` does, and refuses lengths that are to
 
 NO_DECODERS = {
     "api/fast_path/fetch_fast_path.py": _ONE,
+    "api/fast_path/heartbeat_fast_path.py": _ONE,
     "api/fast_path/produce_fast_path.py": _ONE,
     "api/request/fetch_sessions.py": _OWN,
     "api/request/throttling.py": _ONE,

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kafkalite.api.request.admission import AdmissionEpoch
 from kafkalite.api.request.request_context import (
     GROUP,
     OPERATIONS_NOT_ASKED,
@@ -40,6 +41,7 @@ class ConsumerGroupApi(NamedTuple):
     config: Callable[[], BrokerConfig]
     groups: GroupCoordinator
     features: FinalizedFeatures
+    admission_epoch: AdmissionEpoch  # of what its fast path remembers
 
     @property
     def is_enabled(self) -> bool:
@@ -54,7 +56,7 @@ class ConsumerGroupApi(NamedTuple):
         if not context.may(Operation.READ, GROUP, request.group_id):
             return wire.ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         client = context.client_id or "", f"/{context.connection.host}"
-        if _says_nothing(request):
+        if says_nothing(request):
             member = request.member_id, request.member_epoch, request.instance_id
             interval_ms = self.groups.consumer_groups.keep_alive(request.group_id, *member, client)
             if interval_ms is not None:
@@ -117,7 +119,8 @@ class ConsumerGroupApi(NamedTuple):
         )
 
 
-def _says_nothing(request: wire.ConsumerGroupHeartbeatRequest) -> bool:
+def says_nothing(request: wire.ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the heartbeat only renews the session of its member."""
     return (
         request.topic_partitions is None
         and request.subscribed_topic_names is None

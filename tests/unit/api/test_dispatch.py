@@ -32,7 +32,7 @@ def test_a_request_that_fails_when_its_connection_is_gone_is_no_error_of_the_bro
 
     async def story() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
-        dispatcher = Dispatcher(*cast(Any, (None, None, None)))
+        dispatcher = Dispatcher(*cast(Any, (None, None, None, None)))
         nobody_waits = dispatcher._carry_out(refuse())
         await dispatcher.drain()
         await asyncio.sleep(0)

@@ -22,6 +22,8 @@ class Wait(Enum):
     JOIN = "a JoinGroup"
     SYNC = "a SyncGroup"
 
+    __hash__ = object.__hash__  # 0.2 us of a heartbeat less than Enum's, which hashes the name
+
 
 class MemberDeadlines:
     """Times of the monotonic clock, by kind and member id. `TIMER` is the key of the group's timer.

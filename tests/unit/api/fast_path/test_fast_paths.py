@@ -430,7 +430,7 @@ def counted(dispatch: Any, handled: list[str]) -> Any:
         return handler
 
     handler_of = dispatch._handler_of
-    again = Dispatcher(handler_of, dispatch._produce, dispatch._fetch)
+    again = Dispatcher(handler_of, dispatch._produce, dispatch._fetch, dispatch._consumer_groups)
     for name, key in (("Produce", 0), ("Fetch", 1)):
         for version in range(18):
             if (route := again._route(key, version)) is not None:
