@@ -78,7 +78,7 @@ def _install(directory: Path) -> int:
     shutil.copytree(PACKAGE, directory / "kafkalite", ignore=shutil.ignore_patterns("__pycache__"))
     for module in [*(directory / "kafkalite").rglob("*.py")]:
         compiled = Path(cache_from_source(module))
-        compiled.parent.mkdir(exist_ok=True)
+        compiled.parent.mkdir(parents=True, exist_ok=True)
         compiled.touch()
     _describe(directory, "kafkalite", [directory / "kafkalite"])
     return _describe(directory, "pytest_kafkalite", [], ENTRY_POINT)

@@ -16,7 +16,7 @@ from tests.compatibility.interop.java_tools import VERSIONS, JavaTools, Running,
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Java"
 CLIENT = "kafka-clients, generations mixed"
-CODEC_OF = dict(zip(VERSIONS, ("snappy", "lz4", "zstd"), strict=True))
+CODEC_OF = dict(zip(VERSIONS, ("snappy", "lz4", "zstd", "gzip"), strict=True))
 
 
 @pytest.fixture

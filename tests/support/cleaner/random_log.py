@@ -244,7 +244,8 @@ class RandomLog:
         if self._epoch_from is not None:
             files.write_new(f"{self.directory}/leader-epoch-checkpoint", b"0\n1\n3 %d\n" % self._epoch_from)
         for base, data in self.logs.items():
-            segment = Segment.create(str(self.directory), base, self.config, self.now_ms, files)
+            segment = Segment(str(self.directory), base, 0, self.config, self.now_ms, files)
+            segment.make_files(self.config)
             fd = files.open(segment.path, os.O_WRONLY)
             files.write_fully(fd, bytes(data))
             files.close(fd)

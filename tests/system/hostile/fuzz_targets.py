@@ -400,7 +400,7 @@ def seeds(target: str) -> Iterator[bytes]:
                 yield bytes((0x80 | at, version - api.min_version)) + _encoded(answer, version)
     elif target == "frames":
         for at in range(0, len(golden), 5):
-            yield bytes((at, *b"".join(golden[at : at + 5])))
+            yield bytes((at % 256, *b"".join(golden[at : at + 5])))
     elif target == "sets":
         yield from _seeds_of_sets()
     else:

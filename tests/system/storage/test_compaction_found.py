@@ -114,7 +114,9 @@ def test_a_segment_that_came_back_all_the_same_hides_no_records(world: World, re
     for number in range(3):
         world.put(f"k{number}", "v")
     world.log.abandon()
-    Segment.create(str(world.directory), 2, COMPACTED, NOW_MS, world.files).abandon()
+    segment = Segment(str(world.directory), 2, 0, COMPACTED, NOW_MS, world.files)
+    segment.make_files(COMPACTED)
+    segment.abandon()
     log = world.open(LoadOptions(clean=False, recovery_point=recovery_point))
     assert (log.end_offset, len(log.segments)) == (3, 1)
     assert world.offsets() == [0, 1, 2]

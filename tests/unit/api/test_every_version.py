@@ -433,7 +433,7 @@ def test_what_is_listed_is_the_table_and_more_is_refused(tell: Callable[..., Non
         await asker.send(bytes(unknown))
         assert await asker.is_closed()
 
-    tell(story)
+    tell(story, metrics_listener="127.0.0.1:0")  # with telemetry
 
 
 def test_who_knows_an_old_leader_is_told_the_new_one(tell: Callable[..., None]) -> None:

@@ -78,7 +78,7 @@ def test_nobody_is_told_of_it(tell: Callable[..., None]) -> None:
         assert listed == set(APIS) and RUN_CLEANER_KEY not in listed
         assert set(SERVED) - set(APIS) == {RUN_CLEANER_KEY, BROKER_REPORT_KEY} and max(APIS) < 100
 
-    tell(story)
+    tell(story, metrics_listener="127.0.0.1:0")  # with telemetry
 
 
 def test_a_run_is_queued_and_answered_at_once(tell: Callable[..., None]) -> None:
