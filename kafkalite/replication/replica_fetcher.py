@@ -4,9 +4,9 @@ r"""Fetches from one leader for the followers here: one request in flight, over 
                        ^______________________________________________________________________________________________|
 
 The fetch names only partitions whose parameters have changed since the one before (a fetch session), so an idle
-partition costs nothing here. A partition is polled again when it was answered, was added, is ready (`on_ready`), or
-when its time has come. An answer is taken apart in the turn in which it was read; a large one is spread over turns. It
-counts only for a partition that has been fetched here since the request was sent.
+partition costs nothing here. A partition is polled again when it was answered, added, is ready (`on_ready`) or is due.
+An answer is decoded in the turn in which it was read; a large one is spread over turns. It counts only for a partition
+that was fetched here ever since the request was sent.
 
 A partition that becomes ready while a fetch waits at the leader does not wait with it: a second, empty request ends the
 wait (`api` answers a fetch of a replica when its connection has sent more). Kafka's leader ignores that, and the

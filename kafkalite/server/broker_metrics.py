@@ -4,7 +4,7 @@ Metrics that Apache Kafka has are named as by the JMX exporter and mean the same
 keep working; metrics that Kafka does not have begin with `kafkalite_`. Partitions and groups are read a few at a time.
 docs/metrics.md lists all metrics.
 Source: the MBeans of kafka.log.UnifiedLog, LogManager, LogCleaner, LogCleanerManager, kafka.server.ReplicaManager,
-kafka.controller.KafkaController, kafka.coordinator.group.GroupMetadataManager, kafka.network.Processor.
+kafka.controller.KafkaController, kafka.network.Processor.
 """
 
 from __future__ import annotations
@@ -16,19 +16,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.status import CleaningState
-from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
+from kafkalite.common.metrics import Column, Metrics, Row
 from kafkalite.common.names import NO_LEADER
-from kafkalite.coordinator.group.classic.group_state import GroupState
-from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
-from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
+from kafkalite.server.coordinator_metrics import add_coordinator_metrics
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.coordinator.group_coordinator import GroupCoordinator
-    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
     from kafkalite.network.socket_server import SocketServer
@@ -93,24 +89,6 @@ _PROCESSOR_COLUMNS = (
     Column(f"{_PROCESSOR}_outgoing_byte_total", "Bytes of answers to clients."),
     Column("kafkalite_requests_total", "Requests of clients."),
 )
-_MODERN_GROUPS = "kafka_server_group_coordinator_metrics"
-_STATES_OF_CONSUMER_GROUPS = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
-_GROUP_KINDS = Column(f"{_MODERN_GROUPS}_group_count", "Groups by their protocol.", GAUGE)
-_CONSUMER_GROUP_STATES = Column(f"{_MODERN_GROUPS}_consumer_group_count", "Consumer groups by their state.", GAUGE)
-_CONSUMER_GROUP_REBALANCES = Column(
-    f"{_MODERN_GROUPS}_consumer_group_rebalance_count", "Rebalances of consumer groups that were begun.", COUNTER
-)
-_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
-_GROUP_COLUMNS = (
-    Column(_GROUPS, "Groups of the classic protocol."),
-    *(Column(_GROUPS + one.value.lower(), f"Groups in state {one.value}.") for one in GroupState),
-)
-_TRANSACTION_COLUMNS = (
-    Column("kafkalite_transactions_open", "Open transactions whose coordinator is this broker."),
-    Column("kafkalite_transactions_oldest_open_seconds", "For how long the oldest of them has been open."),
-    Column("kafkalite_transactions_ending", "Ended transactions whose markers are not all written yet."),
-)
-_TRANSACTIONAL_IDS = Column("kafkalite_transactional_ids", "Transactional ids whose coordinator is this broker.")
 _LATE_TRANSACTIONS = Column(
     "kafka_server_replicamanager_partitionswithlatetransactionscount",
     "Partitions with a transaction that is open for longer than any timeout allows.",
@@ -147,7 +125,6 @@ def broker_metrics(
 ) -> Metrics:
     """All metrics but those of replication and quotas. Metrics of the whole cluster are 0 except on its controller, as
     in Kafka, so that the sum over all brokers counts them once."""
-    transactions = coordinators.transactions
     metrics = Metrics()
     _add_process_metrics(metrics)
     metrics.table(_BROKER_COLUMNS, (), partial(_broker, replica_manager, member.metadata, member.broker_id))
@@ -165,13 +142,7 @@ def broker_metrics(
         lambda: [Row((one.path,), (not one.is_online,)) for one in directories],
     )
     metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, server))
-    metrics.table(_GROUP_COLUMNS, (), partial(_groups, coordinators.groups))
-    metrics.table((_GROUP_KINDS,), ("protocol",), partial(_group_kinds, coordinators.groups))
-    metrics.table((_CONSUMER_GROUP_STATES,), ("state",), partial(_consumer_group_states, coordinators.groups))
-    totals = coordinators.group_totals
-    metrics.table((_CONSUMER_GROUP_REBALANCES,), (), lambda: [Row((), (totals.rebalances,))])
-    metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
-    metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
+    add_coordinator_metrics(metrics, coordinators)
     metrics.table((_LATE_TRANSACTIONS,), (), partial(_late_transactions, replica_manager, config, clock))
     metrics.gauge(
         "kafka_log_logcleaner_deadthreadcount",
@@ -291,53 +262,6 @@ def _processors(server: SocketServer) -> Iterator[Row]:
     for one in server.processors:
         numbers = (len(one.connections), one.connections_accepted, one.bytes_in, one.bytes_out, one.requests)
         yield Row((str(one.number),), numbers)
-
-
-def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
-    """By state, of the classic protocol."""
-    counts = {state.value: 0 for state in GroupState}
-    for number, group in enumerate(groups.store, start=1):
-        if group.kind == CLASSIC:
-            counts[group.state_name] += 1
-        if number % _PER_PAUSE == 0:
-            yield None
-    yield Row((), (sum(counts.values()), *counts.values()))
-
-
-def _group_kinds(groups: GroupCoordinator) -> Iterator[Row | None]:
-    counts = {CLASSIC: 0, CONSUMER: 0}
-    for number, group in enumerate(groups.store, start=1):
-        counts[group.kind] += 1
-        if number % _PER_PAUSE == 0:
-            yield None
-    yield from (Row((kind,), (count,)) for kind, count in counts.items())
-
-
-def _consumer_group_states(groups: GroupCoordinator) -> Iterator[Row | None]:
-    counts = dict.fromkeys(_STATES_OF_CONSUMER_GROUPS, 0)
-    for number, group in enumerate(groups.store, start=1):
-        if group.kind == CONSUMER:
-            counts[group.state_name] += 1
-        if number % _PER_PAUSE == 0:
-            yield None
-    yield from (Row((state,), (count,)) for state, count in counts.items())
-
-
-def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:
-    store = transactions.store
-    oldest_open_s = transactions.oldest_open_ms() / 1000
-    yield Row((), (len(store.open), oldest_open_s, len(store.ending)))
-
-
-def _transactional_ids(transactions: TransactionCoordinator) -> Iterator[Row | None]:
-    """The number of transactional ids in each stored state."""
-    counts = dict.fromkeys(STATE_OF_ID[: STATE_OF_ID.index(TransactionState.DEAD)], 0)
-    for number, each in enumerate(transactions.store, start=1):
-        counts[each.state] += 1
-        if number % _PER_PAUSE == 0:
-            yield None
-    for state, count in counts.items():
-        yield Row((state.value,), (count,))
 
 
 def _late_transactions(

@@ -1,0 +1,101 @@
+"""The metrics of the coordinators: groups by kind and state, and transactions, a few at a time.
+
+Source: the MBeans of kafka.coordinator.group.GroupMetadataManager, GroupCoordinatorMetrics (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
+from kafkalite.coordinator.group.classic.group_state import GroupState
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
+from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
+
+if TYPE_CHECKING:
+    from kafkalite.coordinator.group.group import Group
+    from kafkalite.coordinator.group_coordinator import GroupCoordinator
+    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
+    from kafkalite.server.coordinators import Coordinators
+
+T = TypeVar("T")
+
+_PER_PAUSE = 500  # groups or transactional ids that are counted at once
+_MODERN_GROUPS = "kafka_server_group_coordinator_metrics"
+_STATES_OF_CONSUMER_GROUPS = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+_GROUP_KINDS = Column(f"{_MODERN_GROUPS}_group_count", "Groups by their protocol.", GAUGE)
+_CONSUMER_GROUP_STATES = Column(f"{_MODERN_GROUPS}_consumer_group_count", "Consumer groups by their state.", GAUGE)
+_CONSUMER_GROUP_REBALANCES = Column(
+    f"{_MODERN_GROUPS}_consumer_group_rebalance_count", "Rebalances of consumer groups that were begun.", COUNTER
+)
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+_GROUP_COLUMNS = (
+    Column(_GROUPS, "Groups of the classic protocol."),
+    *(Column(_GROUPS + one.value.lower(), f"Groups in state {one.value}.") for one in GroupState),
+)
+_TRANSACTION_COLUMNS = (
+    Column("kafkalite_transactions_open", "Open transactions whose coordinator is this broker."),
+    Column("kafkalite_transactions_oldest_open_seconds", "For how long the oldest of them has been open."),
+    Column("kafkalite_transactions_ending", "Ended transactions whose markers are not all written yet."),
+)
+_TRANSACTIONAL_IDS = Column("kafkalite_transactional_ids", "Transactional ids whose coordinator is this broker.")
+
+
+def add_coordinator_metrics(metrics: Metrics, coordinators: Coordinators) -> None:
+    transactions = coordinators.transactions
+    metrics.table(_GROUP_COLUMNS, (), partial(_groups, coordinators.groups))
+    metrics.table((_GROUP_KINDS,), ("protocol",), partial(_group_kinds, coordinators.groups))
+    metrics.table((_CONSUMER_GROUP_STATES,), ("state",), partial(_consumer_group_states, coordinators.groups))
+    totals = coordinators.group_totals
+    metrics.table((_CONSUMER_GROUP_REBALANCES,), (), lambda: [Row((), (totals.rebalances,))])
+    metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
+    metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
+
+
+def _count(items: Iterable[T], counts: dict[str, int], name_of: Callable[[T], str | None]) -> Iterator[None]:
+    """Count the items by name, with pauses; those without a name are left out."""
+    for number, each in enumerate(items, start=1):
+        name = name_of(each)
+        if name is not None:
+            counts[name] += 1
+        if number % _PER_PAUSE == 0:
+            yield None
+
+
+def _state_if(kind: str) -> Callable[[Group], str | None]:
+    return lambda group: group.state_name if group.kind == kind else None
+
+
+def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
+    """By state, of the classic protocol."""
+    counts = {state.value: 0 for state in GroupState}
+    yield from _count(groups.store, counts, _state_if(CLASSIC))
+    yield Row((), (sum(counts.values()), *counts.values()))
+
+
+def _group_kinds(groups: GroupCoordinator) -> Iterator[Row | None]:
+    counts = {CLASSIC: 0, CONSUMER: 0}
+    yield from _count(groups.store, counts, lambda group: group.kind)
+    yield from (Row((kind,), (count,)) for kind, count in counts.items())
+
+
+def _consumer_group_states(groups: GroupCoordinator) -> Iterator[Row | None]:
+    counts = dict.fromkeys(_STATES_OF_CONSUMER_GROUPS, 0)
+    yield from _count(groups.store, counts, _state_if(CONSUMER))
+    yield from (Row((state,), (count,)) for state, count in counts.items())
+
+
+def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:
+    store = transactions.store
+    oldest_open_s = transactions.oldest_open_ms() / 1000
+    yield Row((), (len(store.open), oldest_open_s, len(store.ending)))
+
+
+def _transactional_ids(transactions: TransactionCoordinator) -> Iterator[Row | None]:
+    """The number of transactional ids in each stored state."""
+    states = STATE_OF_ID[: STATE_OF_ID.index(TransactionState.DEAD)]
+    counts = dict.fromkeys((state.value for state in states), 0)
+    yield from _count(transactions.store, counts, lambda each: each.state.value)
+    yield from (Row((state,), (count,)) for state, count in counts.items())
