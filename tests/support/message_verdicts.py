@@ -24,6 +24,10 @@ from kafkalite.protocol.messages import (
     metadata,
     produce,
     quorum,
+    share_fetch,
+    share_groups,
+    share_state,
+    streams_groups,
     telemetry,
     topic_partitions,
     transactions,
@@ -62,6 +66,20 @@ NEW_APIS = (
     NewApi(72, telemetry.PushTelemetryRequest, telemetry.PushTelemetryResponse, range(1)),
     NewApi(74, configs.ListConfigResourcesRequest, configs.ListConfigResourcesResponse, range(2)),
     NewApi(75, topic_partitions.DescribeTopicPartitionsRequest, topic_partitions.DescribeTopicPartitionsResponse, range(1)),  # noqa: E501
+    NewApi(76, share_groups.ShareGroupHeartbeatRequest, share_groups.ShareGroupHeartbeatResponse, range(1, 2)),
+    NewApi(77, share_groups.ShareGroupDescribeRequest, share_groups.ShareGroupDescribeResponse, range(1, 2)),
+    NewApi(78, share_fetch.ShareFetchRequest, share_fetch.ShareFetchResponse, range(1, 3)),
+    NewApi(79, share_fetch.ShareAcknowledgeRequest, share_fetch.ShareAcknowledgeResponse, range(1, 3)),
+    NewApi(83, share_state.InitializeShareGroupStateRequest, share_state.InitializeShareGroupStateResponse, range(1)),
+    NewApi(84, share_state.ReadShareGroupStateRequest, share_state.ReadShareGroupStateResponse, range(1)),
+    NewApi(85, share_state.WriteShareGroupStateRequest, share_state.WriteShareGroupStateResponse, range(2)),
+    NewApi(86, share_state.DeleteShareGroupStateRequest, share_state.DeleteShareGroupStateResponse, range(1)),
+    NewApi(87, share_state.ReadShareGroupStateSummaryRequest, share_state.ReadShareGroupStateSummaryResponse, range(2)),
+    NewApi(88, streams_groups.StreamsGroupHeartbeatRequest, streams_groups.StreamsGroupHeartbeatResponse, range(1)),
+    NewApi(89, streams_groups.StreamsGroupDescribeRequest, streams_groups.StreamsGroupDescribeResponse, range(1)),
+    NewApi(90, share_groups.DescribeShareGroupOffsetsRequest, share_groups.DescribeShareGroupOffsetsResponse, range(2)),
+    NewApi(91, share_groups.AlterShareGroupOffsetsRequest, share_groups.AlterShareGroupOffsetsResponse, range(1)),
+    NewApi(92, share_groups.DeleteShareGroupOffsetsRequest, share_groups.DeleteShareGroupOffsetsResponse, range(1)),
 )
 # fmt: on
 OWN_TAGS_FROM = 9000
