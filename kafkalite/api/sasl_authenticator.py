@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from kafkalite.api.request.error_answer import error_answer
 from kafkalite.api.request.request_context import RequestContext
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Disconnect, ErrorCode
-from kafkalite.network.client_connection import LastAnswer, Pending
+from kafkalite.common.region import Part
+from kafkalite.network.client_connection import Answer, ClientConnection, Handler, LastAnswer, Pending
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import RequestHeader, decode_request_header, response_frame
@@ -30,11 +31,6 @@ from kafkalite.protocol.messages.sasl import (
 from kafkalite.security.principal import user
 from kafkalite.security.sasl import gssapi
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Exchange, Step
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock
-    from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import Answer, ClientConnection, Handler
 
 HANDSHAKE_KEY, API_VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
 _AUTHENTICATE = AUTHENTICATE_KEY.to_bytes(2, "big")

@@ -10,18 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalite.client.broker_reports import KnowsBrokers, reports
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_rows import group_rows
 from kafkalite.client.history import History
 from kafkalite.client.log_dirs import directories, led_partitions
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalite.client.cluster_client import ClusterClient
 
 TOPICS, GROUPS, BROKERS = VIEWS = ("topics", "groups", "brokers")
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -11,9 +11,10 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ErrorCode, Malformed, Refused, Unanswered
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -21,9 +22,6 @@ from kafkalite.record.batch import MAGIC, BatchHeader, sequence_at
 from kafkalite.record.batches import read_batch, whole_batches
 from kafkalite.record.json_lines import Shown
 from kafkalite.record.transaction_marker import read_marker
-
-if TYPE_CHECKING:
-    from kafkalite.client.cluster_client import ClusterClient
 
 FETCH_BYTES = 1 << 20
 COMMITTED, UNCOMMITTED = 1, 0

@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Refused, Unanswered
 from kafkalite.common.names import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalite.client.cluster_client import ClusterClient
 
 BEGINNING, END, OFFSET, TIME, TAIL = PLACES = ("beginning", "end", "offset", "time", "tail")
 _WINDOW_MIN, _WINDOW_MAX = 100, 200_000  # offsets

@@ -16,17 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalite.coordinator.offset_manager import TransactionalCommit
-    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
-    from kafkalite.log.state.transaction_verification import VerificationGuard
-    from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.coordinator.offset_manager import TransactionalCommit
+from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
+from kafkalite.log.state.transaction_verification import VerificationGuard
+from kafkalite.replication.replica_manager import ReplicaManager
 
 Errors = Mapping[TopicPartition, ErrorCode]
 OnResult = Callable[[Errors], None]

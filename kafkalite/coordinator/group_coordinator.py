@@ -12,13 +12,23 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import fits_string
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.consumer_groups import ConsumerGroups
-from kafkalite.coordinator.group.group import CLASSIC, Group, JoinResult, SyncResult
+from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
+from kafkalite.coordinator.group.group import (
+    CLASSIC,
+    Group,
+    GroupDescription,
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
 from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.coordinator.offset_manager import OffsetManager
 from kafkalite.coordinator.runtime.effects import (
@@ -27,11 +37,6 @@ from kafkalite.coordinator.runtime.effects import (
     EffectPerformer,
     Waiter,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
-    from kafkalite.coordinator.group.group import GroupDescription, JoinRequest, SyncRequest
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ convertToClassicGroup), modern.consumer.ConsumerGroup.fromClassicGroup, classic.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
 from kafkalite.coordinator.group.classic.members import Member
 from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
@@ -37,9 +37,6 @@ from kafkalite.protocol.records import (
     read_subscription,
     subscription_version,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
 
 _MALFORMED = "the embedded consumer protocol is malformed"
 _CUSTOM_ASSIGNOR = (

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -26,16 +26,14 @@ from kafkalite.common.names import (
 )
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.runtime.effects import AppendDone, Records
+from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.record.batch import build_batch_at
 from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.partition import Partition, ReplicatedPartition
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
-
-if TYPE_CHECKING:
-    from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
-    from kafkalite.log.partition.partition_log import PartitionLog
-    from kafkalite.log.state.transaction_verification import VerificationGuard
 
 logger = logging.getLogger(__name__)
 

@@ -12,15 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalite.coordinator.offset_manager import OffsetManager
-    from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.coordinator.offset_manager import OffsetManager
+from kafkalite.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 

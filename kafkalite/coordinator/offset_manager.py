@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import STRING_BYTES_MAX, ProducerIdAndEpoch, TopicPartition
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore, OpenTransaction
 from kafkalite.coordinator.group.record_codec import KEY_TAIL, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.coordinator.runtime.effects import COMMIT_APPEND_ERROR, Records, Waiter
+from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.protocol.records import NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.log.state.transaction_verification import VerificationGuard
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.marker_writer import MarkerJob, MarkerWriter, TransactionMarker
 from kafkalite.coordinator.runtime.effects import (
     TRANSACTION_APPEND_ERROR,
@@ -41,9 +41,6 @@ from kafkalite.coordinator.transaction.transaction_state import (
     transaction_key,
 )
 from kafkalite.coordinator.transaction_store import TransactionStore
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.replication.partition import ReplicatedPartition
 from kafkalite.replication.replica.effects import (
     Append,
@@ -34,9 +34,6 @@ from kafkalite.replication.replica.follower_replica import (
     FollowerReplica,
     Request,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

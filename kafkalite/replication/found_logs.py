@@ -11,16 +11,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, RegistrationState
 from kafkalite.replication.reconciliation import Role
-
-if TYPE_CHECKING:
-    from kafkalite.config.topic_config import TopicConfig
-    from kafkalite.log.directories.log_manager import LogManager
-    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.partition_state import IsrState, WriteIsr, effective_min_isr
-from kafkalite.replication.delayed_operations import DelayedAcks, Notify
-from kafkalite.replication.partition import ReplicatedPartition
+from kafkalite.common.region import FileRegion
+from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
+from kafkalite.log.state.transaction_verification import VerificationGuard
+from kafkalite.metadata.cluster_metadata import PartitionRecord
+from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome, effective_min_isr
+from kafkalite.replication.delayed_operations import DelayedAcks, DelayedOperation, Notify
+from kafkalite.replication.partition import Partition, ReplicatedPartition
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,
@@ -27,15 +31,6 @@ from kafkalite.replication.replica.effects import (
     ReadIsr,
 )
 from kafkalite.replication.replica.leader_replica import FetchDecision, LeaderReplica, ReplicaFetch
-
-if TYPE_CHECKING:
-    from kafkalite.common.region import FileRegion
-    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
-    from kafkalite.log.state.transaction_verification import VerificationGuard
-    from kafkalite.metadata.cluster_metadata import PartitionRecord
-    from kafkalite.metadata.partition_state import WriteOutcome
-    from kafkalite.replication.delayed_operations import DelayedOperation
-    from kafkalite.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 

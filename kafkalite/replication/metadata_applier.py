@@ -13,12 +13,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.names import NO_LEADER
-from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, Change, RegistrationState
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, Change, ClusterMetadata, RegistrationState
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
     BecomeFollower,
@@ -34,13 +35,7 @@ from kafkalite.replication.reconciliation import (
     WriteLeaderEpoch,
     decide,
 )
-from kafkalite.replication.replica_manager import EARLY_EPOCHS_MIN
-
-if TYPE_CHECKING:
-    from kafkalite.log.partition.partition_log import PartitionLog
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.replication.hosted_replicas import Topic
-    from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.replica_manager import EARLY_EPOCHS_MIN, ReplicaManager
 
 logger = logging.getLogger(__name__)
 

@@ -14,20 +14,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.region import FileRegion
+from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
 from kafkalite.log.segment.segment import NEVER
+from kafkalite.log.segment.timestamp_lookup import TimeLookup
+from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.record.transaction_marker import build_marker
 from kafkalite.replication.delayed_operations import ENOUGH_BYTES, DelayedAcks, DelayedOperation, Notify
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog, check_epoch, divergence_from
-
-if TYPE_CHECKING:
-    from kafkalite.common.region import FileRegion
-    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
-    from kafkalite.log.segment.timestamp_lookup import TimeLookup
-    from kafkalite.log.state.transaction_verification import VerificationGuard
-
 
 _NO_OFFSET = -2  # matches no fetch offset
 

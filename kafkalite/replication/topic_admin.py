@@ -12,7 +12,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
@@ -25,11 +24,9 @@ from kafkalite.metadata.new_topics import (
     check_more_partitions,
     check_new_topic,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.replication.hosted_replicas import Topic
-    from kafkalite.replication.metadata_applier import MetadataApplier
-    from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.hosted_replicas import Topic
+from kafkalite.replication.metadata_applier import MetadataApplier
+from kafkalite.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 

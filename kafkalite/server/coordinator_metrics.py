@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.classic.group_state import GroupState
-from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, Group
+from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
-
-if TYPE_CHECKING:
-    from kafkalite.coordinator.group.group import Group
-    from kafkalite.coordinator.group_coordinator import GroupCoordinator
-    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
-    from kafkalite.server.coordinators import Coordinators
+from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
+from kafkalite.server.coordinators import Coordinators
 
 T = TypeVar("T")
 

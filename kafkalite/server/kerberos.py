@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.log_lines import RateLimitedLogger
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.jaas import FoundModule, login_module, property_of
 from kafkalite.security.principal_rules import short_names
+from kafkalite.security.sasl.exchange import Exchange
 from kafkalite.security.sasl.gssapi import (
     MECHANISM,
     GssapiExchange,
@@ -23,11 +26,6 @@ from kafkalite.security.sasl.gssapi import (
     load_library,
     principal_name,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.security.sasl.exchange import Exchange
 
 _log = logging.getLogger("kafkalite.authentication")
 RULES = "sasl.kerberos.principal.to.local.rules"

@@ -10,18 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
-from kafkalite.common.clock import PeriodicTasks
+from kafkalite.common.clock import Clock, PeriodicTasks
 from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.network.connection_quotas import ListenerLimits
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 from kafkalite.server.listener_security import FILE_CHECK_MS, ListenerSecurity
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.config.listeners import ListenerConfig
 
 logger = logging.getLogger(__name__)
 

@@ -11,26 +11,23 @@ import hmac
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import java_trim, sanitized
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.jaas import login_module, plain_users, property_of
-from kafkalite.metadata.cluster_metadata import Change
+from kafkalite.metadata.cluster_metadata import Change, ClusterMetadata
+from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.security.principal import name_of
 from kafkalite.security.sasl import gssapi, oauthbearer, scram
 from kafkalite.security.sasl.exchange import PLAIN, Exchange, PlainExchange
 from kafkalite.security.sasl.jwt import TokenRules, verify_unsecured
 from kafkalite.security.sasl.scram import Decoys, TokenCredentials
 from kafkalite.server import jwks
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.network.client_connection import ClientConnection, Handler
 
 logger = logging.getLogger(__name__)
 _log = logging.getLogger("kafkalite.authentication")

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kafkalite.coordinator.group.consumer.metadata_hash import group_hash, topic_hash
-from kafkalite.metadata.cluster_metadata import Change
-
-if TYPE_CHECKING:
-    from kafkalite.metadata.cluster_metadata import BrokerRecord, Listener, TopicRecord
+from kafkalite.metadata.cluster_metadata import BrokerRecord, Change, Listener, TopicRecord
 
 _TOPIC_CHANGES = frozenset(
     {Change.TOPIC_CREATED, Change.TOPIC_DELETED, Change.PARTITIONS_ADDED, Change.PARTITION_STATE}

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kafkalite.common.region import Part
+from kafkalite.common.region import Part
 
 MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)
 NUMBERS = Struct(">qqq")

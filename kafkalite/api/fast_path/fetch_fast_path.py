@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING
 
 from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
+from kafkalite.api.handlers.fetch import FetchApi
+from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.fetch_sessions import (
     FINAL_EPOCH,
@@ -31,25 +32,20 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
-from kafkalite.api.request.request_context import TOPIC
+from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.api.request.throttling import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.region import FileRegion, Part
 from kafkalite.network.client_connection import Pending, ThrottledAnswer
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import write_uvarint
 from kafkalite.protocol.header import decode_request_header, request_frame, response_frame
 from kafkalite.protocol.messages import fetch as wire
+from kafkalite.replication.hosted_replicas import Topic
+from kafkalite.replication.partition import Partition
 from kafkalite.security.acl.acl import Operation
-
-if TYPE_CHECKING:
-    from kafkalite.api.handlers.fetch import FetchApi
-    from kafkalite.api.request.broker_endpoints import FindBroker
-    from kafkalite.api.request.request_context import RequestContext
-    from kafkalite.common.region import FileRegion, Part
-    from kafkalite.replication.hosted_replicas import Topic
-    from kafkalite.replication.partition import Partition
-    from kafkalite.security.quota.client_quotas import Counted
+from kafkalite.security.quota.client_quotas import Counted
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset."""

@@ -17,24 +17,33 @@ Source: ProduceRequest.json, ProduceResponse.json.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING
 
 from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
 from kafkalite.api.handlers.produce import (
     FIRST_VERSION_BY_ID,
     FIRST_VERSION_WITH_LEADERS,
     DelayedProduce,
+    ProduceApi,
     failure,
     inherited_error,
     waits,
 )
-from kafkalite.api.request.admission import OVER_QUOTA, Append, CountedAppend, append_directly, append_for
-from kafkalite.api.request.request_context import TRANSACTIONAL_ID
+from kafkalite.api.request.admission import (
+    OVER_QUOTA,
+    Append,
+    CountedAppend,
+    TopicAdmission,
+    append_directly,
+    append_for,
+)
+from kafkalite.api.request.request_context import TRANSACTIONAL_ID, RequestContext
 from kafkalite.api.request.throttling import quotas_of
 from kafkalite.common.errors import KafkaError, Malformed, StorageError
+from kafkalite.common.region import Part
 from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.codec.schema import read_uvarint
 from kafkalite.protocol.header import response_frame
@@ -44,16 +53,8 @@ from kafkalite.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.security.acl.acl import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkalite.api.handlers.produce import ProduceApi
-    from kafkalite.api.request.admission import TopicAdmission
-    from kafkalite.api.request.request_context import RequestContext
-    from kafkalite.common.region import Part
-    from kafkalite.replication.hosted_replicas import Topic
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset. Older ones are rare and take the long way. 10 and 11 add to

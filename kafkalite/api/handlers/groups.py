@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.request_context import (
@@ -25,17 +25,19 @@ from kafkalite.api.request.request_context import (
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.group.classic.group_state import DEAD, STABLE
-from kafkalite.coordinator.group.group import CLASSIC, JoinRequest, JoinResult, SyncRequest, SyncResult
-from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.group.group import (
+    CLASSIC,
+    GroupDescription,
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
+from kafkalite.coordinator.group_coordinator import GroupCoordinator, LeaveResult
 from kafkalite.coordinator.internal_topic import InternalTopic
 from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
 from kafkalite.protocol.messages import groups as wire
 from kafkalite.security.acl.acl import Operation
-
-if TYPE_CHECKING:
-    from kafkalite.coordinator.group.group import GroupDescription
-    from kafkalite.coordinator.group_coordinator import LeaveResult
-    from kafkalite.coordinator.internal_topic import InternalTopic
 
 FIRST_VERSION_WITH_KEYS = 4
 FIRST_DESCRIPTION_WITH_MESSAGE = 6

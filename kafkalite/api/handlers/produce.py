@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalite.api.request.admission import (
     ACKS_ALL,
@@ -28,6 +28,7 @@ from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from kafkalite.log.partition.partition_log import AppendResult
+from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.messages import produce as wire
@@ -38,9 +39,6 @@ from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.partition import Partition, ReplicatedPartition
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.security.acl.acl import Operation
-
-if TYPE_CHECKING:
-    from kafkalite.log.state.transaction_verification import VerificationGuard
 
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_BY_ID = 13

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.api.request.request_context import (
     TOPIC,
@@ -28,14 +28,12 @@ from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault
 from kafkalite.coordinator.marker_writer import MarkerAppender
 from kafkalite.coordinator.transaction.transaction import Transaction
+from kafkalite.coordinator.transaction.transaction_state import EndTransactionResult, InitProducerIdResult
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.protocol.messages import transactions as wire
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.security.acl.acl import Operation
-
-if TYPE_CHECKING:
-    from kafkalite.coordinator.transaction.transaction_state import EndTransactionResult, InitProducerIdResult
 
 FIRST_VERSION_WITH_FENCED = 2
 FIRST_VERSION_OF_BROKERS = 4  # of AddPartitionsToTxn

@@ -19,21 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import COORDINATOR_MOVES, ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.sampled_rate import SampledRate
+from kafkalite.log.partition.partition_log import AppendResult
+from kafkalite.log.state.transaction_verification import VerificationGuard
+from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, TRANSACTIONAL, parse_header
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock
-    from kafkalite.common.sampled_rate import SampledRate
-    from kafkalite.log.partition.partition_log import AppendResult
-    from kafkalite.log.state.transaction_verification import VerificationGuard
-    from kafkalite.protocol.messages.produce import ProduceRequest
-    from kafkalite.replication.hosted_replicas import Topic
-    from kafkalite.replication.partition import Partition
-    from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.hosted_replicas import Topic
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.replica_manager import ReplicaManager
 
 ACKS_ALL = -1
 FIRST_VERSION_OF_BATCHES = 3  # older versions carry message sets of v0 and v1, or a batch nevertheless

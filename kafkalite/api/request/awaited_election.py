@@ -11,17 +11,13 @@ Source: kafkalite's own; fetches of followers wait in the same way (`replica_fet
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from kafkalite.metadata.cluster_metadata import RegistrationState
+from kafkalite.api.request.request_context import Runtime
+from kafkalite.common.names import TopicPartition
+from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata, PartitionRecord, RegistrationState
+from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.replication.delayed_operations import DelayedOperation
-
-if TYPE_CHECKING:
-    from kafkalite.api.request.request_context import Runtime
-    from kafkalite.common.names import TopicPartition
-    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata, PartitionRecord
-    from kafkalite.protocol.messages.produce import ProduceRequest
-    from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.replica_manager import ReplicaManager
 
 WAIT_MS = 100
 """Elections after an announced stop take some 10 ms, on a busy machine some tens. A later request is refused."""

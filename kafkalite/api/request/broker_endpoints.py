@@ -9,14 +9,12 @@ Source: kafka.server.MetadataCache (getAliveBrokerNodes, by listener name).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.common.names import NO_LEADER
-
-if TYPE_CHECKING:
-    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
-    from kafkalite.network.client_connection import ClientConnection
-    from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
+from kafkalite.network.client_connection import ClientConnection
+from kafkalite.replication.replica_manager import ReplicaManager
 
 
 class BrokerEndpoint(NamedTuple):

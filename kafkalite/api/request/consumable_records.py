@@ -9,17 +9,15 @@ first and the last of them. A count that would take too long is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.region import OpenFile
+from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.record_counting import count
-
-if TYPE_CHECKING:
-    from kafkalite.common.region import OpenFile
-    from kafkalite.log.index.transaction_index import AbortedTxn
-    from kafkalite.log.segment.segment import Segment
-    from kafkalite.record.batch import BatchHeader
-    from kafkalite.replication.partition import Partition
+from kafkalite.log.segment.segment import Segment
+from kafkalite.record.batch import BatchHeader
+from kafkalite.replication.partition import Partition
 
 SCANNED_BYTES_MAX = 512 << 20  # of one plan; headers of small batches take a second for 200 MiB
 

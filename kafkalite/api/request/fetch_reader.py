@@ -11,14 +11,17 @@ Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.fetch_sessions import FetchContext, WantedPartition
+from kafkalite.api.request.admission import AdmissionEpoch
+from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker
+from kafkalite.api.request.fetch_sessions import FetchContext, FetchSessions, FollowerFetches, WantedPartition
+from kafkalite.api.request.request_context import Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.metadata.cluster_metadata import may_be_led_elsewhere
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ignore
 from kafkalite.protocol.messages import fetch as wire
 from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
@@ -26,16 +29,7 @@ from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from kafkalite.api.request.admission import AdmissionEpoch
-    from kafkalite.api.request.broker_endpoints import BrokerEndpoints
-    from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
-    from kafkalite.api.request.request_context import Runtime
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.replication.replica_manager import ReplicaManager
-
+from kafkalite.replication.replica_manager import ReplicaManager
 
 WAIT_MS_MAX = 2**31 - 1
 

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-
-if TYPE_CHECKING:
-    from kafkalite.replication.delayed_operations import DelayedOperation
-    from kafkalite.replication.leader_partition import LeaderPartition
-    from kafkalite.replication.replica.replication_quota import ReplicationQuota
+from kafkalite.replication.delayed_operations import DelayedOperation
+from kafkalite.replication.leader_partition import LeaderPartition
+from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 100_000  # of one session; a client with more is served without a session

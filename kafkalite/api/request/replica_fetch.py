@@ -16,23 +16,19 @@ KIP-903.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchParts, FetchReader, Found, LongPoll
 from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, Key, WantedPartition, replica_of
+from kafkalite.api.request.request_context import Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import PreemptiblePending, ignore
 from kafkalite.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
 from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.leader_partition import LeaderPartition
+from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica.epoch_divergence import NO_EPOCH
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
-
-if TYPE_CHECKING:
-    from kafkalite.api.request.broker_endpoints import FindBroker
-    from kafkalite.api.request.request_context import Runtime
-    from kafkalite.replication.partition import Partition
-
 
 _NEWS_WAIT_MS = 3
 

@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from kafkalite.common.clock import monotonic_s
+from kafkalite.common.clock import Clock, Timer, monotonic_s
 from kafkalite.common.errors import Malformed
-from kafkalite.network.client_connection import Answer
+from kafkalite.common.region import Part
+from kafkalite.network.client_connection import Answer, ClientConnection, Handler
+from kafkalite.network.socket_server import SocketServer
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.header import decode_request_header
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock, Timer
-    from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import ClientConnection, Handler
-    from kafkalite.network.socket_server import SocketServer
 
 WATCHED_MS = 20_000
 SLOW_MS = 50.0

@@ -18,23 +18,18 @@ RequestHandlerHelper, KIP-124, KIP-219.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kafkalite.common.clock import monotonic_s
+from kafkalite.common.clock import Clock, monotonic_s
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.network.client_connection import ThrottledAnswer
+from kafkalite.common.region import Part
+from kafkalite.common.sampled_rate import SampledRate
+from kafkalite.network.client_connection import Answer, ClientConnection, ThrottledAnswer
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.fetch import FetchResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkalite.common.clock import Clock
-    from kafkalite.common.region import Part
-    from kafkalite.common.sampled_rate import SampledRate
-    from kafkalite.network.client_connection import Answer, ClientConnection
-    from kafkalite.security.quota.client_quotas import ClientQuotaManager, ClientQuotas, Counted
+from kafkalite.security.quota.client_quotas import ClientQuotaManager, ClientQuotas, Counted
 
 PERCENT_OF_SECOND = 100.0
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite.client import log_dirs
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.broker_reports import KnowsBrokers, record_counts
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
@@ -28,11 +30,6 @@ from kafkalite.protocol.messages.log_dirs import (
     DescribeLogDirsPartition,
     LogCleaning,
 )
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from kafkalite.client.cluster_client import ClusterClient
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,9 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.client.scan import END, TAIL, Limits, Round, Scan, Start
 from kafkalite.common.names import TopicPartition
@@ -20,10 +21,6 @@ from kafkalite.common.text import read_json
 from kafkalite.console.calls.route import Event
 from kafkalite.console.messages.payload import Format, View, parse_json
 from kafkalite.console.request.parameters import ApiError, invalid
-
-if TYPE_CHECKING:
-    from kafkalite.client.cluster_client import ClusterClient
-
 
 CONTAINS, EQUALS, REGEX, JSON_PATH = MATCHES = ("contains", "equals", "regex", "json")
 REGEX_S_MAX = 0.25

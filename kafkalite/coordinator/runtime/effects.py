@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalite.common.clock import Clock, Moment, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch
-
-if TYPE_CHECKING:
-    from kafkalite.log.state.transaction_verification import VerificationGuard
+from kafkalite.log.state.transaction_verification import VerificationGuard
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)

@@ -12,29 +12,23 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from kafkalite.common.clock import ConditionWaiters, within
+from kafkalite.client.broker_channel import SecurityTo
+from kafkalite.common.clock import Clock, ConditionWaiters, within
 from kafkalite.common.errors import ConfigError
-from kafkalite.metadata.cluster_metadata import Change, RegistrationState
+from kafkalite.common.names import TopicPartition
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.log.directories.log_directories import LogDirectories
+from kafkalite.metadata.cluster_metadata import Change, ClusterMetadata, PartitionRecord, RegistrationState
+from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
 from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
 from kafkalite.server.membership.single_broker import Adopted, adopt
-from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
+from kafkalite.zk.client.zookeeper_config import Dial, ZooKeeperConfig
 from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.controller.controller import Controller
-
-if TYPE_CHECKING:
-    from kafkalite.client.broker_channel import SecurityTo
-    from kafkalite.common.clock import Clock
-    from kafkalite.common.names import TopicPartition
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.config.listeners import ListenerConfig
-    from kafkalite.log.directories.log_directories import LogDirectories
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
-    from kafkalite.replication.metadata_applier import MetadataApplier
-    from kafkalite.zk.client.zookeeper_config import Dial
 
 logger = logging.getLogger(__name__)
 

@@ -17,18 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
 
 from kafkalite.client.broker_channel import BrokerChannel, BrokerUnreachable, SecurityTo, without_security
-from kafkalite.common.clock import Clock, within
+from kafkalite.common.clock import Clock, Timer, within
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import BrokerRecord, Change, RegistrationState
+from kafkalite.metadata.cluster_metadata import BrokerRecord, Change, ClusterMetadata, RegistrationState
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.membership.inter_broker_requests import inter_broker_endpoints
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Timer
-    from kafkalite.metadata.cluster_metadata import ClusterMetadata
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,23 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kafkalite.client.broker_channel import BrokerChannels, BrokerUnreachable, SecurityTo, without_security
+from kafkalite.client.broker_channel import (
+    BrokerChannels,
+    BrokerUnreachable,
+    FindEndpoint,
+    SecurityTo,
+    without_security,
+)
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.coordinator.add_partitions_manager import AddPartitionsRequest, AddPartitionsResponse
+from kafkalite.coordinator.marker_writer import TransactionMarker
+from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -24,15 +36,6 @@ from kafkalite.protocol.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.client.broker_channel import FindEndpoint
-    from kafkalite.common.clock import Clock
-    from kafkalite.config.listeners import ListenerConfig
-    from kafkalite.coordinator.add_partitions_manager import AddPartitionsRequest, AddPartitionsResponse
-    from kafkalite.coordinator.marker_writer import TransactionMarker
-    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
-    from kafkalite.protocol.codec.schema import Message
 
 logger = logging.getLogger(__name__)
 

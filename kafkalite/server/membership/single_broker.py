@@ -12,23 +12,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, random_uuid
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.log.directories.log_directories import LogDirectories, StoredTopic
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed, read_meta_properties
 from kafkalite.log.storage.file_names import META_PROPERTIES
 from kafkalite.log.storage.files import Files
 from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
+from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.zk.cluster.session_file import check_is_no_member
 from kafkalite.zk.controller.admin_checks import StandaloneController
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.log.directories.log_directories import LogDirectories, StoredTopic
-    from kafkalite.metadata.cluster_metadata import TopicRecord
-    from kafkalite.replication.metadata_applier import MetadataApplier
 
 _KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _INTERNAL_SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}

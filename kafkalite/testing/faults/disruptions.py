@@ -11,19 +11,16 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group import CONSUMER, JoinRequest
+from kafkalite.coordinator.group.group import CONSUMER, GroupDescription, JoinRequest
+from kafkalite.coordinator.transaction.transaction_state import InitProducerIdResult
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.file_names import segment_stem
+from kafkalite.server.broker_server import BrokerServer
 from kafkalite.testing.records.stored_record import check_text
-
-if TYPE_CHECKING:
-    from kafkalite.coordinator.group.group import GroupDescription
-    from kafkalite.coordinator.transaction.transaction_state import InitProducerIdResult
-    from kafkalite.log.partition.partition_log import PartitionLog
-    from kafkalite.server.broker_server import BrokerServer
 
 _TIMEOUT_MS = 60_000
 _PAUSE_S = 0.001

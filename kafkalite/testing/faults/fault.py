@@ -9,18 +9,14 @@ from collections.abc import Callable
 from datetime import datetime
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.region import FileRegion
+from kafkalite.common.region import FileRegion, Part
+from kafkalite.network.client_connection import Answer, ClientConnection
+from kafkalite.server.broker_server import BrokerServer
 from kafkalite.testing.records.stored_record import check_bool, check_integer, check_number, check_text
-from kafkalite.testing.requests.recorded_request import api_name, suggestions
-
-if TYPE_CHECKING:
-    from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import Answer, ClientConnection
-    from kafkalite.server.broker_server import BrokerServer
-    from kafkalite.testing.requests.recorded_request import RecordedRequest
+from kafkalite.testing.requests.recorded_request import RecordedRequest, api_name, suggestions
 
 
 class Choice(TypedDict, total=False):

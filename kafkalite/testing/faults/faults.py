@@ -13,11 +13,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import Any, Protocol, Unpack
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.network.client_connection import Pending
+from kafkalite.common.region import Part
+from kafkalite.network.client_connection import Answer, ClientConnection, Handler, Pending
 from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.server.broker_server import BrokerServer
 from kafkalite.testing.faults import disruptions, spoils
 from kafkalite.testing.faults.fault import (
     Call,
@@ -35,11 +37,6 @@ from kafkalite.testing.faults.spoils import is_in_session, names_topic
 from kafkalite.testing.records.stored_record import check_bool, check_number, check_text
 from kafkalite.testing.requests.interception import Interception
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
-
-if TYPE_CHECKING:
-    from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import Answer, ClientConnection, Handler
-    from kafkalite.server.broker_server import BrokerServer
 
 _KINDS = ("error", "delay", "disconnect", "blackhole", "truncate_response", "throttle", "corrupt")
 _SECONDS_MAX = (1 << 31) // 1_000  # throttle_time_ms has 32 bits

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
 from kafkalite.api.request.error_answer import error_answer, merged
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.common.names import ZERO_UUID
-from kafkalite.network.client_connection import Pending
+from kafkalite.common.region import Part
+from kafkalite.network.client_connection import Answer, Pending
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.configs import TOPIC_RESOURCE
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalite.record.batches import find_bounds
+from kafkalite.server.broker_server import BrokerServer
 from kafkalite.testing.faults.fault import Call, Spoil, await_answer, frame_of
 from kafkalite.testing.requests.interception import changed_answer
-
-if TYPE_CHECKING:
-    from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import Answer
-    from kafkalite.protocol.codec.schema import Message
-    from kafkalite.server.broker_server import BrokerServer
 
 _SIZE_BYTES = 4
 WHY = "a fault that a test has injected"

@@ -8,14 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from kafkalite.network.client_connection import Answer, Handler, ThrottledAnswer
-
-if TYPE_CHECKING:
-    from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import ClientConnection
-    from kafkalite.network.socket_server import SocketServer
+from kafkalite.common.region import Part
+from kafkalite.network.client_connection import Answer, ClientConnection, Handler, ThrottledAnswer
+from kafkalite.network.socket_server import SocketServer
 
 Interceptor = Callable[["ClientConnection", memoryview, Handler], Answer]
 """(connection, frame of a request, the next handler) -> its answer, which is that of the next handler, or another.

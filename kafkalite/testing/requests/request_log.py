@@ -14,10 +14,10 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kafkalite.common.clock import monotonic_s
-from kafkalite.common.region import FileRegion
+from kafkalite.common.clock import Clock, monotonic_s
+from kafkalite.common.region import FileRegion, Part
+from kafkalite.network.client_connection import Answer, ClientConnection, Handler
 from kafkalite.testing.requests.interception import Interception, changed_answer
 from kafkalite.testing.requests.recorded_request import (
     Frames,
@@ -27,11 +27,6 @@ from kafkalite.testing.requests.recorded_request import (
     diagram_text,
     write_trace,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock
-    from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import Answer, ClientConnection, Handler
 
 REQUESTS_MAX = 10_000
 BYTES_MAX = 64 << 20

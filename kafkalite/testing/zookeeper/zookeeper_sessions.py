@@ -16,9 +16,9 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from kafkalite.common.clock import date_ms, monotonic_ms, monotonic_s
+from kafkalite.common.clock import Clock, Timer, date_ms, monotonic_ms, monotonic_s
 from kafkalite.testing.zookeeper.znode_tree import Refused, ZnodeTree
 from kafkalite.zk.client.operations import UNIMPLEMENTED, Check, Create, Delete, Operation, SetData
 from kafkalite.zk.client.wire_requests import (
@@ -40,10 +40,6 @@ from kafkalite.zk.client.wire_requests import (
     buffer,
     string,
 )
-
-if TYPE_CHECKING:
-    from kafkalite.common.clock import Clock, Timer
-    from kafkalite.zk.client.wire_requests import Request
 
 
 class Session:

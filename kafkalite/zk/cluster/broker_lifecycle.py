@@ -15,7 +15,6 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, ConditionWaiters, Timer
 from kafkalite.common.errors import ConfigError
@@ -35,9 +34,6 @@ from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.view_reader import ViewReader
 from kafkalite.zk.znodes import znode_paths
-
-if TYPE_CHECKING:
-    from kafkalite.zk.client.session import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 

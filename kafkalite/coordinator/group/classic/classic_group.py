@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.classic.group_state import (
     COMPLETING,
     DEAD,
@@ -49,9 +49,6 @@ from kafkalite.coordinator.group.offset_store import ExpirationCondition
 from kafkalite.coordinator.group.record_codec import group_key
 from kafkalite.coordinator.runtime.effects import GROUP_APPEND_ERROR, Answer, CancelTimer, Effect, Records, Waiter
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, GroupMetadataValue
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.config.group_config import GroupConfig, GroupConfigs
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.group_config import GroupConfig, GroupConfigs
 
 INT_MAX = (1 << 31) - 1
 
