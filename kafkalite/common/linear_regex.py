@@ -13,21 +13,7 @@ from collections.abc import Generator, Iterable
 from typing import Final
 
 from kafkalite.common import re2_syntax
-from kafkalite.common.re2_tree import (
-    BEGIN_LINE,
-    BEGIN_TEXT,
-    END_LINE,
-    END_TEXT,
-    NO_WORD_BOUNDARY,
-    WORD_BOUNDARY,
-    WORD_CHARS,
-    Alternation,
-    Assertion,
-    CharSet,
-    Concatenation,
-    Repetition,
-    Tree,
-)
+from kafkalite.common import regex_tree as tree
 
 CHARS_MAX: Final = 32_767
 NODES_MAX: Final = 20_000
@@ -111,13 +97,13 @@ class _Automaton:
     """Nodes, by number: `_sets` has the number of the character set that leads on to `_first`, or None where the node
     is left without a character: to `_first` and, if there is one, to `_second`, if the assertion holds."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, expression: tree.Tree) -> None:
         self._sets: list[int | None] = [None]  # node 0 is the match
         self._first: list[int] = [_MATCH]
         self._second: list[int | None] = [None]
         self._assertions: list[int] = [0]  # 0: none
-        self._numbers: dict[CharSet, int] = {}
-        self._start = self._build(tree, _MATCH)
+        self._numbers: dict[tree.CharSet, int] = {}
+        self._start = self._build(expression, _MATCH)
         self._char_sets = list(self._numbers)
         self._has_assertions = any(self._assertions)
         self._known: dict[tuple[tuple[int, ...], int], _State] = {}
@@ -134,35 +120,35 @@ class _Automaton:
         self._assertions.append(assertion)
         return len(self._sets) - 1
 
-    def _build(self, tree: Tree, following: int) -> int:
-        """The number of the node where `tree` begins, if it continues at `following`."""
-        match tree:
-            case CharSet():
-                return self._add(self._numbers.setdefault(tree, len(self._numbers)), following)
-            case Assertion(flag):
+    def _build(self, expression: tree.Tree, following: int) -> int:
+        """The number of the node where `expression` begins, if it continues at `following`."""
+        match expression:
+            case tree.CharSet():
+                return self._add(self._numbers.setdefault(expression, len(self._numbers)), following)
+            case tree.Assertion(flag):
                 return self._add(None, following, assertion=flag)
-            case Concatenation(parts):
+            case tree.Concatenation(parts):
                 for part in reversed(parts):
                     following = self._build(part, following)
                 return following
-            case Alternation(branches):
+            case tree.Alternation(branches):
                 start = self._build(branches[-1], following)
                 for branch in reversed(branches[:-1]):
                     start = self._add(None, self._build(branch, following), start)
                 return start
-            case Repetition():
-                return self._build_repetition(tree, following)
+            case tree.Repetition():
+                return self._build_repetition(expression, following)
 
-    def _build_repetition(self, tree: Repetition, following: int) -> int:
+    def _build_repetition(self, expression: tree.Repetition, following: int) -> int:
         start = following
-        if tree.most is None:
+        if expression.most is None:
             start = self._add(None, following, following)
-            self._first[start] = self._build(tree.body, start)
-        for _ in range((tree.most or 0) - tree.least):
-            start = self._add(None, self._build(tree.body, start), following)
-        for _ in range(tree.least):
+            self._first[start] = self._build(expression.body, start)
+        for _ in range((expression.most or 0) - expression.least):
+            start = self._add(None, self._build(expression.body, start), following)
+        for _ in range(expression.least):
             before = start
-            start = self._build(tree.body, before)
+            start = self._build(expression.body, before)
             if start == before:  # the body is empty
                 break
         return start
@@ -244,18 +230,18 @@ class _Automaton:
 
 
 def _kind(char: str) -> int:
-    return _NEWLINE if char == "\n" else _WORD_CHAR if char in WORD_CHARS else _OTHER
+    return _NEWLINE if char == "\n" else _WORD_CHAR if char in tree.WORD_CHARS else _OTHER
 
 
 def _assertions_between(before: int, after: int) -> int:
     """The assertions that hold between two characters of these kinds."""
-    holding = WORD_BOUNDARY if (before == _WORD_CHAR) != (after == _WORD_CHAR) else NO_WORD_BOUNDARY
+    holding = tree.WORD_BOUNDARY if (before == _WORD_CHAR) != (after == _WORD_CHAR) else tree.NO_WORD_BOUNDARY
     if before == _NO_CHAR:
-        holding |= BEGIN_TEXT | BEGIN_LINE
+        holding |= tree.BEGIN_TEXT | tree.BEGIN_LINE
     elif before == _NEWLINE:
-        holding |= BEGIN_LINE
+        holding |= tree.BEGIN_LINE
     if after == _NO_CHAR:
-        holding |= END_TEXT | END_LINE
+        holding |= tree.END_TEXT | tree.END_LINE
     elif after == _NEWLINE:
-        holding |= END_LINE
+        holding |= tree.END_LINE
     return holding

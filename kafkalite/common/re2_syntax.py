@@ -12,63 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kafkalite.common.re2_tree import (
-    BEGIN_LINE,
-    BEGIN_TEXT,
-    END_LINE,
-    END_TEXT,
-    NO_WORD_BOUNDARY,
-    WORD_BOUNDARY,
-    WORD_CHARS,
-    Alternation,
-    Assertion,
-    CharPart,
-    CharSet,
-    Concatenation,
-    Ranges,
-    Repetition,
-    Tree,
-)
+from kafkalite.common import regex_tree as tree
 
 DEPTH_MAX: Final = 200
 REPEAT_MAX: Final = 1000
-_CODE_POINT_MAX: Final = 0x10FFFF
 _INTEGER_DIGITS_MAX: Final = 8
 
-_LOWER: Final[Ranges] = ((0x61, 0x7A),)
-_UPPER: Final[Ranges] = ((0x41, 0x5A),)
-_DIGIT: Final[Ranges] = ((0x30, 0x39),)
-_PUNCTUATION: Final[Ranges] = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
-_WORD: Final[Ranges] = (*_DIGIT, *_UPPER, (0x5F, 0x5F), *_LOWER)
-_PERL_CLASSES: Final[dict[str, Ranges]] = {
-    "d": _DIGIT,
+_PERL_CLASSES: Final[dict[str, tree.Ranges]] = {
+    "d": tree.DIGIT,
     "s": ((0x09, 0x0A), (0x0C, 0x0D), (0x20, 0x20)),
-    "w": _WORD,
+    "w": tree.WORD,
 }
-_POSIX_CLASSES: Final[dict[str, Ranges]] = {
-    "alnum": (*_DIGIT, *_UPPER, *_LOWER),
-    "alpha": (*_UPPER, *_LOWER),
-    "ascii": ((0, 0x7F),),
-    "blank": ((0x09, 0x09), (0x20, 0x20)),
-    "cntrl": ((0, 0x1F), (0x7F, 0x7F)),
-    "digit": _DIGIT,
-    "graph": ((0x21, 0x7E),),
-    "lower": _LOWER,
-    "print": ((0x20, 0x7E),),
-    "punct": _PUNCTUATION,
-    "space": ((0x09, 0x0D), (0x20, 0x20)),
-    "upper": _UPPER,
-    "word": _WORD,
-    "xdigit": (*_DIGIT, (0x41, 0x46), (0x61, 0x66)),
-}
-_CATEGORY_NAMES: Final = (
-    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
-)
-_CATEGORIES: Final = frozenset(_CATEGORY_NAMES.split())
 _ASSIGNED_C: Final = ("Cc", "Cf", "Co", "Cs")  # RE2's C has no code points without a character
 _CONTROLS: Final = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
-_ANY: Final = CharSet((CharPart(((0, _CODE_POINT_MAX),)),))
-_ANY_BUT_NEWLINE: Final = CharSet((CharPart(((0x0A, 0x0A),)),), is_negated=True)
+_ANY_BUT_NEWLINE: Final = tree.CharSet((tree.CharPart(((0x0A, 0x0A),)),), is_negated=True)
+_FLAGS: Final = {"i": ("is_folded",), "s": ("is_dot_all",), "m": ("is_multi_line",), "U": ()}
 _OCTAL: Final = frozenset("01234567")
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 
@@ -87,7 +45,7 @@ DUPLICATE_NAME: Final = "duplicate capture group name"
 TOO_DEEP: Final = "expression nests too deeply"
 
 
-def parse(pattern: str) -> Tree:
+def parse(pattern: str) -> tree.Tree:
     """Raises ValueError with RE2J's description of what is wrong."""
     return _Parser(pattern).parse()
 
@@ -95,10 +53,8 @@ def parse(pattern: str) -> Tree:
 class _Group(NamedTuple):
     """An open parenthesis, or the whole pattern."""
 
-    branches: list[Tree]
-    is_folded: bool  # the flags before it
-    is_dot_all: bool
-    is_multi_line: bool
+    branches: list[tree.Tree]
+    flags: tree.Flags  # before it
 
 
 class _Parser:
@@ -107,13 +63,13 @@ class _Parser:
     def __init__(self, pattern: str) -> None:
         self._text = pattern
         self._at = 0
-        self._items: list[Tree] = []
-        self._outer: list[list[Tree]] = []  # items before each open group
-        self._is_folded = self._is_dot_all = self._is_multi_line = False
-        self._groups = [_Group([], False, False, False)]
+        self._items: list[tree.Tree] = []
+        self._outer: list[list[tree.Tree]] = []  # items before each open group
+        self._flags = tree.Flags()
+        self._groups = [_Group([], self._flags)]
         self._names: set[str] = set()
 
-    def parse(self) -> Tree:
+    def parse(self) -> tree.Tree:
         was_repetition = False
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -150,11 +106,11 @@ class _Parser:
             case "|":
                 self._end_branch()
             case "^":
-                self._items.append(Assertion(BEGIN_LINE if self._is_multi_line else BEGIN_TEXT))
+                self._items.append(tree.Assertion(tree.BEGIN_LINE if self._flags.is_multi_line else tree.BEGIN_TEXT))
             case "$":
-                self._items.append(Assertion(END_LINE if self._is_multi_line else END_TEXT))
+                self._items.append(tree.Assertion(tree.END_LINE if self._flags.is_multi_line else tree.END_TEXT))
             case ".":
-                self._items.append(_ANY if self._is_dot_all else _ANY_BUT_NEWLINE)
+                self._items.append(tree.ANY if self._flags.is_dot_all else _ANY_BUT_NEWLINE)
             case "\\":
                 raise ValueError(TRAILING_BACKSLASH)
             case _:
@@ -163,25 +119,25 @@ class _Parser:
     def _read_backslash(self, char: str) -> None:
         match char:
             case "A":
-                self._assert(BEGIN_TEXT)
+                self._assert(tree.BEGIN_TEXT)
             case "z":
-                self._assert(END_TEXT)
+                self._assert(tree.END_TEXT)
             case "b":
-                self._assert(WORD_BOUNDARY)
+                self._assert(tree.WORD_BOUNDARY)
             case "B":
-                self._assert(NO_WORD_BOUNDARY)
+                self._assert(tree.NO_WORD_BOUNDARY)
             case "Q":
                 self._read_quotation()
             case _:
                 part = self._unicode_class() or self._perl_class()
                 if part is not None:
-                    self._items.append(CharSet((part,), is_folded=self._is_folded))
+                    self._items.append(tree.CharSet((part,), folding=self._folding()))
                 else:
                     self._items.append(self._literal(self._escape()))
 
     def _assert(self, flag: int) -> None:
         self._at += 2
-        self._items.append(Assertion(flag))
+        self._items.append(tree.Assertion(flag))
 
     def _read_quotation(self) -> None:
         start = self._at + 2
@@ -190,15 +146,18 @@ class _Parser:
         quoted = self._text[start : None if end < 0 else end]
         self._items += (self._literal(ord(char)) for char in quoted)
 
-    def _literal(self, number: int) -> CharSet:
-        return CharSet((CharPart(((number, number),)),), is_folded=self._is_folded)
+    def _folding(self) -> int:
+        return tree.FOLDING if self._flags.is_folded else tree.EXACT
+
+    def _literal(self, number: int) -> tree.CharSet:
+        return tree.CharSet((tree.CharPart(((number, number),)),), folding=self._folding())
 
     # Groups
 
     def _open(self) -> None:
         if len(self._groups) > DEPTH_MAX:
             raise ValueError(TOO_DEEP)
-        self._groups.append(_Group([], self._is_folded, self._is_dot_all, self._is_multi_line))
+        self._groups.append(_Group([], self._flags))
         self._outer.append(self._items)
         self._items = []
 
@@ -207,12 +166,12 @@ class _Parser:
             raise ValueError(STRAY_PAREN)
         self._end_branch()
         group = self._groups.pop()
-        self._is_folded, self._is_dot_all, self._is_multi_line = group[1:]
+        self._flags = group.flags
         self._items = self._outer.pop()
         self._items.append(_alternation(group.branches))
 
     def _end_branch(self) -> None:
-        self._groups[-1].branches.append(Concatenation(self._items))
+        self._groups[-1].branches.append(tree.Concatenation(self._items))
         self._items = []
 
     def _read_flags(self) -> None:
@@ -222,40 +181,30 @@ class _Parser:
                 self._read_name(self._at + len(opening))
                 return
         self._at += 2
-        before = self._is_folded, self._is_dot_all, self._is_multi_line
+        before = self._flags
         value, has_flag_after_sign = True, True
         while self._at < len(self._text):
             char = self._text[self._at]
             self._at += 1
-            if char in "imsU":
-                self._set_flag(char, value)
+            if char in _FLAGS:
+                self._flags = self._flags._replace(**dict.fromkeys(_FLAGS[char], value))
                 has_flag_after_sign = True
             elif char == "-" and value:
                 value, has_flag_after_sign = False, False
             elif char in ":)" and has_flag_after_sign:
                 if char == ":":
-                    after = self._is_folded, self._is_dot_all, self._is_multi_line
-                    self._is_folded, self._is_dot_all, self._is_multi_line = before
+                    after, self._flags = self._flags, before
                     self._open()
-                    self._is_folded, self._is_dot_all, self._is_multi_line = after
+                    self._flags = after
                 return
             else:
                 break
         raise ValueError(BAD_PERL)
 
-    def _set_flag(self, flag: str, value: bool) -> None:
-        match flag:
-            case "i":
-                self._is_folded = value
-            case "s":
-                self._is_dot_all = value
-            case "m":
-                self._is_multi_line = value
-
     def _read_name(self, start: int) -> None:
         end = self._text.find(">", start)
         name = self._text[start : max(end, start)]
-        if not name or not WORD_CHARS.issuperset(name):
+        if not name or not tree.WORD_CHARS.issuperset(name):
             raise ValueError(BAD_NAME)
         if name in self._names:
             raise ValueError(DUPLICATE_NAME)
@@ -292,16 +241,16 @@ class _Parser:
             raise ValueError(NESTED_REPEAT)
         if not self._items:
             raise ValueError(NO_ARGUMENT)
-        self._items[-1] = Repetition(self._items[-1], *bounds)
+        self._items[-1] = tree.Repetition(self._items[-1], *bounds)
 
     # Classes and escapes
 
-    def _char_class(self) -> CharSet:
+    def _char_class(self) -> tree.CharSet:
         self._at += 1
         is_negated = self._text.startswith("^", self._at)
         self._at += is_negated
         start = self._at
-        parts: list[CharPart] = []
+        parts: list[tree.CharPart] = []
         ranges: list[tuple[int, int]] = []
         while not self._text.startswith("]", self._at) or self._at == start:
             part = self._posix_class() or self._unicode_class() or self._perl_class()
@@ -317,8 +266,8 @@ class _Parser:
             ranges.append((first, last))
         self._at += 1
         if ranges:
-            parts.append(CharPart(_merged(ranges)))
-        return CharSet(tuple(parts), is_negated, self._is_folded)
+            parts.append(tree.CharPart(tree.merged(ranges)))
+        return tree.CharSet(tuple(parts), is_negated, self._folding())
 
     def _class_char(self) -> int:
         if self._at >= len(self._text):
@@ -329,7 +278,7 @@ class _Parser:
         self._at += 1
         return ord(char)
 
-    def _posix_class(self) -> CharPart | None:
+    def _posix_class(self) -> tree.CharPart | None:
         """[:alpha:] or [:^alpha:] within brackets; None if the place holds none."""
         if not self._text.startswith("[:", self._at):
             return None
@@ -337,21 +286,21 @@ class _Parser:
         if end < 0:
             return None
         name = self._text[self._at + 2 : end]
-        ranges = _POSIX_CLASSES.get(name.removeprefix("^"))
+        ranges = tree.POSIX_CLASSES.get(name.removeprefix("^"))
         if ranges is None:
             raise ValueError(BAD_RANGE)
         self._at = end + 2
-        return CharPart(ranges, is_negated=name.startswith("^"))
+        return tree.CharPart(ranges, is_negated=name.startswith("^"))
 
-    def _perl_class(self) -> CharPart | None:
+    def _perl_class(self) -> tree.CharPart | None:
         letter = self._text[self._at + 1 : self._at + 2] if self._text.startswith("\\", self._at) else ""
         ranges = _PERL_CLASSES.get(letter.lower())
         if ranges is None:
             return None
         self._at += 2
-        return CharPart(ranges, is_negated=letter.isupper())
+        return tree.CharPart(ranges, is_negated=letter.isupper())
 
-    def _unicode_class(self) -> CharPart | None:
+    def _unicode_class(self) -> tree.CharPart | None:
         r"""\pL, \p{Lu}, \P{^Lu} and so on; None if the place holds none."""
         if not self._text.startswith(("\\p", "\\P"), self._at):
             return None
@@ -370,10 +319,10 @@ class _Parser:
             is_negated = not is_negated
         self._at = end
         if name == "Any":
-            return CharPart(((0, _CODE_POINT_MAX),), is_negated=is_negated)
-        if name not in _CATEGORIES:
+            return tree.CharPart(((0, tree.CODE_POINT_MAX),), is_negated=is_negated)
+        if name not in tree.CATEGORIES:
             raise ValueError(BAD_RANGE)
-        return CharPart((), _ASSIGNED_C if name == "C" else (name,), is_negated)
+        return tree.CharPart((), _ASSIGNED_C if name == "C" else (name,), is_negated)
 
     def _escape(self) -> int:
         """The code point that an escape sequence stands for."""
@@ -413,13 +362,13 @@ class _Parser:
         if not is_whole or not _HEX.issuperset(digits):
             raise ValueError(BAD_ESCAPE)
         number = int(digits, 16)
-        if number > _CODE_POINT_MAX:
+        if number > tree.CODE_POINT_MAX:
             raise ValueError(BAD_ESCAPE)
         return number
 
 
-def _alternation(branches: Sequence[Tree]) -> Tree:
-    return branches[0] if len(branches) == 1 else Alternation(branches)
+def _alternation(branches: Sequence[tree.Tree]) -> tree.Tree:
+    return branches[0] if len(branches) == 1 else tree.Alternation(branches)
 
 
 def _is_count(digits: str) -> bool:
@@ -428,14 +377,3 @@ def _is_count(digits: str) -> bool:
 
 def _count(digits: str) -> int:
     return int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else REPEAT_MAX + 1
-
-
-def _merged(ranges: list[tuple[int, int]]) -> Ranges:
-    """Without overlaps, so that a class of many characters is no long one."""
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(last, merged[-1][1])
-        else:
-            merged.append((first, last))
-    return tuple(merged)

@@ -1,43 +1,26 @@
-"""Code for matching, made of the tree of a pattern: `java_pattern` parses, this runs; and the sets of characters that
-Java's regular expressions name.
+"""Code for matching, made of the tree of a pattern: `java_pattern` parses, this runs.
 
 Each place of the code is tried once at each place of the text, in the order of the pattern, since what failed there
 fails again. So time grows with the two lengths, no pattern takes exponential time, and a text for which one takes more
 than `STEPS_MAX` steps is refused.
-Only the letters of ASCII have two cases, as in CASE_INSENSITIVE without UNICODE_CASE.
-Source: java.util.regex.{Pattern, CharPredicates}.
+Source: java.util.regex.Pattern.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from kafkalite.common import regex_tree as tree
+
 STEPS_MAX = 200_000  # 0.1 s
+LINE_ENDS = "\n\r\x85\u2028\u2029"
 _CODE_MAX = 5_000
 _SHOWN_CHARS = 80
 
-CharTest = Callable[[str], bool]
-PlaceTest = Callable[[str, int], bool]
 Groups = tuple[int, ...]
 """Start and end of each; -1 where one is no part of the match."""
-
-
-class Char(NamedTuple):
-    test: CharTest
-
-
-class At(NamedTuple):
-    test: PlaceTest
-
-
-class Sequence(NamedTuple):
-    parts: tuple[Any, ...]
-
-
-class Choice(NamedTuple):
-    branches: tuple[Any, ...]
 
 
 class Group(NamedTuple):
@@ -52,26 +35,17 @@ class Alone(NamedTuple):
     wanted: bool | None = None
 
 
-class Repeat(NamedTuple):
-    """`kind` is "", "?" (reluctant) or "+" (possessive)."""
-
-    body: Any
-    least: int
-    most: int | None
-    kind: str
-
-
 def can_be_empty(node: Any) -> bool:
     match node:
-        case Char():
+        case tree.CharSet():
             return False
-        case At() | Alone(wanted=bool()):
+        case tree.Assertion() | Alone(wanted=bool()):
             return True
-        case Sequence(parts):
+        case tree.Concatenation(parts):
             return all(map(can_be_empty, parts))
-        case Choice(branches):
+        case tree.Alternation(branches):
             return any(map(can_be_empty, branches))
-        case Repeat(body, least):
+        case tree.Repetition(body, least):
             return least == 0 or can_be_empty(body)
     return can_be_empty(node.body)
 
@@ -90,10 +64,10 @@ class _Instruction(NamedTuple):
 Code = list[_Instruction]
 
 
-def code_of(tree: Any) -> Code:
+def code_of(root: Any) -> Code:
     """Raises ValueError if that is too much."""
     code: Code = []
-    _emit(tree, code)
+    _emit(root, code)
     code.append(_Instruction(_END))
     return code
 
@@ -102,14 +76,14 @@ def _emit(node: Any, code: Code) -> None:
     if len(code) > _CODE_MAX:
         raise ValueError("is too large when what it repeats is written out")
     match node:
-        case Char(test):
-            code.append(_Instruction(_CHAR, test))
-        case At(test):
-            code.append(_Instruction(_AT, test))
-        case Sequence(parts):
+        case tree.CharSet():
+            code.append(_Instruction(_CHAR, _test_of(node)))
+        case tree.Assertion(flag):
+            code.append(_Instruction(_AT, _PLACES[flag]))
+        case tree.Concatenation(parts):
             for part in parts:
                 _emit(part, code)
-        case Choice(branches):
+        case tree.Alternation(branches):
             _emit_choice(branches, code)
         case Group(number, body):
             code.append(_Instruction(_SAVE, 2 * number - 2))
@@ -117,11 +91,11 @@ def _emit(node: Any, code: Code) -> None:
             code.append(_Instruction(_SAVE, 2 * number - 1))
         case Alone(body, wanted):
             code.append(_Instruction(_ALONE, code_of(body), wanted))
-        case Repeat():
+        case tree.Repetition():
             _emit_repeat(node, code)
 
 
-def _emit_choice(branches: tuple[Any, ...], code: Code) -> None:
+def _emit_choice(branches: Sequence[Any], code: Code) -> None:
     jumps = []
     for branch in branches[:-1]:
         split = len(code)
@@ -135,10 +109,10 @@ def _emit_choice(branches: tuple[Any, ...], code: Code) -> None:
         code[jump] = _Instruction(_JUMP, len(code))
 
 
-def _emit_repeat(node: Repeat, code: Code) -> None:
+def _emit_repeat(node: tree.Repetition, code: Code) -> None:
     if node.kind == "+":  # each turn is matched in its first way, and their number is the largest
-        turn = node.body if isinstance(node.body, Char) else Alone(node.body)
-        _emit(Alone(Repeat(turn, node.least, node.most, "")), code)
+        turn: Any = node.body if isinstance(node.body, tree.CharSet) else Alone(node.body)
+        _emit(Alone(tree.Repetition(turn, node.least, node.most, "")), code)
         return
 
     def split(at: int, over: int) -> None:
@@ -211,74 +185,22 @@ def run(
             raise ValueError(f"a rule takes too long for the name {text[:_SHOWN_CHARS]!r}")
 
 
-_LINE_ENDS = "\n\r\x85\u2028\u2029"
-DIGITS = frozenset("0123456789")
-UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_LOWER = frozenset(map(str.lower, UPPER))
-_WORD = UPPER | _LOWER | DIGITS | {"_"}
-_SPACE = frozenset(" \t\n\x0b\f\r")
-_PRINTED = frozenset(map(chr, range(0x21, 0x7F)))
-CLASSES: dict[str, frozenset[str]] = {
-    "d": DIGITS,
-    "w": _WORD,
-    "s": _SPACE,
-    "h": frozenset(" \t\xa0\u1680\u180e\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))),
-    "v": frozenset("\n\x0b\f\r\x85\u2028\u2029"),
-}
-PROPERTIES: dict[str, frozenset[str]] = {
-    "Lower": _LOWER,
-    "Upper": UPPER,
-    "ASCII": frozenset(map(chr, range(128))),
-    "Alpha": UPPER | _LOWER,
-    "Digit": DIGITS,
-    "Alnum": UPPER | _LOWER | DIGITS,
-    "Punct": _PRINTED - UPPER - _LOWER - DIGITS,
-    "Graph": _PRINTED,
-    "Print": _PRINTED | {" "},
-    "Blank": frozenset(" \t"),
-    "Cntrl": frozenset(map(chr, (*range(32), 127))),
-    "XDigit": DIGITS | frozenset("abcdefABCDEF"),
-    "Space": _SPACE,
-}
-_KINDS = {"L": "ultmo", "M": "nec", "N": "dlo", "P": "dseifco", "S": "mcko", "Z": "slp"}
-CATEGORIES = frozenset(first + second for first, kinds in _KINDS.items() for second in ("", *kinds))
-CASED = frozenset(("Lower", "Upper", "Lu", "Ll", "Lt"))
-CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
-LETTERS = UPPER | _LOWER
+@lru_cache(1024)
+def _test_of(chars: tree.CharSet) -> Callable[[str], bool]:
+    ascii_part = frozenset(filter(chars.has, map(chr, range(128))))
+    return lambda char: char in ascii_part if char < "\x80" else chars.has(char)
 
 
-def of_category(name: str) -> CharTest:
-    return lambda char: unicodedata.category(char).startswith(name)
-
-
-def either_case(test: CharTest) -> CharTest:
-    """As CASE_INSENSITIVE without UNICODE_CASE: the letters of ASCII alone."""
-    return lambda char: test(char) or (char in LETTERS and test(char.swapcase()))
-
-
-def negated(test: CharTest) -> CharTest:
-    return lambda char: not test(char)
-
-
-def is_any(_: str) -> bool:
-    return True
-
-
-def is_no_line_end(char: str) -> bool:
-    return char not in _LINE_ENDS
-
-
-def is_start(_: str, place: int) -> bool:
-    return place == 0
-
-
-def is_end(text: str, place: int) -> bool:
-    return place == len(text)
-
-
-def is_last_line_end(text: str, place: int) -> bool:
+def _is_last_line_end(text: str, place: int) -> bool:
     """The end, or the end of a line that is the last: never between \\r and \\n."""
     rest = text[place : place + 3]
     if rest == "\n":
         return text[place - 1 : place] != "\r"
-    return rest in ("", "\r\n") or (len(rest) == 1 and rest in _LINE_ENDS)
+    return rest in ("", "\r\n") or (len(rest) == 1 and rest in LINE_ENDS)
+
+
+_PLACES: dict[int, Callable[[str, int], bool]] = {
+    tree.BEGIN_TEXT: lambda text, place: place == 0,
+    tree.END_TEXT: lambda text, place: place == len(text),
+    tree.END_LAST_LINE: _is_last_line_end,
+}

@@ -9,43 +9,36 @@ Source: java.util.regex.{Pattern, Matcher}.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
 
-from kafkalite.security.java_matcher import (
-    CASED,
-    CATEGORIES,
-    CLASSES,
-    CONTROLS,
-    DIGITS,
-    LETTERS,
-    PROPERTIES,
-    UPPER,
-    Alone,
-    At,
-    Char,
-    CharTest,
-    Choice,
-    Group,
-    Groups,
-    Repeat,
-    Sequence,
-    can_be_empty,
-    code_of,
-    either_case,
-    is_any,
-    is_end,
-    is_last_line_end,
-    is_no_line_end,
-    is_start,
-    negated,
-    of_category,
-    run,
-)
+from kafkalite.common import regex_tree as tree
+from kafkalite.security.java_matcher import LINE_ENDS, Alone, Group, Groups, can_be_empty, code_of, run
 
 _CHARS_MAX = 10_000
 _DEPTH_MAX = 100
 _SHOWN_CHARS = 80
+_DIGITS = frozenset("0123456789")
+_HEX = _DIGITS | frozenset("abcdefABCDEF")
+_SPACES = "".join(map(chr, range(0x2000, 0x200B)))
+
+
+def _ranges_of(chars: Iterable[str]) -> tree.Ranges:
+    return tree.merged((ord(char), ord(char)) for char in chars)
+
+
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+_CLASSES: dict[str, tree.Ranges] = {
+    "d": tree.DIGIT,
+    "w": tree.WORD,
+    "s": tree.POSIX_CLASSES["space"],
+    "h": _ranges_of(" \t\xa0\u1680\u180e\u202f\u205f\u3000" + _SPACES),
+    "v": ((0x0A, 0x0D), (0x85, 0x85), (0x2028, 0x2029)),
+}
+_PROPERTIES = {name.capitalize(): ranges for name, ranges in tree.POSIX_CLASSES.items() if name != "word"}
+_PROPERTIES |= {"ASCII": _PROPERTIES.pop("Ascii"), "XDigit": _PROPERTIES.pop("Xdigit")}
+_CASED = ("Lower", "Upper", "Lu", "Ll", "Lt")
+_NO_LINE_END = tree.CharSet((tree.CharPart(_ranges_of(LINE_ENDS)),), is_negated=True)
 
 
 class JavaPattern:
@@ -56,11 +49,11 @@ class JavaPattern:
         if len(text) > _CHARS_MAX:
             raise ValueError(f"is longer than {_CHARS_MAX} letters")
         parser = _Parser(text)
-        tree = parser.parse()
+        root = parser.parse()
         self.text = text
         self.group_count = parser.group_count
         self.group_names = parser.group_names
-        self._code = code_of(tree)
+        self._code = code_of(root)
 
     def matches(self, text: str) -> bool:
         """Whether the whole of `text` is a match. Raises ValueError if that takes too long."""
@@ -102,7 +95,7 @@ class JavaPattern:
                 raise ValueError(f"has ${{{name[:_SHOWN_CHARS]}, and its pattern has no group of that name")
             return self.group_names[name], at + len(name) + 2
         digits = 0
-        while text[at + digits : at + digits + 1] in DIGITS:
+        while text[at + digits : at + digits + 1] in _DIGITS:
             if digits and int(text[at : at + digits + 1]) > self.group_count:
                 break
             digits += 1
@@ -141,28 +134,23 @@ def _text_of(text: str, groups: Groups, number: int) -> str:
     return text[start:end] if start >= 0 else ""
 
 
-class _Flags(NamedTuple):
-    ignores_case: bool = False
-    dot_is_any: bool = False
-
-
 class _Parser:
     """By recursive descent, as Pattern is itself."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._flags = _Flags()
+        self._flags = tree.Flags()
         self._depth = 0
         self._alone = 0
         self.group_count = 0
         self.group_names: dict[str, int] = {}
 
     def parse(self) -> Any:
-        tree = self._choice()
+        root = self._choice()
         if self._at < len(self._text):
             self._senseless("a ) that closes nothing")
-        return tree
+        return root
 
     def _senseless(self, what: str) -> NoReturn:
         raise ValueError(f"has {what}, in {self._text[:_SHOWN_CHARS]!r}")
@@ -183,7 +171,7 @@ class _Parser:
         while self._peek() == "|":
             self._at += 1
             branches.append(self._sequence())
-        return Choice(tuple(branches)) if len(branches) > 1 else branches[0]
+        return tree.Alternation(tuple(branches)) if len(branches) > 1 else branches[0]
 
     def _sequence(self) -> Any:
         parts = []
@@ -196,7 +184,7 @@ class _Parser:
             atom = self._group() if char == "(" else self._atom()
             if atom is not None:
                 parts.append(self._repeated(atom, has_groups=self.group_count > before))
-        return Sequence(tuple(parts))
+        return tree.Concatenation(tuple(parts))
 
     def _repeated(self, atom: Any, *, has_groups: bool) -> Any:
         char = self._peek()
@@ -208,13 +196,13 @@ class _Parser:
         else:
             return atom
         kind = self._take() if self._peek() in ("?", "+") else ""
-        if isinstance(atom, Sequence):
+        if isinstance(atom, tree.Concatenation):
             self._unknown("a quotation that is repeated")
         if most != 1 and can_be_empty(atom):
             self._unknown("a group that can be empty and is repeated")
         if kind == "+" and has_groups:
             self._unknown("a possessive repetition with a group in it", "; write (?:...)")
-        return Repeat(atom, least, most, kind)
+        return tree.Repetition(atom, least, most, kind)
 
     def _bounds(self) -> tuple[int, int | None]:
         self._at += 1
@@ -272,7 +260,7 @@ class _Parser:
 
     def _named_group(self) -> int:
         name = self._take_until(">", "a name of a group that does not end")
-        if not name or not name.isascii() or not name.isalnum() or name[0] in DIGITS or name in self.group_names:
+        if not name or not name.isascii() or not name.isalnum() or name[0] in _DIGITS or name in self.group_names:
             self._senseless(f"a group with the name {name[:_SHOWN_CHARS]!r}")
         number = self._new_group()
         self.group_names[name] = number
@@ -283,9 +271,9 @@ class _Parser:
         sign = True
         while (char := self._take()) not in (")", ":"):
             if char == "i":
-                self._flags = self._flags._replace(ignores_case=sign)
+                self._flags = self._flags._replace(is_folded=sign)
             elif char == "s":
-                self._flags = self._flags._replace(dot_is_any=sign)
+                self._flags = self._flags._replace(is_dot_all=sign)
             elif char == "-" and sign:
                 sign = False
             else:
@@ -295,13 +283,13 @@ class _Parser:
     def _atom(self) -> Any:
         char = self._take()
         if char == "[":
-            return Char(self._class())
+            return self._class()
         if char == ".":
-            return Char(is_any if self._flags.dot_is_any else is_no_line_end)
+            return tree.ANY if self._flags.is_dot_all else _NO_LINE_END
         if char == "^":
-            return At(is_start)
+            return tree.Assertion(tree.BEGIN_TEXT)
         if char == "$":
-            return At(is_last_line_end)
+            return tree.Assertion(tree.END_LAST_LINE)
         if char != "\\":
             return self._literal(char)
         if self._peek() == "Q":
@@ -311,34 +299,36 @@ class _Parser:
             self._at += 2
             if not quoted:
                 self._unknown("\\Q with nothing behind it")
-            return Sequence(tuple(map(self._literal, quoted)))
-        place = {"A": is_start, "z": is_end, "Z": is_last_line_end}.get(self._peek())
+            return tree.Concatenation(tuple(map(self._literal, quoted)))
+        place = {"A": tree.BEGIN_TEXT, "z": tree.END_TEXT, "Z": tree.END_LAST_LINE}.get(self._peek())
         if place is not None:
             self._at += 1
-            return At(place)
+            return tree.Assertion(place)
         found = self._escape()
-        return self._literal(found) if isinstance(found, str) else Char(found)
+        return self._literal(found) if isinstance(found, str) else tree.CharSet((found,))
 
-    def _literal(self, char: str) -> Char:
-        return Char(either_case(char.__eq__) if self._flags.ignores_case and char in LETTERS else char.__eq__)
+    def _folding(self) -> int:
+        return tree.ASCII_FOLDING if self._flags.is_folded else tree.EXACT
 
-    def _escape(self) -> str | CharTest:
+    def _literal(self, char: str) -> tree.CharSet:
+        return tree.CharSet((tree.CharPart(((ord(char), ord(char)),)),), folding=self._folding())
+
+    def _escape(self) -> str | tree.CharPart:
         """Behind a backslash: a character, or a set of them."""
         char = self._take()
         if not char:
             self._senseless("a backslash at its end")
-        if char in CONTROLS:
-            return CONTROLS[char]
+        if char in _CONTROLS:
+            return _CONTROLS[char]
         if char in "xu":
             return self._code_point(char)
         if char in "pP":
-            test = self._property()
-            return negated(test) if char == "P" else test
-        if (known := CLASSES.get(char.lower())) is not None:
-            return negated(known.__contains__) if char in UPPER else known.__contains__
+            return self._property(is_negated=char == "P")
+        if (known := _CLASSES.get(char.lower())) is not None:
+            return tree.CharPart(known, is_negated=char.isupper())
         if char == "b":
             self._unknown("\\b", ", since it is one thing in Java 18 and another in Java 19")
-        if char in LETTERS or char in DIGITS:
+        if char.isascii() and char.isalnum():
             self._unknown(f"\\{char}")
         return char
 
@@ -350,28 +340,30 @@ class _Parser:
             digits = self._take(2 if kind == "x" else 4)
             if len(digits) < (2 if kind == "x" else 4):
                 self._senseless(f"\\{kind}{digits}")
-        if not digits or not set(digits) <= PROPERTIES["XDigit"] or int(digits, 16) > 0x10FFFF:
+        if not digits or not _HEX.issuperset(digits) or int(digits, 16) > 0x10FFFF:
             self._senseless(f"\\{kind}{digits[:_SHOWN_CHARS]}")
         if 0xD800 <= int(digits, 16) <= 0xDFFF:
             self._unknown(f"\\{kind}{digits}")
         return chr(int(digits, 16))
 
-    def _property(self) -> CharTest:
+    def _property(self, *, is_negated: bool) -> tree.CharPart:
         name = self._take()
         if name == "{":
             name = self._take_until("}", "\\p{ without a }")
-        if name not in PROPERTIES and name not in CATEGORIES:
+        if name not in _PROPERTIES and (name not in tree.CATEGORIES or name.startswith("C")):
             self._unknown(f"\\p{{{name[:_SHOWN_CHARS]}}}")
-        if self._flags.ignores_case and name in CASED:
+        if self._flags.is_folded and name in _CASED:
             self._unknown(f"\\p{{{name}}} behind (?i)", ", since it changed in Java 15")
-        return PROPERTIES[name].__contains__ if name in PROPERTIES else of_category(name)
+        if name in _PROPERTIES:
+            return tree.CharPart(_PROPERTIES[name], is_negated=is_negated)
+        return tree.CharPart((), (name,), is_negated)
 
-    def _class(self) -> CharTest:
+    def _class(self) -> tree.CharSet:
         """Parses a class in brackets."""
         is_negated = self._peek() == "^"
         self._at += is_negated
-        singles: set[str] = set()
-        tests: list[CharTest] = []
+        ranges: list[tuple[int, int]] = []
+        parts: list[tree.CharPart] = []
         is_first = True
         while (char := self._take()) != "]" or is_first:
             is_first = False
@@ -381,20 +373,14 @@ class _Parser:
                 self._unknown(f"a {char if char == '[' else '&&'} within brackets", f"; as a letter it is \\{char}")
             low = self._escape() if char == "\\" else char
             if isinstance(low, str) and self._peek() == "-" and self._peek(2) not in ("-", "-]"):
-                tests.append(self._range(low))
+                ranges.append((ord(low), ord(self._range_end(low))))
             elif isinstance(low, str):
-                singles.add(low)
+                ranges.append((ord(low), ord(low)))
             else:
-                tests.append(low)
-        whole = _union(singles, tests)
-        if self._flags.ignores_case:
-            whole = either_case(whole)
-        if is_negated:
-            whole = negated(whole)
-        ascii_part = frozenset(filter(whole, map(chr, range(128))))
-        return lambda char: char in ascii_part if char < "\x80" else whole(char)
+                parts.append(low)
+        return tree.CharSet((tree.CharPart(tree.merged(ranges)), *parts), is_negated, self._folding())
 
-    def _range(self, low: str) -> CharTest:
+    def _range_end(self, low: str) -> str:
         self._at += 1
         char = self._take()
         if char == "[":
@@ -402,19 +388,15 @@ class _Parser:
         high = self._escape() if char == "\\" else char
         if not isinstance(high, str) or high < low:
             self._senseless(f"a range that begins with {low!r} and ends with {char!r}")
-        return lambda char: low <= char <= high
+        return high
 
 
 def _plain(body: Any) -> Any:
-    return body if not isinstance(body, Sequence) else Choice((body,))
-
-
-def _union(singles: set[str], tests: list[CharTest]) -> CharTest:
-    return lambda char: char in singles or any(test(char) for test in tests)
+    return body if not isinstance(body, tree.Concatenation) else tree.Alternation((body,))
 
 
 def _is_number(text: str) -> bool:
-    return bool(text) and set(text) <= DIGITS and len(text) <= 6
+    return bool(text) and set(text) <= _DIGITS and len(text) <= 6
 
 
 _ALONE_GROUPS: dict[str, Callable[[Any], Any]] = {
