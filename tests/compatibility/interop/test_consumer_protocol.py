@@ -120,12 +120,15 @@ def more_at(member: Member | JavaMember, stream: Stream) -> None:
 
 
 def each_once(written: int, *members: Member | JavaMember) -> None:
-    """Waits for the last, then: none is missing, none was told twice."""
+    """Waits for the last, while members are there to read it; then: none is missing, none was told twice."""
 
     def told() -> Counter[int]:
         return Counter(number for member in members for number in numbers(member))
 
-    until(lambda: len(told()) >= written, lambda: f"{written} records; missing {written - len(told())}")
+    def missing() -> list[int]:
+        return sorted(set(range(written)) - told().keys())
+
+    until(lambda: not missing(), lambda: f"{written} records; missing {missing()[:10]} of {len(missing())}")
     twice = {number: count for number, count in told().items() if count > 1}
     assert not twice, f"{len(twice)} of {written} told more than once: {sorted(twice.items())[:10]}"
     assert sorted(told()) == list(range(written))
@@ -211,40 +214,41 @@ def test_members_of_both_kinds_share_a_group(
     topic = create_topic(confluent(what).confluent, "both", 6)
     group = f"both-{uuid.uuid4().hex[:6]}"
     everybody: list[Member | JavaMember] = []
-    with contextlib.ExitStack() as stack, Stream(broker.bootstrap, topic, 6) as stream:
+    with contextlib.ExitStack() as stack:
+        with Stream(broker.bootstrap, topic, 6) as stream:
 
-        def joins(member: Any) -> Any:
-            everybody.append(stack.enter_context(member))
-            more_at(everybody[-1], stream)
-            return everybody[-1]
+            def joins(member: Any) -> Any:
+                everybody.append(stack.enter_context(member))
+                more_at(everybody[-1], stream)
+                return everybody[-1]
 
-        def classic() -> list[Any]:
-            return [
-                joins(others.member(topic, group, settings=CLASSIC)),
-                joins(java_member(tools, tmp_path / f"{len(everybody)}.txt", topic, group, "classic")),
-            ]
+            def classic() -> list[Any]:
+                return [
+                    joins(others.member(topic, group, settings=CLASSIC)),
+                    joins(java_member(tools, tmp_path / f"{len(everybody)}.txt", topic, group, "classic")),
+                ]
 
-        def modern() -> list[Any]:
-            return [
-                joins(others.member(topic, group, settings=CONSUMER)),
-                joins(java_member(tools, tmp_path / f"{len(everybody)}.txt", topic, group, "consumer")),
-                joins(go.member(topic, group, style="uniform")),
-            ]
+            def modern() -> list[Any]:
+                return [
+                    joins(others.member(topic, group, settings=CONSUMER)),
+                    joins(java_member(tools, tmp_path / f"{len(everybody)}.txt", topic, group, "consumer")),
+                    joins(go.member(topic, group, style="uniform")),
+                ]
 
-        kinds = [classic, modern] if first_kind == "classic" else [modern, classic]
-        here = kinds[0]()
-        assert group_type(tools, group).lower() == first_kind
-        for round_number in (1, 0):
-            more = kinds[round_number]()
-            assert group_type(tools, group) == "Consumer"
-            for member in here:
-                member.leave()
-            for member in more:
-                more_at(member, stream)
-            here = more
-            kind = "classic" if kinds[round_number] is classic else "consumer"
-            assert group_type(tools, group).lower() == kind
-    each_once(stream.written, *everybody)
+            kinds = [classic, modern] if first_kind == "classic" else [modern, classic]
+            here = kinds[0]()
+            assert group_type(tools, group).lower() == first_kind
+            for round_number in (1, 0):
+                more = kinds[round_number]()
+                assert group_type(tools, group) == "Consumer"
+                for member in here:
+                    member.leave()
+                for member in more:
+                    more_at(member, stream)
+                here = more
+                kind = "classic" if kinds[round_number] is classic else "consumer"
+                assert group_type(tools, group).lower() == kind
+        each_once(stream.written, *everybody)
 
 
 def test_java_tools_tell_of_a_group(tools: JavaTools, proved: Callable[..., None], tmp_path: Path) -> None:

@@ -1,21 +1,22 @@
 """confluent-kafka as a member of a group: `group_member.py member TASK`, asked as strangers.py says.
 
 The task may have `settings`, librdkafka's own, such as group.protocol and group.instance.id. A topic that begins with ^
-is a regular expression. Each record is committed before it is told, so none is told twice by two members that share
-their partitions well.
+is a regular expression. Each record is committed before it is told. A partition is given up where the member polls, so
+never between a record and its commit: no record is told by two members that share their partitions well.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import sys
 import threading
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 PASSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.REBALANCE_IN_PROGRESS}  # told, and tried again
-LOST = {  # the partition was taken away, so its next owner reads the record
+REFUSED = {  # the next owner of the partition reads the record, which may be this member
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.FENCED_MEMBER_EPOCH,
@@ -36,13 +37,13 @@ def await_the_end_of_input() -> None:
 
 
 def is_committed(record: Message) -> bool:
-    """Tries until it is, or somebody else's, or the member has to go: a broker may be away for a while."""
+    """Tries until it is, or is refused for good, or the member has to go: a broker may be away for a while."""
     while not asked_to_leave.is_set():
         try:
             consumer.commit(record, asynchronous=False)
         except KafkaException as refused:
             print(f"{record.partition()}:{record.offset()} {refused}", file=sys.stderr, flush=True)
-            if refused.args[0].code() in LOST:
+            if refused.args[0].code() in REFUSED:
                 return False
         else:
             return True
@@ -61,7 +62,7 @@ consumer = Consumer(
         **task.get("settings", {}),
     }
 )
-consumer.subscribe([task["topic"]])
+consumer.subscribe([task["topic"]], on_revoke=lambda *_: None, on_lost=lambda *_: None)  # called by poll
 while not asked_to_leave.is_set():
     record = consumer.poll(0.1)
     if record is None:
@@ -71,6 +72,8 @@ while not asked_to_leave.is_set():
             continue
         raise KafkaException(record.error())
     if not is_committed(record):
+        with contextlib.suppress(KafkaException):  # the partition is gone
+            consumer.seek(TopicPartition(record.topic(), record.partition(), record.offset()))
         continue
     told = {
         "partition": record.partition(),
