@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
@@ -163,9 +164,9 @@ def _some(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def load(cluster: Cluster, topic: str, partitions: int = 1) -> Iterator[Writer]:
+def load(cluster: Reachable, topic: str, partitions: int = 1, *, pause_s: float = 0.001) -> Iterator[Writer]:
     """Records come in all the time, one after the other to each partition, until the block ends; then all of them have
-    their answer."""
+    their answer. `pause_s`: between two of them."""
     writer, done = Writer(cluster), threading.Event()
 
     def write() -> None:
@@ -174,7 +175,7 @@ def load(cluster: Cluster, topic: str, partitions: int = 1) -> Iterator[Writer]:
             if len(writer.client) < 100:
                 writer.write(topic, [b"%d" % number], number % partitions)
                 number += 1
-            writer.client.poll(0.001)
+            writer.client.poll(pause_s)
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -266,23 +267,32 @@ def _first_offset(consumer: confluent_kafka.Consumer, topic: str, partition: int
     return found[0]
 
 
-def read_all(cluster: Reachable, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:
-    """The values below the end of a partition, by their offsets."""
+def read_messages(
+    cluster: Reachable, topic: str, partition: int = 0, **options: Any
+) -> Iterator[confluent_kafka.Message]:
+    """The records below the end of a partition."""
     consumer = new_consumer(cluster, enable_partition_eof=True, **options)
     try:
         consumer.assign([TopicPartition(topic, partition, _first_offset(consumer, topic, partition))])
-        found: dict[int, bytes] = {}
-        while True:
+        for count in itertools.count():
             message = consumer.poll(DEADLINE_S)
-            assert message is not None, f"{topic}-{partition} gives nothing after {len(found)} records"
+            assert message is not None, f"{topic}-{partition} gives nothing after {count} records"
             error = message.error()
             if error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                return found
+                return
             if error is not None and not error.retriable():
                 raise confluent_kafka.KafkaException(error)
             if error is None:
-                offset, value = message.offset(), message.value()
-                assert offset is not None and isinstance(value, bytes)
-                found[offset] = value
+                yield message
     finally:
         consumer.close()
+
+
+def read_all(cluster: Reachable, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:
+    """The values below the end of a partition, by their offsets."""
+    found: dict[int, bytes] = {}
+    for message in read_messages(cluster, topic, partition, **options):
+        offset, value = message.offset(), message.value()
+        assert offset is not None and isinstance(value, bytes)
+        found[offset] = value
+    return found

@@ -90,6 +90,8 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(member.bootstrap for member in self.members.values())
 
+    bootstrap_servers = bootstrap  # its name among the clients of tests/support/replication
+
     @property
     def running(self) -> list[Member]:
         return [member for member in self.members.values() if member.is_running]
@@ -122,6 +124,31 @@ class Cluster:
         wanted = [MetadataRequestTopic(name=topic)]
         told = self.running[0].ask(MetadataRequest(topics=wanted), 9).topics[0]
         return {partition.partition_index: partition.leader_id for partition in told.partitions}
+
+    def wait_for_leader(self, topic: str, partition: int) -> int:
+        """The leader, which runs."""
+
+        def leader() -> Member | None:
+            found = self.members.get(self.leaders(topic).get(partition, NO_LEADER))
+            return found if found in self.running else None
+
+        found = until(leader, f"a leader of {topic}-{partition}")
+        assert found is not None
+        return found.broker_id
+
+    def await_in_sync(self) -> None:
+        """Until every replica of every partition is in its ISR, as a broker that runs says it."""
+
+        def lacking() -> list[tuple[str, int]]:
+            told = self.running[0].ask(MetadataRequest(topics=None), 9)
+            return [
+                (topic.name, each.partition_index)
+                for topic in told.topics
+                for each in topic.partitions
+                if set(each.isr_nodes) != set(each.replica_nodes)
+            ]
+
+        until(lambda: not lacking(), lambda: f"replicas of {lacking()} to be in sync")
 
     def led_by(self, broker_id: int, topic: str) -> list[int]:
         return sorted(index for index, leader in self.leaders(topic).items() if leader == broker_id)
