@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.testing.cluster import Cluster
-from tests.support.replication import transaction_clients
+from tests.support.replication import group_clients, transaction_clients
+from tests.support.replication.group_clients import GroupClients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
 from tests.support.replication.live_cluster import await_equal_logs, create_topic
 from tests.support.replication.transaction_clients import MOVES, TransactionClients
@@ -31,12 +33,18 @@ SETTINGS = {
     "zookeeper_session_timeout_ms": 600,
     "zookeeper_connection_timeout_ms": int(DEADLINE_S * 1000),
 }
+OFFSETS_PARTITIONS = 3
+GROUP_SETTINGS = {
+    "offsets_topic_num_partitions": OFFSETS_PARTITIONS,
+    **{name.replace(".", "_"): int(value) for name, value in group_clients.SETTINGS.items()},
+}
 
 
 class LiveHistory:
     """One history of `steps` disturbances. `trace` has them as text, for the message of a failure.
 
-    With `has_transactions` a producer has some beside other records. With `loses_disks` a broker may lose its
+    With `has_transactions` a producer has some beside other records. With `has_group` a consumer group with members of
+    both protocols reads the topic and commits. With `loses_disks` a broker may lose its
     directory, one at a time: until it is in sync again no other does. With `only` nothing else is done to a broker that
     runs.
     """
@@ -52,6 +60,7 @@ class LiveHistory:
         steps: int = 12,
         loses_disks: bool = False,
         has_transactions: bool = False,
+        has_group: bool = False,
         only: Collection[str] | None = None,
     ) -> None:
         self.trace: list[str] = []
@@ -63,6 +72,7 @@ class LiveHistory:
         self._partitions = partitions
         self._loses_disks = loses_disks
         self._has_transactions = has_transactions
+        self._has_group = has_group
         self._only = only
         self._incomplete: int | None = None  # the broker that lost its directory and is not in sync yet
         self._steps = steps
@@ -71,7 +81,8 @@ class LiveHistory:
         """Raises AssertionError, which names the seed and what was done."""
         try:
             several = SEVERAL if self._replicas > 1 else {}
-            with Cluster(self._count, min_insync_replicas=self._min_insync, **SETTINGS, **several) as cluster:
+            settings = SETTINGS | several | (GROUP_SETTINGS if self._has_group else {})
+            with Cluster(self._count, min_insync_replicas=self._min_insync, **settings) as cluster:
                 self._run(cluster)
         except (AssertionError, TimeoutError, pytest.fail.Exception) as fault:
             raise AssertionError(f"seed {self._seed}, after {', '.join(self.trace)}: {fault}") from fault
@@ -83,6 +94,9 @@ class LiveHistory:
         if transactions is not None:
             create_topic(cluster, MOVES, transaction_clients.PARTITIONS, self._replicas)
             transactions.start()
+        group = GroupClients(cluster, TOPIC, self._seed) if self._has_group else None
+        if group is not None:
+            group.start()
         clients.start()
         try:
             for _ in range(self._steps):
@@ -94,9 +108,13 @@ class LiveHistory:
             clients.finish()
             if transactions is not None:
                 transactions.finish()
+            if group is not None:
+                group.finish()
         self._check(cluster, clients)
         if transactions is not None:
             transactions.check()
+        if group is not None:
+            group.check(self._partitions)
 
     # -- disturbances
 
@@ -144,8 +162,13 @@ class LiveHistory:
 
     def _all_are_complete(self, cluster: Cluster) -> bool:
         """Whether the last broker that lost its directory has everything again."""
+        counts = {TOPIC: self._partitions}
+        if self._has_group:
+            counts[GROUP_METADATA_TOPIC] = OFFSETS_PARTITIONS
         if self._incomplete is not None and all(
-            self._incomplete in cluster.isr(TOPIC, partition) for partition in range(self._partitions)
+            self._incomplete in cluster.isr(topic, partition)
+            for topic, count in counts.items()
+            for partition in range(count)
         ):
             self._incomplete = None
         return self._incomplete is None
