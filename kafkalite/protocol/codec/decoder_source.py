@@ -52,11 +52,11 @@ class Tags(NamedTuple):
 
 
 class Nested(NamedTuple):
-    """Step: a struct; null if the byte that a `Fixed` has read into the variable `presence` says so."""
+    """Step: a struct; null if `is_null` holds, an expression over the byte that a `Fixed` has read."""
 
     kind: type[Message]
     target: str
-    presence: str | None
+    is_null: str | None
 
 
 Step = Fixed | Sized | Tags | Nested
@@ -150,7 +150,7 @@ class DecoderSource:
             if not field.has_presence:
                 return [Nested(field.kind, target, None)]
             presence = self.source.fresh("n")
-            return [Fixed("b", presence), Nested(field.kind, target, presence)]
+            return [Fixed("b", presence), Nested(field.kind, target, f"{presence} < {0 if field.tag is None else 1}")]
         if isinstance(field.kind, Kind) and not field.is_array and field.kind.code is not None:
             return [Fixed(field.kind.code, target, field.kind.name == "uuid")]
         length = self.source.fresh("n")
@@ -299,10 +299,10 @@ class DecoderSource:
 
     def _nested(self, step: Nested) -> None:
         source = self.source
-        if step.presence is None:
+        if step.is_null is None:
             source.line(f"{step.target} = {self._struct(step.kind)}")
             return
-        with source.block(f"if {step.presence} < 0:"):
+        with source.block(f"if {step.is_null}:"):
             source.line(f"{step.target} = None")
         with source.block("else:"):
             source.line(f"{step.target} = {self._struct(step.kind)}")

@@ -105,7 +105,7 @@ class EncoderSource:
             return
         pending = self._run
         with self.source.block(f"if {value} is None:"):
-            self._run = [*pending, ("b", "-1")]
+            self._run = [*pending, ("b", "-1" if field.tag is None else "0")]
             self._flush()
         with self.source.block("else:"):
             self._run = [*pending, ("b", "1")]
@@ -219,7 +219,10 @@ class EncoderSource:
     # Tagged fields
 
     def _tag_condition(self, field: Field, value: str, is_set: bool) -> str:
-        """Whether a tagged field differs from its default, or does not; an expression whose value is a bool."""
+        """Whether a tagged field is sent, or is not; an expression whose value is a bool or a number. It is not if it
+        equals its default."""
+        if field.has_presence:
+            return str(int(is_set))
         if field.is_array:
             return f"bool({value})" if is_set else f"not {value}"
         if field.default is None:

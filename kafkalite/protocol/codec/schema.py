@@ -10,7 +10,8 @@ used. A type checker sees fields with defaults, so it knows the constructors: ke
 defaults. A field outside its versions is left out when encoding and has its default after decoding.
 
 None travels as null; in a version that has no null there it travels as the empty value. A tagged field travels when
-it differs from its default; a tagged struct has the default None. A byte precedes a nullable struct: -1 is null.
+it differs from its default; a tagged struct has the default None. A byte precedes a nullable struct: -1 is null, or 0
+in a tagged field, which always travels.
 A `Kind` is a primitive type for the compiler: its `struct` code if it has a fixed width, else a length comes before the
 value. Functions are the rare paths that compiled code calls: varints of more than one byte, and unknown tagged fields.
 Source: org.apache.kafka.message.MessageGenerator; the JSON files of clients/src/main/resources/common/message;
@@ -141,7 +142,7 @@ class Field(NamedTuple):
     is_array: bool = False
     null_sent_as_empty: bool = False  # null is decoded, but never sent
     mostly_empty: bool = False  # a hint for the encoder
-    has_presence: bool = False  # a struct that may be null: one signed byte comes first
+    has_presence: bool = False  # a struct that may be null: one signed byte comes first, and it is always sent
 
     @property
     def is_made_anew(self) -> bool:
@@ -260,7 +261,10 @@ def struct(of: type[M], versions: str, *, tag: int | None = None) -> M | None:
 
 
 def nullable_struct(of: type[M], versions: str, *, tag: int | None = None) -> M | None:
-    """A struct or null, which a byte before it distinguishes, in a tagged field as well. The default is None."""
+    """A struct or null, which a byte before it distinguishes. The default is None.
+
+    In a tagged field null is 0 instead of -1, and is sent: to Kafka a missing field is an empty struct, not null.
+    """
     return _declare(of, versions, None, versions, tag, has_presence=True)
 
 

@@ -115,7 +115,7 @@ def test_varints_of_every_length(bits: int) -> None:
 def test_a_nullable_struct_has_a_byte_before_it() -> None:
     full = Member(epoch=2, session=Session(timeout_ms=5), item=Session(names=["a"]), classic=Session(timeout_ms=6))
     for member, frame in (
-        (Member(), "ffff ff 000000000100 00"),
+        (Member(), "ffff ff 000000000100 01 00 01 00"),
         (full, "0002 01 000000050100 00000000 02 0261 00 01 00 07 01 000000060100"),
     ):
         parts: list[bytes] = []
@@ -124,4 +124,5 @@ def test_a_nullable_struct_has_a_byte_before_it() -> None:
         decoded, _ = decode(Member, 1, memoryview(b"".join(parts)))
         assert decoded == member
     assert decode(Member, 0, memoryview(bytes.fromhex("000200")))[0] == Member(epoch=2)
+    assert decode(Member, 0, memoryview(bytes.fromhex("000201000100")))[0] == Member(epoch=2)
     assert Member().item is not Member().item
