@@ -22,7 +22,7 @@ from tests.compatibility.clients.faulted_clients import FaultedClient
 from tests.compatibility.interop.fault_stages import VALUES, KafkaStage, Stage
 from tests.support.wait import DEADLINE_S
 
-GOES_ON = "goes on"
+CONTINUES = "continues"
 TWICE = "writes it twice"
 GIVES_UP = "gives up"
 AGAIN = 2
@@ -60,7 +60,7 @@ def produces(**how: Any) -> Act:
         raised = attempt(client, lambda: client.produce(stage.bootstrap, topic, "1", **how))
         found = stage.values(topic)
         if raised is None:
-            return {("1",): GOES_ON, ("1", "1"): TWICE}[tuple(found)]
+            return {("1",): CONTINUES, ("1", "1"): TWICE}[tuple(found)]
         return f"`{raised}`" + (", though it is written" if found else "")
 
     return act
@@ -70,7 +70,7 @@ def gives_up(client: FaultedClient, stage: Stage, topic: str) -> str:
     """As `produces`, and in vain: the error depends on the moment at which the time is up."""
     in_time = produces(request_ms=SHORT_MS // 2, delivery_ms=SHORT_MS)
     cell = in_time(client, stage, topic)
-    return cell if cell in (GOES_ON, TWICE) or stage.values(topic) else GIVES_UP
+    return cell if cell in (CONTINUES, TWICE) or stage.values(topic) else GIVES_UP
 
 
 def reads(**how: Any) -> Act:
@@ -84,7 +84,7 @@ def reads(**how: Any) -> Act:
             client, lambda: found.extend(client.consume(stage.bootstrap, topic, len(VALUES), group=topic, **how))
         )
         assert raised or [value.decode() for value in found] == list(VALUES)
-        return f"`{raised}`" if raised else GOES_ON
+        return f"`{raised}`" if raised else CONTINUES
 
     return act
 
@@ -113,7 +113,7 @@ def reads_across(disturb: Callable[[Stage, str], None]) -> Act:
         reader.join(2 * DEADLINE_S)
         assert ended, f"{member} is still reading"
         assert ended[0] or [value.decode() for value in found] == [*VALUES, *later]
-        return f"`{ended[0]}`" if ended[0] else GOES_ON
+        return f"`{ended[0]}`" if ended[0] else CONTINUES
 
     return act
 
@@ -126,7 +126,7 @@ def commits_after(disturb: Callable[[Stage, str], None]) -> Act:
         disturb(stage, topic)
         raised = attempt(client, commit)
         assert stage.values(topic, "read_committed") == ([] if raised else ["1"])
-        return f"`{raised}`" if raised else GOES_ON
+        return f"`{raised}`" if raised else CONTINUES
 
     return act
 
@@ -175,19 +175,19 @@ RETRIED = {
 
 def produce_scenes() -> list[Scene]:
     once = {"times": 1, "topic": ""}
-    for_ever = {name: (error("Produce", name, None, topic=""),) for name in REFUSED}
+    always = {name: (error("Produce", name, None, topic=""),) for name in REFUSED}
     return [
         *(
             Scene(f"Produce: {name}, {AGAIN} times", produces(), (error("Produce", name, topic=""),))
             for name in ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT")
         ),
         Scene(
-            "Produce: NOT_ENOUGH_REPLICAS, for ever",
+            "Produce: NOT_ENOUGH_REPLICAS, each time",
             gives_up,
             (error("Produce", "NOT_ENOUGH_REPLICAS", None, topic=""),),
         ),
         *(
-            Scene(f"Produce: {name}", produces(), for_ever[name], settings=settings)
+            Scene(f"Produce: {name}", produces(), always[name], settings=settings)
             for name, settings in REFUSED.items()
         ),
         Scene(
@@ -197,7 +197,7 @@ def produce_scenes() -> list[Scene]:
             on_kafka=allowing_only(ResourceType.TOPIC, AclOperation.READ),
         ),
         Scene(
-            "Metadata: UNKNOWN_TOPIC_OR_PARTITION, for ever",
+            "Metadata: UNKNOWN_TOPIC_OR_PARTITION, each time",
             produces(request_ms=SHORT_MS // 2, delivery_ms=SHORT_MS),
             (error("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", None, topic=""),),
             on_kafka=without_topic,
@@ -245,7 +245,7 @@ def consume_scenes() -> list[Scene]:
         ),
         Scene("records with a wrong checksum, once", reads(), ({"fault": "corrupt", "topic": "", "times": 1},)),
         Scene(
-            "records with a wrong checksum, for ever",
+            "records with a wrong checksum, each time",
             reads(),
             ({"fault": "corrupt", "topic": "", "times": None},),
             on_kafka=lambda stage, topic: stage.damage(topic),

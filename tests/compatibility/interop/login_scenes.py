@@ -37,7 +37,7 @@ PROTOCOLS = {  # of each listener
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USER, PASSWORD = "alice", "wonderland"
-WAIT_MS = 3_000  # for clients that go on trying
+WAIT_MS = 3_000  # for clients that keep retrying
 _MODULES = "org.apache.kafka.common.security"
 _DAY = dt.timedelta(days=1)
 
@@ -167,7 +167,7 @@ class Explained(NamedTuple):
 
 
 _NO_ALERT = Explained(
-    "Java answers bytes that are no TLS with an alert, which clients take for the length of an answer; OpenSSL closes "
+    "Java answers bytes that are no TLS with an alert, which clients read as the length of an answer; OpenSSL closes "
     "the connection",
     frozenset({"franz-go", "sarama"}),
 )

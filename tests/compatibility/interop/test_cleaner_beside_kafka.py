@@ -140,7 +140,7 @@ def test_each_compacts_what_the_other_left(
 ) -> None:
     proved(
         "Apache Kafka's log cleaner", VERSION, "a copy of the same directories compacted by each broker: the same "
-        "records for consumers; each opens the other's and goes on",
+        "records for consumers; each opens the other's and continues",
     )  # fmt: skip
     one, two = tmp_path / "one", tmp_path / "two"
     kafka.settings["log.cleaner.enable"] = "false"

@@ -278,7 +278,7 @@ def _lags(tools: JavaTools, words: list[str]) -> list[int]:
 
 
 def test_committed_offsets_outlive_a_restart(confluent: Callable[[str], Encounter], broker: BrokerProcess) -> None:
-    encounter = confluent("members go on through a restart of the broker: each record once")
+    encounter = confluent("members continue through a restart of the broker: each record once")
     topic = create_topic(encounter.confluent, "restart", 4)
     group = f"restart-{uuid.uuid4().hex[:6]}"
     member = encounter.stranger.member

@@ -211,7 +211,7 @@ def test_verifiable_tools(java: JavaTools, prove: Callable[[str], None], unique:
 
 
 def test_what_is_offered_is_told_and_what_is_not_configured(java: JavaTools, prove: Callable[[str], None]) -> None:
-    prove("kafka-broker-api-versions; kafka-acls is told that there is no authorizer, as by Kafka")
+    prove("kafka-broker-api-versions; kafka-acls reports that there is no authorizer, as at Kafka")
     apis = java("BrokerApiVersionsCommand")
     usable = dict(re.findall(r"(\w+)\(\d+\): [\d to]+ \[usable: (\d+)\]", apis))
     assert {"Produce", "Fetch", "Metadata", "JoinGroup", "InitProducerId", "DescribeConfigs"} <= usable.keys(), apis

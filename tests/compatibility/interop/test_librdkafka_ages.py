@@ -149,7 +149,7 @@ def test_kcat_writes_and_reads_keys_headers_and_every_codec(kcat: Callable[[str]
 
 
 def test_kcat_asks_for_offsets_and_reads_in_a_group(kcat: Callable[[str], Kcat]) -> None:
-    cat = kcat("-Q, -o s@ e@, -G: offsets by time, a group that goes on")
+    cat = kcat("-Q, -o s@ e@, -G: offsets by time, a group that resumes")
     topic = create_topic(cat.encounter.confluent, "timed", 1)
     send(cat.encounter.confluent, topic, [Seen(0, n, START_MS + n, None, b"%d" % n, ()) for n in range(10)])
     assert cat("-Q", "-t", f"{topic}:0:{START_MS + 4}").split() == [topic, "[0]", "offset", "4"]

@@ -233,7 +233,7 @@ def test_the_broker_puts_offsets_where_the_high_level_consumer_finds_them(
 ) -> None:  # fmt: skip
     proved(
         "kafka-python", KAFKA_PYTHON, "api_version=0.8.1: OffsetCommit 0 and OffsetFetch 0; "
-        f"the Java ConsumerConnector {KAFKA} goes on there",
+        f"the Java ConsumerConnector {KAFKA} resumes there",
     )  # fmt: skip
     python = python_with(
         f"kafka-python-{KAFKA_PYTHON}", f"kafka-python=={KAFKA_PYTHON}", "lz4", "xxhash", "python-snappy"
