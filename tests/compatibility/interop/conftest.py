@@ -255,9 +255,10 @@ def java(request: pytest.FixtureRequest, broker: BrokerProcess) -> JavaTools:
 
 
 @pytest.fixture(scope="module")
-def kafka_4_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]:
-    """An Apache Kafka 4.3.0 that runs, to stand beside the broker; skips where it cannot be had."""
-    with reference_broker(tmp_path_factory.mktemp("kafka-4.3"), SETTINGS, "4.3.0") as kafka:
+def kafka_4_3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]:
+    """A running Apache Kafka 4.3.0 with the module's settings, beside the broker; skips where it cannot be had."""
+    settings = SETTINGS | getattr(request.module, "BROKER_SETTINGS", {})
+    with reference_broker(tmp_path_factory.mktemp("kafka-4.3"), settings, "4.3.0") as kafka:
         yield kafka
 
 

@@ -186,10 +186,7 @@ def produce_scenes() -> list[Scene]:
             gives_up,
             (error("Produce", "NOT_ENOUGH_REPLICAS", None, topic=""),),
         ),
-        *(
-            Scene(f"Produce: {name}", produces(), always[name], settings=settings)
-            for name, settings in REFUSED.items()
-        ),
+        *(Scene(f"Produce: {name}", produces(), always[name], settings=settings) for name, settings in REFUSED.items()),
         Scene(
             "Produce: TOPIC_AUTHORIZATION_FAILED",
             produces(),

@@ -21,7 +21,8 @@ from bench.reference.jars import jar_directory, java
 
 VERSIONS = ("2.7.2", "3.9.1", "4.1.0", "4.3.0")
 LIGHT = ("-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-LOG4J = Path(__file__).parent / "java" / "log4j.properties"
+SOURCES = Path(__file__).parent / "java"
+LOG4J = SOURCES / "log4j.properties"
 TOOL_SECONDS = 120.0  # a JVM starts in one second, or in a minute where everybody wants the machine
 
 

@@ -148,7 +148,9 @@ def test_a_decision_is_carried_out_and_open_transactions_go_on(
 ) -> None:
     """With `kafka` as its own successor the story itself is proved."""
     if successor == "kafkalite":
-        what = "a commit and an abort that Kafka decided are carried out, stock producers continue their open transactions"
+        what = (
+            "a commit and an abort that Kafka decided are carried out, stock producers continue their open transactions"
+        )
         proved("Apache Kafka", VERSION, f"{what}, there and back at one address")
     properties = str(kafka.home / "server.properties")
     kafka.start()
