@@ -1,7 +1,6 @@
 """The handlers of all APIs, each bound to the parts of the broker that it uses.
 
-Handlers of consumers, producers and admin clients are imported when one of them is first used: a broker is ready
-without them.
+A file of handlers is imported at the first request for one of them: a broker is ready without the others.
 Source: kafka.server.KafkaApis (handle).
 """
 
@@ -27,7 +26,24 @@ from kafkalite.metadata.finalized_features import FinalizedFeatures
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 if TYPE_CHECKING:
+    from kafkalite.api.handlers.acls import AclApi
+    from kafkalite.api.handlers.broker_report import BrokerReportApi
+    from kafkalite.api.handlers.cleaner import CleanerApi
+    from kafkalite.api.handlers.configs import ConfigApi
     from kafkalite.api.handlers.consumer_groups import ConsumerGroupApi
+    from kafkalite.api.handlers.delegation_tokens import DelegationTokenApi
+    from kafkalite.api.handlers.delete_records import DeleteRecordsApi
+    from kafkalite.api.handlers.entity_configs import EntityConfigApi
+    from kafkalite.api.handlers.features import FeatureApi
+    from kafkalite.api.handlers.group_offsets import GroupOffsetApi
+    from kafkalite.api.handlers.groups import GroupApi
+    from kafkalite.api.handlers.list_offsets import ListOffsetsApi
+    from kafkalite.api.handlers.log_dirs import LogDirApi
+    from kafkalite.api.handlers.partition_admin import PartitionAdminApi
+    from kafkalite.api.handlers.telemetry import TelemetryApi
+    from kafkalite.api.handlers.topic_partitions import TopicPartitionApi
+    from kafkalite.api.handlers.topics import TopicApi
+    from kafkalite.api.handlers.transactions import TransactionApi
     from kafkalite.api.request.client_telemetry import ClientTelemetry
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.config.broker_config import BrokerConfig
@@ -72,7 +88,6 @@ class BrokerApis:
         self._coordinators = coordinators
         self._cleaner = cleaner
         self._reports = ReportSources(runtime.clock, network)
-        self._handlers: dict[str, Handler] = {}
         config = dynamic_config.now
         self._broker_id = broker_id = member.broker_id
         self._brokers = BrokerEndpoints(metadata, replica_manager, broker_id, config.broker_rack, self._own_address)
@@ -108,6 +123,18 @@ class BrokerApis:
             AwaitedElections(runtime, metadata, replica_manager, broker_id, self.follower_fetches.ahead),
         )
 
+    def handler_of(self, api: str) -> Handler:
+        return _HANDLERS[api](self)
+
+    def _own_address(self, connection: ClientConnection) -> tuple[str, int]:
+        """The host and port that this broker advertises on the listener of a connection."""
+        advertised = self._config().advertised(connection.listener_name)
+        if advertised is not None:
+            return advertised.host, advertised.port
+        return connection.local_host, connection.local_port
+
+    # The other parts that more than one handler uses, and the handlers of each file in `api/handlers/`
+
     @cached_property
     def _features(self) -> FinalizedFeatures:
         return FinalizedFeatures(self._metadata)
@@ -122,14 +149,9 @@ class BrokerApis:
         follow_client_metrics(self._metadata, telemetry)
         return telemetry
 
-    def handler_of(self, api: str) -> Handler:
-        for bind in (self._first_handlers, self._client_handlers, self._settings_handlers, self._admin_handlers):
-            if api not in self._handlers:
-                self._handlers.update(bind())
-        return self._handlers[api]
-
-    def _first_handlers(self) -> Mapping[str, Handler]:
-        metadata = MetadataApi(
+    @cached_property
+    def _metadata_api(self) -> MetadataApi:
+        return MetadataApi(
             self._runtime,
             self._config,
             self._metadata,
@@ -139,143 +161,230 @@ class BrokerApis:
             self._coordinators.internal_topics,
             self._features,
         )
-        return {
-            "Produce": self.produce.produce,
-            "Fetch": self.fetch.fetch,
-            "Metadata": metadata.metadata,
-            "ApiVersions": metadata.api_versions,
-            "DescribeCluster": metadata.describe_cluster,
-        }
 
     @cached_property
     def consumer_groups(self) -> ConsumerGroupApi:
         from kafkalite.api.handlers.consumer_groups import ConsumerGroupApi
 
-        return ConsumerGroupApi(
-            self._runtime, self._config, self._coordinators.groups, self._features, self.admission_epoch
+        groups = self._coordinators.groups
+        return ConsumerGroupApi(self._runtime, self._config, groups, self._features, self.admission_epoch)
+
+    @cached_property
+    def _offset_api(self) -> ListOffsetsApi:
+        from kafkalite.api.handlers.list_offsets import ListOffsetsApi
+
+        return ListOffsetsApi(self._runtime, self._metadata, self._replica_manager, self._broker_id)
+
+    @cached_property
+    def _group_api(self) -> GroupApi:
+        from kafkalite.api.handlers.groups import GroupApi
+
+        its = self._coordinators
+        return GroupApi(
+            self._runtime, self._brokers, its.groups, its.offsets_topic, its.transactions, its.transaction_topic
         )
 
-    def _client_handlers(self) -> Mapping[str, Handler]:
+    @cached_property
+    def _group_offset_api(self) -> GroupOffsetApi:
         from kafkalite.api.handlers.group_offsets import GroupOffsetApi
-        from kafkalite.api.handlers.groups import GroupApi
-        from kafkalite.api.handlers.list_offsets import ListOffsetsApi
+
+        return GroupOffsetApi(
+            self._runtime,
+            self._config,
+            self._replica_manager,
+            self._coordinators.groups,
+            self._coordinators.add_partitions,
+            self._member.legacy_offsets(),
+        )
+
+    @cached_property
+    def _topic_partition_api(self) -> TopicPartitionApi:
         from kafkalite.api.handlers.topic_partitions import TopicPartitionApi
+
+        return TopicPartitionApi(self._config, self._metadata, self._brokers, self._replica_manager)
+
+    @cached_property
+    def _transaction_api(self) -> TransactionApi:
         from kafkalite.api.handlers.transactions import TransactionApi
 
-        runtime, replica_manager, its = self._runtime, self._replica_manager, self._coordinators
-        offsets = ListOffsetsApi(runtime, self._metadata, replica_manager, self._broker_id)
-        groups = GroupApi(
-            runtime, self._brokers, its.groups, its.offsets_topic, its.transactions, its.transaction_topic
+        its, error_log = self._coordinators, RateLimitedLogger(self._runtime.clock, logger.error)
+        return TransactionApi(
+            self._runtime, self._replica_manager, its.transactions, its.producer_ids, its.markers, error_log
         )
-        group_offsets = GroupOffsetApi(
-            runtime, self._config, replica_manager, its.groups, its.add_partitions, self._member.legacy_offsets()
-        )
-        topic_partitions = TopicPartitionApi(self._config, self._metadata, self._brokers, replica_manager)
-        error_log = RateLimitedLogger(runtime.clock, logger.error)
-        transactions = TransactionApi(
-            runtime, replica_manager, its.transactions, its.producer_ids, its.markers, error_log
-        )
-        return {
-            "ListOffsets": offsets.list_offsets,
-            "OffsetForLeaderEpoch": offsets.offset_for_leader_epoch,
-            "OffsetCommit": group_offsets.offset_commit,
-            "OffsetFetch": group_offsets.offset_fetch,
-            "TxnOffsetCommit": group_offsets.txn_offset_commit,
-            "OffsetDelete": group_offsets.offset_delete,
-            "FindCoordinator": groups.find_coordinator,
-            "JoinGroup": groups.join_group,
-            "Heartbeat": groups.heartbeat,
-            "LeaveGroup": groups.leave_group,
-            "SyncGroup": groups.sync_group,
-            "DescribeGroups": groups.describe_groups,
-            "ListGroups": groups.list_groups,
-            "DeleteGroups": groups.delete_groups,
-            "DescribeTopicPartitions": topic_partitions.describe_topic_partitions,
-            "InitProducerId": transactions.init_producer_id,
-            "AddPartitionsToTxn": transactions.add_partitions_to_txn,
-            "AddOffsetsToTxn": transactions.add_offsets_to_txn,
-            "EndTxn": transactions.end_txn,
-            "WriteTxnMarkers": transactions.write_txn_markers,
-            "DescribeProducers": transactions.describe_producers,
-            "DescribeTransactions": transactions.describe_transactions,
-            "ListTransactions": transactions.list_transactions,
-            "ConsumerGroupHeartbeat": self.consumer_groups.consumer_group_heartbeat,
-            "ConsumerGroupDescribe": self.consumer_groups.consumer_group_describe,
-        }
 
-    def _settings_handlers(self) -> Mapping[str, Handler]:
+    @cached_property
+    def _config_api(self) -> ConfigApi:
         from kafkalite.api.handlers.configs import ConfigApi
+
+        return ConfigApi(
+            self._dynamic_config, self._metadata, self._replica_manager, self._topic_admin, self._broker_id
+        )
+
+    @cached_property
+    def _entity_config_api(self) -> EntityConfigApi:
         from kafkalite.api.handlers.entity_configs import EntityConfigApi
+
+        return EntityConfigApi(self._runtime, self._metadata)
+
+    @cached_property
+    def _feature_api(self) -> FeatureApi:
         from kafkalite.api.handlers.features import FeatureApi
-        from kafkalite.api.handlers.quorum import describe_quorum
+
+        return FeatureApi(self._features)
+
+    @cached_property
+    def _telemetry_api(self) -> TelemetryApi:
         from kafkalite.api.handlers.telemetry import TelemetryApi
 
-        metadata, telemetry = self._metadata, TelemetryApi(self._config, self.telemetry)
-        configs = ConfigApi(self._dynamic_config, metadata, self._replica_manager, self._topic_admin, self._broker_id)
-        entities = EntityConfigApi(self._runtime, metadata)
-        return {
-            "DescribeConfigs": configs.describe_configs,
-            "AlterConfigs": configs.alter_configs,
-            "IncrementalAlterConfigs": configs.incremental_alter_configs,
-            "ListConfigResources": configs.list_config_resources,
-            "DescribeUserScramCredentials": entities.describe_user_scram_credentials,
-            "AlterUserScramCredentials": entities.alter_user_scram_credentials,
-            "DescribeClientQuotas": entities.describe_client_quotas,
-            "AlterClientQuotas": entities.alter_client_quotas,
-            "UpdateFeatures": FeatureApi(self._features).update_features,
-            "DescribeQuorum": describe_quorum,
-            "GetTelemetrySubscriptions": telemetry.get_telemetry_subscriptions,
-            "PushTelemetry": telemetry.push_telemetry,
-        }
+        return TelemetryApi(self._config, self.telemetry)
 
-    def _admin_handlers(self) -> Mapping[str, Handler]:
-        from kafkalite.api import sasl_authenticator
+    @cached_property
+    def _acl_api(self) -> AclApi:
         from kafkalite.api.handlers.acls import AclApi
-        from kafkalite.api.handlers.broker_report import BrokerReportApi
-        from kafkalite.api.handlers.cleaner import CleanerApi
-        from kafkalite.api.handlers.delegation_tokens import DelegationTokenApi
-        from kafkalite.api.handlers.delete_records import DeleteRecordsApi
+
+        return AclApi(self._metadata)
+
+    @cached_property
+    def _log_dir_api(self) -> LogDirApi:
         from kafkalite.api.handlers.log_dirs import LogDirApi
+
+        return LogDirApi(self._config, self._metadata, self._logs, self._replica_manager, self._cleaner)
+
+    @cached_property
+    def _partition_admin_api(self) -> PartitionAdminApi:
         from kafkalite.api.handlers.partition_admin import PartitionAdminApi
-        from kafkalite.api.handlers.topics import TopicApi
+
+        return PartitionAdminApi(self._metadata, self._member.partition_admin)
+
+    @cached_property
+    def _token_api(self) -> DelegationTokenApi:
+        from kafkalite.api.handlers.delegation_tokens import DelegationTokenApi
         from kafkalite.security.delegation_tokens import TokenHmacs
 
-        runtime, config, metadata = self._runtime, self._config, self._metadata
-        logs, replica_manager, topic_admin = self._logs, self._replica_manager, self._topic_admin
-        partition_admin, cleaner = self._member.partition_admin, self._cleaner
-        acls = AclApi(metadata)
-        log_dirs = LogDirApi(config, metadata, logs, replica_manager, cleaner)
-        partitions = PartitionAdminApi(metadata, partition_admin)
-        tokens = DelegationTokenApi(runtime, config, metadata, TokenHmacs(lambda: metadata.delegation_tokens))
-        topics = TopicApi(runtime, config, metadata, replica_manager, topic_admin, partition_admin)
-        groups = self._coordinators.groups
-        report = BrokerReportApi(runtime, config, metadata, logs, replica_manager, groups, cleaner, self._reports)
-        return {
-            "SaslHandshake": sasl_authenticator.sasl_handshake,
-            "SaslAuthenticate": sasl_authenticator.sasl_authenticate,
-            "CreateTopics": topics.create_topics,
-            "DeleteTopics": topics.delete_topics,
-            "CreatePartitions": topics.create_partitions,
-            "DeleteRecords": DeleteRecordsApi(runtime, logs, replica_manager).delete_records,
-            "DescribeAcls": acls.describe_acls,
-            "CreateAcls": acls.create_acls,
-            "DeleteAcls": acls.delete_acls,
-            "AlterReplicaLogDirs": log_dirs.alter_replica_log_dirs,
-            "DescribeLogDirs": log_dirs.describe_log_dirs,
-            "CreateDelegationToken": tokens.create_delegation_token,
-            "RenewDelegationToken": tokens.renew_delegation_token,
-            "ExpireDelegationToken": tokens.expire_delegation_token,
-            "DescribeDelegationToken": tokens.describe_delegation_token,
-            "ElectLeaders": partitions.elect_leaders,
-            "AlterPartitionReassignments": partitions.alter_partition_reassignments,
-            "ListPartitionReassignments": partitions.list_partition_reassignments,
-            "RunCleaner": CleanerApi(runtime, config, replica_manager, cleaner).run_cleaner,
-            "BrokerReport": report.broker_report,
-        }
+        metadata = self._metadata
+        return DelegationTokenApi(self._runtime, self._config, metadata, TokenHmacs(lambda: metadata.delegation_tokens))
 
-    def _own_address(self, connection: ClientConnection) -> tuple[str, int]:
-        """The host and port that this broker advertises on the listener of a connection."""
-        advertised = self._config().advertised(connection.listener_name)
-        if advertised is not None:
-            return advertised.host, advertised.port
-        return connection.local_host, connection.local_port
+    @cached_property
+    def _topic_api(self) -> TopicApi:
+        from kafkalite.api.handlers.topics import TopicApi
+
+        return TopicApi(
+            self._runtime,
+            self._config,
+            self._metadata,
+            self._replica_manager,
+            self._topic_admin,
+            self._member.partition_admin,
+        )
+
+    @cached_property
+    def _delete_records_api(self) -> DeleteRecordsApi:
+        from kafkalite.api.handlers.delete_records import DeleteRecordsApi
+
+        return DeleteRecordsApi(self._runtime, self._logs, self._replica_manager)
+
+    @cached_property
+    def _cleaner_api(self) -> CleanerApi:
+        from kafkalite.api.handlers.cleaner import CleanerApi
+
+        return CleanerApi(self._runtime, self._config, self._replica_manager, self._cleaner)
+
+    @cached_property
+    def _report_api(self) -> BrokerReportApi:
+        from kafkalite.api.handlers.broker_report import BrokerReportApi
+
+        return BrokerReportApi(
+            self._runtime,
+            self._config,
+            self._metadata,
+            self._logs,
+            self._replica_manager,
+            self._coordinators.groups,
+            self._cleaner,
+            self._reports,
+        )
+
+
+def _sasl_handshake(_: BrokerApis) -> Handler:
+    from kafkalite.api.sasl_authenticator import sasl_handshake
+
+    return sasl_handshake
+
+
+def _sasl_authenticate(_: BrokerApis) -> Handler:
+    from kafkalite.api.sasl_authenticator import sasl_authenticate
+
+    return sasl_authenticate
+
+
+def _describe_quorum(_: BrokerApis) -> Handler:
+    from kafkalite.api.handlers.quorum import describe_quorum
+
+    return describe_quorum
+
+
+_HANDLERS: Mapping[str, Callable[[BrokerApis], Handler]] = {
+    "Produce": lambda its: its.produce.produce,
+    "Fetch": lambda its: its.fetch.fetch,
+    "ListOffsets": lambda its: its._offset_api.list_offsets,
+    "Metadata": lambda its: its._metadata_api.metadata,
+    "OffsetCommit": lambda its: its._group_offset_api.offset_commit,
+    "OffsetFetch": lambda its: its._group_offset_api.offset_fetch,
+    "FindCoordinator": lambda its: its._group_api.find_coordinator,
+    "JoinGroup": lambda its: its._group_api.join_group,
+    "Heartbeat": lambda its: its._group_api.heartbeat,
+    "LeaveGroup": lambda its: its._group_api.leave_group,
+    "SyncGroup": lambda its: its._group_api.sync_group,
+    "DescribeGroups": lambda its: its._group_api.describe_groups,
+    "ListGroups": lambda its: its._group_api.list_groups,
+    "SaslHandshake": _sasl_handshake,
+    "ApiVersions": lambda its: its._metadata_api.api_versions,
+    "CreateTopics": lambda its: its._topic_api.create_topics,
+    "DeleteTopics": lambda its: its._topic_api.delete_topics,
+    "DeleteRecords": lambda its: its._delete_records_api.delete_records,
+    "InitProducerId": lambda its: its._transaction_api.init_producer_id,
+    "OffsetForLeaderEpoch": lambda its: its._offset_api.offset_for_leader_epoch,
+    "AddPartitionsToTxn": lambda its: its._transaction_api.add_partitions_to_txn,
+    "AddOffsetsToTxn": lambda its: its._transaction_api.add_offsets_to_txn,
+    "EndTxn": lambda its: its._transaction_api.end_txn,
+    "WriteTxnMarkers": lambda its: its._transaction_api.write_txn_markers,
+    "TxnOffsetCommit": lambda its: its._group_offset_api.txn_offset_commit,
+    "DescribeAcls": lambda its: its._acl_api.describe_acls,
+    "CreateAcls": lambda its: its._acl_api.create_acls,
+    "DeleteAcls": lambda its: its._acl_api.delete_acls,
+    "DescribeConfigs": lambda its: its._config_api.describe_configs,
+    "AlterConfigs": lambda its: its._config_api.alter_configs,
+    "AlterReplicaLogDirs": lambda its: its._log_dir_api.alter_replica_log_dirs,
+    "DescribeLogDirs": lambda its: its._log_dir_api.describe_log_dirs,
+    "SaslAuthenticate": _sasl_authenticate,
+    "CreatePartitions": lambda its: its._topic_api.create_partitions,
+    "CreateDelegationToken": lambda its: its._token_api.create_delegation_token,
+    "RenewDelegationToken": lambda its: its._token_api.renew_delegation_token,
+    "ExpireDelegationToken": lambda its: its._token_api.expire_delegation_token,
+    "DescribeDelegationToken": lambda its: its._token_api.describe_delegation_token,
+    "DeleteGroups": lambda its: its._group_api.delete_groups,
+    "ElectLeaders": lambda its: its._partition_admin_api.elect_leaders,
+    "IncrementalAlterConfigs": lambda its: its._config_api.incremental_alter_configs,
+    "AlterPartitionReassignments": lambda its: its._partition_admin_api.alter_partition_reassignments,
+    "ListPartitionReassignments": lambda its: its._partition_admin_api.list_partition_reassignments,
+    "OffsetDelete": lambda its: its._group_offset_api.offset_delete,
+    "DescribeClientQuotas": lambda its: its._entity_config_api.describe_client_quotas,
+    "AlterClientQuotas": lambda its: its._entity_config_api.alter_client_quotas,
+    "DescribeUserScramCredentials": lambda its: its._entity_config_api.describe_user_scram_credentials,
+    "AlterUserScramCredentials": lambda its: its._entity_config_api.alter_user_scram_credentials,
+    "DescribeQuorum": _describe_quorum,
+    "UpdateFeatures": lambda its: its._feature_api.update_features,
+    "DescribeCluster": lambda its: its._metadata_api.describe_cluster,
+    "DescribeProducers": lambda its: its._transaction_api.describe_producers,
+    "DescribeTransactions": lambda its: its._transaction_api.describe_transactions,
+    "ListTransactions": lambda its: its._transaction_api.list_transactions,
+    "ConsumerGroupHeartbeat": lambda its: its.consumer_groups.consumer_group_heartbeat,
+    "ConsumerGroupDescribe": lambda its: its.consumer_groups.consumer_group_describe,
+    "GetTelemetrySubscriptions": lambda its: its._telemetry_api.get_telemetry_subscriptions,
+    "PushTelemetry": lambda its: its._telemetry_api.push_telemetry,
+    "ListConfigResources": lambda its: its._config_api.list_config_resources,
+    "DescribeTopicPartitions": lambda its: its._topic_partition_api.describe_topic_partitions,
+    "RunCleaner": lambda its: its._cleaner_api.run_cleaner,
+    "BrokerReport": lambda its: its._report_api.broker_report,
+}
+"""The method or function that answers each API, found at its first request, which imports the file."""

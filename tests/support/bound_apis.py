@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from kafkalite.protocol.apis import SERVED
@@ -9,9 +10,7 @@ from kafkalite.protocol.apis import SERVED
 
 def handlers_of(running: Any) -> dict[str, Any]:
     """The handlers of all APIs by their names."""
-    for api in SERVED.values():
-        running.apis.handler_of(api.name)
-    return dict(running.apis._handlers)
+    return {api.name: running.apis.handler_of(api.name) for api in SERVED.values()}
 
 
 def replace_parts(running: Any, **parts: Any) -> None:
@@ -27,5 +26,7 @@ def replace_parts(running: Any, **parts: Any) -> None:
         setattr(dispatcher, f"_{name}", api)
     if "metadata" in parts:
         apis.produce.elections._metadata = parts["metadata"]
-    apis._handlers.clear()
+    for name, value in vars(type(apis)).items():
+        if isinstance(value, cached_property):
+            vars(apis).pop(name, None)
     dispatcher._routes.clear()
