@@ -18,10 +18,11 @@ Source: kafka.server.KafkaApis; the operations of each API are in the documentat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.api.request.error_answer import error_answer
 from kafkalite.api.request.request_context import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, RequestContext, refusal
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.apis import Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.security.acl.acl import Operation as Op

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from bisect import insort
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.job.job import Ending, Outcome
 from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_time, plan, unknown_plan
@@ -34,6 +34,7 @@ from kafkalite.cleaner.status import (
 )
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock
+from kafkalite.common.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats

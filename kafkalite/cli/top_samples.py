@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.client.broker_reports import KnowsBrokers, reports
 from kafkalite.client.cluster_client import ClusterClient
@@ -19,6 +19,7 @@ from kafkalite.client.history import History
 from kafkalite.client.log_dirs import directories, led_partitions
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
 
 TOPICS, GROUPS, BROKERS = VIEWS = ("topics", "groups", "brokers")

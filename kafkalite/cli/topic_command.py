@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
 
 from kafkalite.cli.command_config import (
     add_bootstrap_server,
@@ -27,6 +26,7 @@ from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
 from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
 from kafkalite.common.options import assignments
 from kafkalite.common.output import aligned, complain, json_line, print_all, print_rows

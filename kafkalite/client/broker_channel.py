@@ -18,11 +18,12 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.sasl_login import NEVER_MS, due_ms, log_in
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.common.forks import close_in_children, close_transport_copy
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 

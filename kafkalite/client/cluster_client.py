@@ -15,11 +15,12 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.client.blocking_client import BlockingClient, format_address, name_of_error, parse_address
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import TOPIC_RESOURCE, DescribeConfigsRequest, DescribeConfigsResource

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import GROUP_KEY, Retries
 from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, ListedGroup, of_classic, of_consumer
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 from kafkalite.protocol.messages.group_offsets import (

@@ -7,8 +7,7 @@ Source: org.apache.kafka.clients.admin.{ConsumerGroupDescription, MemberDescript
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.consumer_groups import DescribedAssignment, DescribedConsumerGroup
 from kafkalite.protocol.messages.groups import DescribedGroup

@@ -10,7 +10,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
+
+from kafkalite.common.named_tuple import NamedTuple
 
 INTERVAL_MS = 5_000
 KEPT_MS = 3_600_000

@@ -14,9 +14,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.clock import monotonic_s
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.security.sasl.gssapi import GssapiClient, fault_text, load_library, principal_name
 
 logger = logging.getLogger("kafkalite.authentication")

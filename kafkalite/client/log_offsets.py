@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 

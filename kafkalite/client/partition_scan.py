@@ -11,12 +11,12 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import NamedTuple
 
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ErrorCode, Malformed, Refused, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.record.batch import MAGIC, BatchHeader, sequence_at
 from kafkalite.record.batches import read_batch, whole_batches

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
 
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Refused, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 
 BEGINNING, END, OFFSET, TIME, TAIL = PLACES = ("beginning", "end", "offset", "time", "tail")

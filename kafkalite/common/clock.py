@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kafkalite.common.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import asyncio

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import re
 import uuid
-from typing import NamedTuple
 from urllib.parse import quote, unquote
+
+from kafkalite.common.named_tuple import NamedTuple
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"

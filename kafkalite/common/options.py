@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,15})\s*([kmg]?)b?")

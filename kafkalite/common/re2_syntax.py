@@ -10,9 +10,10 @@ Source: RE2's syntax page; com.google.re2j.Parser (1.8, with the flags of Patter
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkalite.common import regex_tree as tree
+from kafkalite.common.named_tuple import NamedTuple
 
 DEPTH_MAX: Final = 200
 REPEAT_MAX: Final = 1000

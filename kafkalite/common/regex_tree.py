@@ -12,7 +12,9 @@ from __future__ import annotations
 import functools
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from kafkalite.common.named_tuple import NamedTuple
 
 Ranges = tuple[tuple[int, int], ...]
 """Code points from the first to the last of each, both of them included."""

@@ -8,10 +8,10 @@ Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (4.3).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.linear_regex import LinearRegex
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import java_trim
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigSynonym, Settings, integer, words

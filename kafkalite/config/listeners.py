@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.settings import Setting, quoted
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

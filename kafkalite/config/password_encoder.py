@@ -15,8 +15,9 @@ import binascii
 import hashlib
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.security_settings import ENCODER_CIPHERS, ENCODER_ITERATIONS_MAX, ENCODER_KEY_FACTORIES
 
 if TYPE_CHECKING:

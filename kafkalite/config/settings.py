@@ -16,8 +16,9 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import java_trim
 from kafkalite.common.text import java_double
 

@@ -18,9 +18,10 @@ import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

@@ -18,7 +18,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route as StarletteRoute
 
 from kafkalite.client.history import History
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.route import (

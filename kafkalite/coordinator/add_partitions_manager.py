@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition
 from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator

@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
 from kafkalite.coordinator.offset_manager import OffsetManager
 from kafkalite.replication.replica_manager import ReplicaManager

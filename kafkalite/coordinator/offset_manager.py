@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import STRING_BYTES_MAX, ProducerIdAndEpoch, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.group import Identity

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.inspection.files.directory_listing import (
     PartitionDirectory,
     checkpoint_offsets,

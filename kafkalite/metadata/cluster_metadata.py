@@ -16,9 +16,10 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.partition_state import IsrState

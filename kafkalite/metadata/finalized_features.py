@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 
 GROUP_VERSION = "group.version"  # 1: groups of the consumer protocol (KIP-848)

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER
 
 

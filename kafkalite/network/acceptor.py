@@ -12,11 +12,11 @@ import errno
 import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.forks import close_socket, close_socket_in_children
 from kafkalite.common.log_lines import RateLimitedLogger
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.connection import Connection
 from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkalite.common.clock import Clock, monotonic_s
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.sampled_rate import SampledRate, ThrottleTimes
 
 CONNECTIONS_MAX = 2**31 - 1

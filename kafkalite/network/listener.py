@@ -13,10 +13,11 @@ import socket
 import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_socket, close_socket_in_children
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.connection_quotas import NetworkLimits
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     acls,

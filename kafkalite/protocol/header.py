@@ -12,9 +12,10 @@ from collections.abc import Callable
 from functools import cache
 from struct import Struct
 from struct import error as struct_error
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import FileRegion, Part
 from kafkalite.protocol.apis import API_OF_REQUEST, SERVED, Api
 from kafkalite.protocol.codec.codec import decode, encoder

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.codec import known_version_of, read_versioned, versioned
 from kafkalite.protocol.codec.schema import (

@@ -10,11 +10,12 @@ Source: org.apache.spark.sql.kafka010.KafkaRecordToRowConverter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.reader.chunks.chunk_rows import MILLIS_MAX
 from kafkalite.reader.chunks.rows import Rows
 from kafkalite.record.columns.batch_columns import Array

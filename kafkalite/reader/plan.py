@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kafkalite.common.errors import StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.reader.planning.bounds import Bounds, DataDirectories, find_bounds, resolve
 from kafkalite.reader.planning.discovery import wanted_partitions

@@ -13,8 +13,9 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable, safe_json
 from kafkalite.record.batch import NewRecord
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 from zlib import crc32
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES, BatchHeader, Buffer
 from kafkalite.record.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress, lz4_head_checksum
 from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, wrap

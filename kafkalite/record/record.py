@@ -10,9 +10,9 @@ Source: org.apache.kafka.common.record.DefaultRecord, with its rules for malform
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, Buffer, parse_header
 from kafkalite.record.compression import NONE, UNPACKED_BYTES_MAX, decompress
 

@@ -11,9 +11,9 @@ KIP-98.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import HEADER_BYTES, Buffer, NewRecord, build_batch, parse_header
 from kafkalite.record.record import read_records
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_manager import LogManager

@@ -14,9 +14,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.codec.schema import read_uvarint, write_uvarint
 from kafkalite.protocol.header import decode_response
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse

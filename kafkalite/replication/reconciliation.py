@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 

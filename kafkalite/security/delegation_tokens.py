@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 
 _SPARE = 100  # HMACs of removed tokens, before they are dropped
 Tokens = Callable[[], Mapping[str, "DelegationToken"]]

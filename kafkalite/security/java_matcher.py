@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common import regex_tree as tree
+from kafkalite.common.named_tuple import NamedTuple
 
 STEPS_MAX = 200_000  # 0.1 s
 LINE_ENDS = "\n\r\x85\u2028\u2029"

@@ -11,7 +11,8 @@ X500Name.generateRFC2253DN}, X.690 (DER).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from kafkalite.common.named_tuple import NamedTuple
 
 USER = "User"
 WILDCARD = "User:*"

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from kafkalite.client.bearer_login import NoToken, retried
 from kafkalite.client.logins import tls_of_module
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.security.sasl.jwt import BearerToken, Keys, TokenRefused, TokenRules, key_id, verify_signed
 
 logger = logging.getLogger("kafkalite.authentication")

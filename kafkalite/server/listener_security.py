@@ -12,10 +12,11 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.broker_channel import ChannelSecurity
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.config.tls import (

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_copy, close_in_children, close_writer_in_children
+from kafkalite.common.named_tuple import NamedTuple
 
 CONNECTIONS_MAX = 16
 REQUEST_BYTES_MAX = 8 * 1024

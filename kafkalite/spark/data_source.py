@@ -10,7 +10,7 @@ Source: pyspark.sql.datasource.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.reader.options import column_names, parse_options
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split

@@ -11,7 +11,9 @@ class OrderTest(KafkaTestMixin, unittest.TestCase):
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kafkalite.common.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import unittest

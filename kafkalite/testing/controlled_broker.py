@@ -28,10 +28,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from kafkalite.common.errors import ConfigError, KafkaError, StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.testing.async_broker import AsyncBroker
 from kafkalite.testing.faults.faults import Faults

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN

@@ -184,3 +184,14 @@ def test_nothing_heavy_is_imported_before_it_is_needed(entry: str, forbidden: se
     script = f"import {entry}, sys; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert not forbidden & set(loaded.split())
+
+
+def test_every_named_tuple_is_of_the_kind_that_is_declared_fast() -> None:
+    wrong = [
+        f"{module}:{node.lineno}"
+        for module, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "typing"
+        if any(alias.name == "NamedTuple" for alias in node.names) and module != "common.named_tuple"
+    ]
+    assert not wrong, f"import NamedTuple of common/named_tuple.py: {wrong}"

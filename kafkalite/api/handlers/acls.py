@@ -6,10 +6,11 @@ Source: kafka.server.AclApis, kafka.security.authorizer.AclAuthorizer (createAcl
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.protocol.messages import acls as wire
 from kafkalite.security.acl.acl import (

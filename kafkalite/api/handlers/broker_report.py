@@ -12,13 +12,14 @@ import json
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.consumable_records import CountPlan
 from kafkalite.api.request.request_context import RequestContext, Runtime
 from kafkalite.api.request.request_watch import FETCH, PRODUCE, ReportSources, WatchedClient
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group_coordinator import GroupCoordinator

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kafkalite.api.request.request_context import RequestContext, refusal
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, desanitized, entity_path, topic_name_fault
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.client_metrics_config import ClientMetricsConfig

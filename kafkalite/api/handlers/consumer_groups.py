@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from kafkalite.api.request.admission import AdmissionEpoch
 from kafkalite.api.request.request_context import (
@@ -20,6 +19,7 @@ from kafkalite.api.request.request_context import (
     refusal,
 )
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.consumer.group_description import ConsumerMemberDescription, NamedPartitions
 from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult

@@ -7,10 +7,10 @@ Source: kafka.server.KafkaApis (handleCreateTokenRequest and its neighbours, all
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kafkalite.api.request.request_context import RequestContext, Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import ClusterMetadata

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from kafkalite.api.request.request_context import TOPIC, RequestContext, Runtime, refusal
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.protocol.messages.topics import (

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from kafkalite.api.request.request_context import CLUSTER, RequestContext, Runtime, refusal
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import desanitized, sanitized
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.protocol.messages import entity_configs as wire

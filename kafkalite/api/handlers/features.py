@@ -6,10 +6,9 @@ Source: kafka.server.ControllerApis (handleUpdateFeatures), UpdateFeaturesRespon
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.metadata.finalized_features import FeatureUpdate, FinalizedFeatures
 from kafkalite.protocol.messages import features as wire
 

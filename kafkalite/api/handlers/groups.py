@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.request_context import (
@@ -23,6 +22,7 @@ from kafkalite.api.request.request_context import (
     refusal,
 )
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.group.classic.group_state import DEAD, STABLE
 from kafkalite.coordinator.group.group import (

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
 
 from kafkalite.api.request.replica_fetch import is_ahead
 from kafkalite.api.request.request_context import TOPIC, RequestContext, Runtime, refusal
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
 from kafkalite.log.storage.files import storage_error

@@ -13,12 +13,12 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoint, BrokerEndpoints
 from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext, Runtime
 from kafkalite.api.request.throttling import MutationQuota
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import (
     INTERNAL_TOPICS,
     NO_LEADER,

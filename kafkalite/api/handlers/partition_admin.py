@@ -10,10 +10,10 @@ listPartitionReassignments), kafka.server.KafkaApis.handleElectLeaders; KIP-183,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kafkalite.api.request.request_context import RequestContext, check_partition_count
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, Election, PartitionAdmin
 from kafkalite.protocol.messages import partition_admin as wire
 

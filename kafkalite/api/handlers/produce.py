@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.api.request.admission import (
     ACKS_ALL,
@@ -25,6 +25,7 @@ from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker
 from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, PendingResponse, RequestContext, Runtime
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from kafkalite.log.partition.partition_log import AppendResult

@@ -7,11 +7,11 @@ Source: kafka.server.KafkaApis (handleGetTelemetrySubscriptionsRequest, handlePu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kafkalite.api.request.client_telemetry import CODECS, ClientTelemetry
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages import telemetry as wire
 

@@ -8,12 +8,12 @@ Source: kafka.server.handlers.DescribeTopicPartitionsRequestHandler, KRaftMetada
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from kafkalite.api.handlers.metadata import FIRST_VERSION_BY_ID, TopicDescriber
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, topic_name_fault
 from kafkalite.common.text import java_order
 from kafkalite.config.broker_config import BrokerConfig

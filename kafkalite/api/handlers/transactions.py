@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from kafkalite.api.request.request_context import (
     TOPIC,
@@ -25,6 +24,7 @@ from kafkalite.api.request.request_context import (
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.linear_regex import LinearRegex
 from kafkalite.common.log_lines import RateLimitedLogger
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault
 from kafkalite.coordinator.marker_writer import MarkerAppender
 from kafkalite.coordinator.transaction.transaction import Transaction

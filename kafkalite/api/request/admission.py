@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import COORDINATOR_MOVES, ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.sampled_rate import SampledRate
 from kafkalite.log.partition.partition_log import AppendResult

@@ -9,8 +9,8 @@ Source: kafka.server.MetadataCache (getAliveBrokerNodes, by listener name).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER
 from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
 from kafkalite.network.client_connection import ClientConnection

@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
 
 from kafkalite.api.request.metrics_data import read_points
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import ZERO_UUID, format_uuid, random_uuid
 from kafkalite.config.client_metrics_config import INTERVAL_DEFAULT_MS, ClientMetricsConfig, MetricSubscription
 from kafkalite.record import compression

@@ -9,9 +9,9 @@ first and the last of them. A count that would take too long is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import OpenFile
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.record_counting import count

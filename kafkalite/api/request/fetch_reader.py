@@ -11,13 +11,13 @@ Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from kafkalite.api.request.admission import AdmissionEpoch
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker
 from kafkalite.api.request.fetch_sessions import FetchContext, FetchSessions, FollowerFetches, WantedPartition
 from kafkalite.api.request.request_context import Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import FileRegion
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, Timer, monotonic_s
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import Part
 from kafkalite.network.client_connection import Answer, ClientConnection, Handler
 from kafkalite.network.socket_server import SocketServer

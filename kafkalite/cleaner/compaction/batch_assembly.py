@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
 
 import numpy as np
 
 from kafkalite.cleaner.compaction.segment_reader import BatchPiece
 from kafkalite.common.checksum import crc32c
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,

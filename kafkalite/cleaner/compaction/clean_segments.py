@@ -12,7 +12,6 @@ Source: kafka.log.Cleaner.cleanInto, org.apache.kafka.common.record.MemoryRecord
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from kafkalite.cleaner.compaction.legacy_messages import clean_legacy
 from kafkalite.cleaner.compaction.segment_reader import BatchPiece, CleanContext, LegacyPiece
 from kafkalite.cleaner.compaction.skimpy_offset_map import RetainedRecords
 from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.record.batch import DELETE_HORIZON
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags

@@ -7,12 +7,12 @@ headers are not decoded: skipping a varint costs half as much as reading it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from kafkalite.cleaner.compaction.segment_reader import BatchPiece
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import HEADER_BYTES
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Flags

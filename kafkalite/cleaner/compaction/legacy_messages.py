@@ -7,8 +7,6 @@ Source: org.apache.kafka.common.record.MemoryRecords.filterTo, MemoryRecordsBuil
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from kafkalite.cleaner.compaction.decompressed_batches import RecordKeys
@@ -16,6 +14,7 @@ from kafkalite.cleaner.compaction.segment_reader import CleanContext, LegacyPiec
 from kafkalite.cleaner.compaction.skimpy_offset_map import RetainedRecords
 from kafkalite.cleaner.job.job import CleanStats
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.columns.batch_columns import Array, Flags
 from kafkalite.record.columns.varint_columns import Bytes

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 

@@ -17,8 +17,9 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.settings import LONG_MAX
 from kafkalite.config.topic_config import TopicConfig
 

@@ -27,9 +27,9 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener

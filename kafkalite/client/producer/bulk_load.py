@@ -20,7 +20,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,7 @@ from kafkalite.client.cluster_client import WriteFailed
 from kafkalite.client.producer.options import WriteOptions
 from kafkalite.client.producer.producer import Producer, RecordRun
 from kafkalite.common.checksum import MURMUR2_SEED
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import HEADER_BYTES
 from kafkalite.record.columns.varint_columns import encode_varint_rows, varint_sizes
 

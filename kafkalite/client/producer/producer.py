@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.client.producer.options import ProducerOptions
 from kafkalite.client.producer.transactions import Identity, Transactions
 from kafkalite.common.errors import ErrorCode, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader, assemble_header

@@ -11,11 +11,12 @@ KIP-447 for require_stable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.client.cluster_client import GROUP_KEY, TRANSACTION_KEY, ClusterClient, Retries
 from kafkalite.client.transaction_admin import TransactionAdmin
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_offsets import (

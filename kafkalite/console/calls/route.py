@@ -18,8 +18,9 @@ import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.request.parameters import Parameter
 

@@ -16,9 +16,10 @@ import json
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 
 AVRO, PROTOBUF = "avro", "protobuf"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kafkalite.client.partition_scan import ScannedRecord
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder, SchemaRefused

@@ -11,11 +11,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.client.scan import END, TAIL, Limits, Round, Scan, Start
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.text import read_json
 from kafkalite.console.calls.route import Event

@@ -14,8 +14,8 @@ KIP-211 (expiry), KIP-447, KIP-496.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.records import NO_TIMESTAMP
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.protocol.codec.codec import VERSION, known_version_of, read_versioned, version_of, versioned
 from kafkalite.protocol.records import (

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import ErrorCode, Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.runtime.effects import Answer, Append, SetTimer, Waiter
 from kafkalite.protocol.codec.codec import known_version_of, read_versioned, version_of, versioned

@@ -15,12 +15,13 @@ import socket
 import ssl
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.client.blocking_client import BlockingClient, parse_address
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.tls import TlsSettings, key_store_of, server_context
 from kafkalite.inspection.doctor.exposure import Endpoint, Finding, exposures, host_of

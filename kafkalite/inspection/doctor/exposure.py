@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.jaas import LoginModule, login_module, plain_users
 from kafkalite.config.listeners import ListenerConfig, metrics_listener

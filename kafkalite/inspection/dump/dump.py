@@ -13,9 +13,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.pool import AsyncResult
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError, Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.dump.index_dump import (
     dump_offset_index,

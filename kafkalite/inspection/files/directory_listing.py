@@ -11,9 +11,9 @@ import errno
 import fcntl
 import os
 import stat
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.storage.checkpoint_file import decode_offsets
 from kafkalite.log.storage.file_names import (

@@ -6,8 +6,8 @@ A check reports a `Fault`; `prediction` adds the outcome of a restart, which mak
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable
 
 

@@ -17,12 +17,13 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.inspection.files.directory_listing import open_regular
 from kafkalite.record.batch import (
     CRC_FROM,

@@ -14,8 +14,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.record_text import RecordDecoder

@@ -9,11 +9,11 @@ Source: org.apache.kafka.storage.internals.log.{OffsetIndex, TimeIndex, LogSegme
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.inspection.files.directory_listing import read_written
 from kafkalite.inspection.files.findings import Fault
 from kafkalite.inspection.verify.segment_scan import Segment, SegmentScan

@@ -8,11 +8,11 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, LeaderEpoch
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.files import Files

@@ -11,12 +11,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.inspection.files.findings import Fault
 from kafkalite.inspection.files.log_file import LogFile, Window, is_valid, window_bounds
 from kafkalite.inspection.verify.log_history import History, Rows

@@ -19,9 +19,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
 
 from kafkalite.common.errors import StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries, number_of

@@ -14,10 +14,10 @@ import os
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from kafkalite.common.clock import TimerGroup
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed

@@ -15,10 +15,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import ZERO_UUID, TopicPartition
 from kafkalite.common.region import FileRegion
 from kafkalite.log.directories.log_directory import LogDirectory

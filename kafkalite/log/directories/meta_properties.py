@@ -23,9 +23,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN, OWN_CLEAN_SHUTDOWN
 from kafkalite.log.storage.files import Files

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from typing import NamedTuple
 
 from kafkalite.common.clock import TimerGroup
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.storage.checkpoint_file import read_topic_id
 from kafkalite.log.storage.file_names import (

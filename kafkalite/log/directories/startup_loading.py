@@ -16,10 +16,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from kafkalite.common.clock import TimerGroup, monotonic_s
 from kafkalite.common.errors import StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directories import StoredLogs

@@ -15,8 +15,8 @@ import os
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader
 

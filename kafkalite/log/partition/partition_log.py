@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.topic_config import TopicConfig
 
 SEGMENTS_PER_TURN = 8  # three or four renames each, of 10 to 60 us; a new segment takes 1 ms

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.recovery.log_recovery import LogRecovery
 from kafkalite.log.segment.segment import NEVER, Segment

@@ -19,9 +19,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
 from kafkalite.log.segment.segment_file import iter_headers

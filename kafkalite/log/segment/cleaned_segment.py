@@ -5,7 +5,7 @@ Offsets are absolute, sizes are bytes. `base_offset` of a segment is its first o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from kafkalite.common.named_tuple import NamedTuple
 
 
 class SourceSegment(NamedTuple):

@@ -19,9 +19,9 @@ import logging
 import os
 import struct
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from kafkalite.common.checksum import crc32c
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.segment.record_counting import NEVER, Tally
 from kafkalite.log.storage.file_names import RECORD_COUNTS
 from kafkalite.log.storage.files import Files

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.record import message_set
 from kafkalite.record.batch import CONTROL, MAGIC, BatchHeader

@@ -15,9 +15,10 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.segment.record_count_file import add_entries, encode_entry, identity_of, read_noted
 from kafkalite.log.segment.record_counting import Stopped, Tally, count
 from kafkalite.log.storage.files import Background, Files

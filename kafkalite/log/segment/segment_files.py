@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.index.sparse_index import TimeIndex
 from kafkalite.log.segment import segment_file
 from kafkalite.log.storage.file_names import LOG

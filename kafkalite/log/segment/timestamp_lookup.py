@@ -10,9 +10,9 @@ Source: kafka.log.UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTime
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import OpenFile
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.segment.segment_file import iter_batches

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import SEQUENCE_MAX
 
 _HEAD = struct.Struct(">hIi")

@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 
 LOG = ".log"

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.codec.schema import Field, Kind, Message, malformed, read_uvarint, skip_tags
 from kafkalite.protocol.codec.source_writer import Source, length_code, size_min, travelling
 

@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, dataclass_transform, overload
+from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import ZERO_UUID
 
 T = TypeVar("T")

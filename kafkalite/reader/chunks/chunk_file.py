@@ -17,12 +17,12 @@ import os
 from array import array
 from collections.abc import Iterable
 from struct import Struct
-from typing import NamedTuple
 
 import numpy as np
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed, StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import OpenFile
 from kafkalite.log.storage.file_names import DELETED
 from kafkalite.reader.planning.split import Chunk, ReadReport

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import MAGIC, MAGIC_AT, BatchHeader
 from kafkalite.record.batches import find_bounds
 from kafkalite.record.columns.batch_columns import Array, Flags

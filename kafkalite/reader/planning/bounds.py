@@ -25,9 +25,9 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError, Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.index.sparse_index import TIME_ENTRY, IndexFile

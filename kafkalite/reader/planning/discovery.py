@@ -16,9 +16,9 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.storage.file_names import (
     KRAFT_LOG,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.reader.planning.split import EVERY_ROW, HIGHEST, LOWEST, RowFilter
 
 ANY_TOPIC = "*"

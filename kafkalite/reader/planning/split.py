@@ -10,8 +10,8 @@ Planning prunes segments by the row filter, the reader prunes batches and then r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.index.transaction_index import AbortedTxn
 
 LOWEST = -(1 << 63)

@@ -20,8 +20,8 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.segment_file import Place, SegmentFile

@@ -12,12 +12,12 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.index.transaction_index import AbortedTxn, decode_index
 from kafkalite.log.segment.segment_file import CutOff, SegmentFile, iter_headers
 from kafkalite.log.state.producer import decode_snapshot

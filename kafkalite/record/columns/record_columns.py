@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import HEADER_BYTES, Buffer
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags, scan

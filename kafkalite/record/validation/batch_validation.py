@@ -17,10 +17,10 @@ above the leader's).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.record import message_set
 from kafkalite.record.batch import (

@@ -20,9 +20,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import (
     CODEC_MASK,
     HEADER_BYTES,

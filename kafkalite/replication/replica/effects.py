@@ -6,8 +6,7 @@ follower: `TruncateTo` to `Fail`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.metadata.partition_state import WriteIsr
 
 

@@ -9,9 +9,10 @@ KIP-320, KIP-595 (diverging epochs in Fetch).
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 
 NO_EPOCH = -1
 NO_OFFSET = -1

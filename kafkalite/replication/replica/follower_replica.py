@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.replication.replica.effects import (
     Append,
     Fail,

@@ -14,9 +14,9 @@ Source: kafka.cluster.Partition; KIP-207, KIP-497, KIP-841, KIP-903, KIP-966, KA
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.metadata.partition_state import IsrState, WriteIsr, WriteOutcome, effective_min_isr
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,

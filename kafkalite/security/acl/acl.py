@@ -7,7 +7,8 @@ Source: org.apache.kafka.common.acl, org.apache.kafka.common.resource, kafka.sec
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+
+from kafkalite.common.named_tuple import NamedTuple
 
 ANY_NAME = "*"
 ANY_HOST = "*"

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import floor, inf
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import desanitized, sanitized
 from kafkalite.common.sampled_rate import WAIT_MS_MAX, SampledRate, ThrottleTimes
 from kafkalite.security.quota.entities import (

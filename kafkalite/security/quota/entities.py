@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from math import isfinite
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import desanitized, sanitized
 from kafkalite.common.text import java_double
 

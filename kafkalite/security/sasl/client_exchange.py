@@ -11,8 +11,9 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.security.sasl import scram
 from kafkalite.security.sasl.exchange import PLAIN
 

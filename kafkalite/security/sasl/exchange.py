@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from kafkalite.common.named_tuple import NamedTuple
 
 
 class AuthenticationFailed(Exception):

@@ -17,8 +17,9 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import java_trim
 from kafkalite.common.text import read_json
 

@@ -15,8 +15,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
 from kafkalite.security.sasl.jwt import BearerToken, TokenRefused, claims_of

@@ -22,8 +22,8 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.security.delegation_tokens import Tokens, hmac_of
 from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
 

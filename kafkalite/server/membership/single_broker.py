@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_directories import LogDirectories, StoredTopic

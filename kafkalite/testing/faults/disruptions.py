@@ -11,10 +11,10 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 from uuid import uuid4
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.group import CONSUMER, GroupDescription, JoinRequest
 from kafkalite.coordinator.transaction.transaction_state import InitProducerIdResult
 from kafkalite.log.partition.partition_log import PartitionLog

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from datetime import datetime
 from random import Random
 from types import TracebackType
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import FileRegion, Part
 from kafkalite.network.client_connection import Answer, ClientConnection
 from kafkalite.server.broker_server import BrokerServer

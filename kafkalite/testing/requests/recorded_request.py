@@ -18,9 +18,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import ErrorCode, Malformed
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable, read_json
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decode

@@ -15,10 +15,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from kafkalite.common.clock import monotonic_s
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.codec.schema import RECORDS, Message
 from kafkalite.protocol.header import request_frame
 from kafkalite.record.batch import CRC_FROM, compute_crc

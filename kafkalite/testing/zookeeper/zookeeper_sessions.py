@@ -16,9 +16,9 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import RLock
-from typing import NamedTuple
 
 from kafkalite.common.clock import Clock, Timer, date_ms, monotonic_ms, monotonic_s
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.testing.zookeeper.znode_tree import Refused, ZnodeTree
 from kafkalite.zk.client.operations import UNIMPLEMENTED, Check, Create, Delete, Operation, SetData
 from kafkalite.zk.client.wire_requests import (

@@ -8,7 +8,8 @@ Source: org.apache.zookeeper.KeeperException.Code (numbers), org.apache.zookeepe
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+
+from kafkalite.common.named_tuple import NamedTuple
 
 ANY_VERSION = -1
 

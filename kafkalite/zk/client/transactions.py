@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.zk.client.operations import (
     ANY_VERSION,
     BadVersion,

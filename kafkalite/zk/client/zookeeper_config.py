@@ -12,9 +12,10 @@ import os
 import re
 import ssl
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.tls import TlsSettings, client_context
 from kafkalite.zk.client.operations import ConnectionState

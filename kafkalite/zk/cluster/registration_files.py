@@ -22,8 +22,8 @@ import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.zk.client.operations import Node
 from kafkalite.zk.znodes import znode_data

@@ -30,8 +30,8 @@ Source: kafka.api.LeaderAndIsr, kafka.controller.Election, PartitionLeaderElecti
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER
 from kafkalite.metadata.cluster_metadata import Election
 from kafkalite.metadata.partition_state import effective_min_isr, in_order, target_elr

@@ -21,8 +21,8 @@ import logging
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import MIN_ISR

@@ -19,9 +19,9 @@ isReassignmentComplete, updateCurrentReassignment), org.apache.kafka.controller.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import Reassignment
 from kafkalite.metadata.partition_state import effective_min_isr, in_order

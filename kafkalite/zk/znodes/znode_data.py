@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
 from kafkalite.config.listeners import ListenerConfig, parse_listeners
 from kafkalite.zk.znodes import json_object as js

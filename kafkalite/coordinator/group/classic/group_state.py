@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.classic.members import Member

@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import java_order
 
 _BALANCING_ROUNDS_MAX: Final = 16

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
 from uuid import UUID
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.group_environment import Topics
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables
 from kafkalite.coordinator.group.consumer.member import ConsumerMember

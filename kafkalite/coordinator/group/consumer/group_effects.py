@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.group_change import GroupChange
 from kafkalite.coordinator.runtime.effects import Waiter
 

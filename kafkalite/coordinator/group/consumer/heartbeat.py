@@ -8,9 +8,9 @@ Source: KIP-848; org.apache.kafka.coordinator.group.GroupCoordinatorService
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.member import AWAY_EPOCH, DELETED_EPOCH, JOINED_EPOCH, NO_TIMEOUT_MS
 from kafkalite.coordinator.group.partition_sets import AssignedPartitions, OwnedPartitions
 

@@ -7,8 +7,8 @@ Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember, 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.group import Protocols
 from kafkalite.coordinator.group.partition_sets import NOTHING_ASSIGNED, AssignedPartitions, assigned_in_epoch
 

@@ -9,10 +9,10 @@ Source: org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuil
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.member import CurrentAssignment, MemberState
 from kafkalite.coordinator.group.partition_sets import (
     FREE,

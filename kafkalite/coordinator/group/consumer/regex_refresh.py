@@ -8,8 +8,8 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager (maybeUpdateRegu
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables
 
 MIN_INTERVAL_MS = 10_000  # between two runs
