@@ -146,11 +146,11 @@ def _from_isr(
     if state.leader in known.ready or (state.leader in known.stopping and not known.ready):
         isr = tuple(one for one in state.isr if one in known.ready or one == state.leader)
         return None if isr == state.isr else state._replace(isr=isr)
-    if present := known.ready or known.stopping:  # a stopping one is better than none until it is gone
-        return state.with_leader(_first(replicas, present), present)
-    if vouching := tuple(one for one in known.returned if one in brokers.intact):
-        stay = [one for one in vouching if one not in brokers.stopping] or vouching
-        return state.with_leader(_first(replicas, stay), vouching)
+    vouching = tuple(one for one in known.returned if one in brokers.intact)
+    if candidates := (*known.ready, *known.stopping) or vouching:
+        stay = tuple(one for one in candidates if one not in brokers.stopping)
+        leader = _first(replicas, stay or candidates)  # a stopping one is better than none until it is gone
+        return state.with_leader(leader, stay or (leader,))
     if known.returned and (is_unclean or not known.absent):
         leader = state.leader if state.leader in known.returned else known.returned[0]
         return state.with_leader(leader, (leader,))

@@ -95,6 +95,9 @@ def test_a_member_that_vouches_for_its_log_need_not_wait_for_others() -> None:
     assert next_leader((3, 1, 2), nobody, AT, without(2, b1=120, b3=121), intact={1, 3}) == LeaderAndIsr(3, 6, (1, 3))
     assert next_leader(REPLICAS, nobody, AT, without(2, b1=120, b3=121), intact={3}) == LeaderAndIsr(3, 6, (3,))
     assert next_leader(REPLICAS, written(1, 1, 2), AT, without(b1=120), intact={1}) == LeaderAndIsr(2, 6, (2,))
+    both = {"live": without(2, b1=120, b3=121), "intact": {1, 3}}
+    assert next_leader(REPLICAS, nobody, AT, **both, stopping={3}) == LeaderAndIsr(1, 6, (1,))
+    assert next_leader(REPLICAS, nobody, AT, **both, stopping={1, 3}) == LeaderAndIsr(1, 6, (1,))
 
 
 def test_an_unclean_election_is_allowed_and_marked() -> None:
@@ -115,6 +118,7 @@ def test_a_broker_that_is_about_to_stop_leads_while_nobody_else_can() -> None:
     assert next_leader(REPLICAS, written(1, 1), AT, LIVE, stopping={1}) is None
     assert next_leader(REPLICAS, written(1, 1, 2), AT, LIVE, stopping={1, 2}) == LeaderAndIsr(1, 5, (1,))
     assert next_leader(REPLICAS, written(1, 1, 2), AT, without(1), stopping={2}) == LeaderAndIsr(2, 6, (2,))
+    assert next_leader(REPLICAS, written(1, 1, 2, 3), AT, without(1), stopping={2, 3}) == LeaderAndIsr(2, 6, (2,))
     returned = next_leader(REPLICAS, written(1, 1, 2, 3), AT, without(1, b3=120), stopping={2})
     assert returned == LeaderAndIsr(2, 6, (2,))  # has all of it, and 3 perhaps not
     assert next_leader(REPLICAS, written(1, 1), AT, without(b1=120), stopping={1}) == LeaderAndIsr(1, 6, (1,))
@@ -181,6 +185,7 @@ def test_no_history_loses_what_was_committed(moves: list[tuple[str, int]], uncle
             assert after.leader != NO_LEADER
 
 
+@example(moves=[("goes", 1), ("stops", 2), ("stops", 3)], order=[1, 2, 3])
 @given(moves=MOVES, order=st.permutations([1, 2, 3]))
 def test_every_decision_is_made_once(moves: list[tuple[str, int]], order: list[int]) -> None:
     cluster = Cluster(tuple(order), unclean=True)
