@@ -13,11 +13,12 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import fast_run, owner_check
+from tests.support import distribution, fast_run, owner_check
 from tests.support.process_reaper import none_outlive_this_process
 from tests.support.zookeeper import ZooKeeper, without_zookeeper
 
@@ -28,6 +29,7 @@ settings.load_profile("patient")
 _numbers = itertools.count()
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 4 << 30
+_QUICK = "not long and not browser"  # the default of pyproject.toml; a suite of `./dev` runs its long tests, too
 _made: list[Path] = []
 
 
@@ -40,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     owner_check.install()
     if config.option.fast and (hasattr(config, "workerinput") or not config.option.numprocesses):
         config.pluginmanager.register(fast_run.ProcessSkips())
+    if hasattr(config, "workerinput") and config.option.markexpr == _QUICK:
+        config.pluginmanager.register(distribution.QuickCollection())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; what is begun here would too
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.basetemp is None and not hasattr(config, "workerinput") and _has_room(_MEMORY):
@@ -48,9 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.basetemp = str(_made[0] / "tests")
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> distribution.FileScheduling | None:
+    return distribution.FileScheduling(config, log) if config.option.dist == "loadgroup" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.fast:
-        fast_run.draw_fewer_examples(items)
+        fast_run.draw_fewer_examples(items, fast_run.FAST_PART)
+    elif config.option.markexpr == _QUICK:
+        fast_run.draw_fewer_examples(items, fast_run.QUICK_PART)
 
 
 @pytest.hookimpl(wrapper=True)

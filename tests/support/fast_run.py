@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-_EXAMPLES_PART = 10
+FAST_PART = 10
+QUICK_PART = 3
+"""Of the examples of hypothesis, one in so many: the suites of `./dev` draw all of them."""
+
 _EXAMPLES_MIN = 5
 _STARTS = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"))
 
@@ -47,10 +50,10 @@ class ProcessSkips:
         return report
 
 
-def draw_fewer_examples(items: Iterable[pytest.Item]) -> None:
-    """A tenth of what each test of hypothesis draws."""
+def draw_fewer_examples(items: Iterable[pytest.Item], part: int) -> None:
+    """One in `part` of the examples that each test of hypothesis draws."""
     for test in {getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None)) for item in items}:
         own = getattr(test, "_hypothesis_internal_use_settings", None)
         if own is not None:
-            fewer = max(_EXAMPLES_MIN, own.max_examples // _EXAMPLES_PART)
+            fewer = max(_EXAMPLES_MIN, own.max_examples // part)
             test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)  # type: ignore[union-attr]

@@ -97,7 +97,9 @@ def judge_spoiled(chance: random.Random) -> None:
         assert is_good(bytes(spoiled), count) == is_good_one_by_one(bytes(spoiled), count)
 
 
-@pytest.mark.parametrize("number", [0, 1, 16, 17, 62, 63, 64, 150, 199])
+@pytest.mark.parametrize(
+    "number", [0, 17, 63, 64, 199, *(pytest.param(number, marks=pytest.mark.long) for number in (1, 16, 62, 150))]
+)
 def test_a_run_may_break_at_any_byte(number: int) -> None:
     records = [NewRecord(b"key", b"v" * 60, (("h", b"x"), ("n", None)), NOW_MS + i * 30) for i in range(200)]
     body = body_of(records)
