@@ -108,7 +108,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
     parser.add_argument("--version", action="store_true", help="show the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    # argparse would format its usage to find out `prog`, for which it imports shutil
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog)
     named = next((argument for argument in arguments if argument in _COMMANDS), None)
     for name, help_text in _COMMANDS.items():
         command = commands.add_parser(name, help=help_text)

@@ -1,4 +1,4 @@
-"""TLS of a broker's listeners, and of its connections to other brokers: contexts, renewed while it runs.
+"""The security of a broker's listeners, and of its connections to other brokers, renewed while it runs.
 
 A listener has the context of its settings. When they change, or a file that they name, new connections get a new one;
 one that cannot be made leaves the old one in service. A context of the client's role, from the settings of the listener
@@ -10,27 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.broker_channel import ChannelSecurity
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.config.tls import (
-    TlsSettings,
-    client_context,
-    file_states,
-    own_certificate,
-    server_context,
-    try_handshake,
-)
 from kafkalite.network.client_connection import ANONYMOUS
 from kafkalite.network.socket_server import Listener, Tls
-from kafkalite.security.principal import alternative_names, subject_of, user
-from kafkalite.security.principal_rules import MappingRule, map_name, parse_mapping_rules
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -40,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.security.sasl.client_exchange import Login
     from kafkalite.server.jwks import KnownKeys
     from kafkalite.server.sasl_listeners import SaslListeners
+    from kafkalite.server.tls_listener import ServedTls
 
 logger = logging.getLogger(__name__)
 
@@ -47,19 +36,6 @@ FILE_CHECK_MS = 10_000
 """How often the files of keys and certificates are checked; a new certificate is in place before the old one ends."""
 
 _WITH_TLS = ("SSL", "SASL_SSL")
-
-
-class _Served(NamedTuple):
-    """The context and settings in service at one listener."""
-
-    settings: TlsSettings
-    files: tuple[tuple[int, int], ...]
-    context: ssl.SSLContext
-    as_client: ssl.SSLContext | None
-    rules: tuple[MappingRule, ...]
-    certificate: bytes
-    trial: ssl.SSLContext | None
-    """For trial handshakes, where brokers meet: as `as_client`, without a check of host names."""
 
 
 class ListenerSecurity:
@@ -71,7 +47,7 @@ class ListenerSecurity:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._served: Mapping[str, _Served] = {}
+        self._served: Mapping[str, ServedTls] = {}
         self._login: Login | None = None
         self._login_settings: object = None
         self._sasl: SaslListeners | None = None
@@ -146,10 +122,8 @@ class ListenerSecurity:
             served = self._served.get(listener.name)
             if served is None:
                 _serve(config, listener)
-            else:
-                settings = _settings_of(config, listener)
-                if settings != served.settings or file_states(settings) != served.files:
-                    _renewed(config, listener, served)
+            elif not served.is_current(config, listener):
+                _renewed(config, listener, served)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Serve new connections with these settings. Raises ConfigError if there were none before."""
@@ -179,14 +153,13 @@ class ListenerSecurity:
             before = self._served.get(listener.name)
             if before is None:
                 continue  # one that is about to be added
-            settings = _settings_of(self._config, listener)
-            if settings == before.settings and file_states(settings) == before.files:
+            if before.is_current(self._config, listener):
                 continue
             try:
                 served = _renewed(self._config, listener, before)
             except ConfigError as fault:
                 logger.error("the certificates of listener %s stay as they were: %s", listener.name, fault)
-                served = before._replace(files=file_states(settings))  # logged once for each change
+                served = before.kept(self._config, listener)
             else:
                 logger.info("listener %s serves new connections with new certificates", listener.name)
             self._served = {**self._served, listener.name: served}
@@ -212,9 +185,10 @@ class ListenerSecurity:
         name = listener.name
         principal: Callable[[bytes | None], str] = _anonymous  # with SASL, which gives the client's principal
         if listener.protocol == "SSL":
+            from kafkalite.server.tls_listener import principal_of
 
             def principal(certificate: bytes | None) -> str:
-                return _principal(self._served[name].rules, certificate)
+                return principal_of(self._served[name].rules, certificate)
 
         return Tls(lambda: self._served[name].context, principal)
 
@@ -223,92 +197,16 @@ def _with_tls(config: BrokerConfig) -> list[ListenerConfig]:
     return [each for each in config.listeners if each.protocol in _WITH_TLS]
 
 
-def _settings_of(config: BrokerConfig, listener: ListenerConfig) -> TlsSettings:
-    settings = TlsSettings.read(lambda name: config.listener_setting(listener.name, name))
-    if listener.protocol == "SASL_SSL" and not config.is_set_for_listener(listener.name, "ssl.client.auth"):
-        return settings._replace(client_auth="none")  # as in Kafka: clients there authenticate by SASL
-    return settings
+def _serve(config: BrokerConfig, listener: ListenerConfig) -> ServedTls:
+    from kafkalite.server.tls_listener import serve  # most brokers have no such listener
+
+    return serve(config, listener)
 
 
-def _renewed(config: BrokerConfig, listener: ListenerConfig, before: _Served) -> _Served:
-    """New keys and certificates of a listener that is in service. Raises ConfigError unless they renew the present
-    ones: the principal is the same, and brokers with the new ones and brokers with the present ones accept each other.
-    """
-    served = _serve(config, listener)
-    where = f"listener {listener.name}: the new certificate"
-    if served.certificate != before.certificate:
-        try:
-            was, now = subject_of(before.certificate), subject_of(served.certificate)
-            lacks = alternative_names(before.certificate) - alternative_names(served.certificate)
-        except ValueError as fault:
-            raise ConfigError(f"{where}: {fault}") from None
-        if was.lower() != now.lower() and not config.listener_setting(listener.name, "ssl.allow.dn.changes"):
-            raise ConfigError(
-                f"{where} is for {now[:200]!r}, and the one before for {was[:200]!r}; with ssl.allow.dn.changes=true "
-                "that may be, or after a restart"
-            )
-        if lacks and not config.listener_setting(listener.name, "ssl.allow.san.changes"):
-            raise ConfigError(
-                f"{where} lacks {len(lacks)} of the host names of the one before; with ssl.allow.san.changes=true that "
-                "may be, or after a restart"
-            )
-    if served.trial is not None and before.trial is not None and _is_good(before.context, before.trial):
-        _prove(f"{where} and the one before", served.context, before.trial)
-        _prove(f"{where} and the one before", before.context, served.trial)
-    return served
+def _renewed(config: BrokerConfig, listener: ListenerConfig, before: ServedTls) -> ServedTls:
+    from kafkalite.server.tls_listener import renewed
 
-
-def _is_good(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
-    """Whether brokers accept each other with these, which ends when a certificate expires."""
-    try:
-        try_handshake(server, client)
-    except ssl.SSLError:
-        return False
-    return True
-
-
-def _prove(where: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    try:
-        try_handshake(server, client)
-    except ssl.SSLError as fault:
-        why = getattr(fault, "verify_message", None) or fault.reason
-        raise ConfigError(
-            f"{where}: brokers, which meet there, would not accept each other ({why}); is its authority in the trust "
-            "store (ssl.truststore)?"
-        ) from None
-
-
-def _serve(config: BrokerConfig, listener: ListenerConfig) -> _Served:
-    settings = _settings_of(config, listener)
-    try:
-        files = file_states(settings)  # before they are read: the next check finds a change in between
-        rules = parse_mapping_rules(config.listener_setting(listener.name, "ssl.principal.mapping.rules"))
-        context = server_context(settings)
-        as_client = trial = None
-        if config.zookeeper_connect is not None:
-            as_client = client_context(settings)
-            meeting = config.inter_broker_listener
-            if meeting is not None and meeting.name == listener.name:
-                trial = client_context(settings._replace(endpoint_identification_algorithm=""))
-                _prove("its certificate", context, trial)
-        certificate = own_certificate(settings)
-        assert certificate is not None, "server_context has found one"
-        return _Served(settings, files, context, as_client, rules, certificate, trial)
-    except ConfigError as fault:
-        raise ConfigError(f"listener {listener.name}: {fault}") from None
-    except ValueError as fault:
-        raise ConfigError(f"listener {listener.name}: ssl.principal.mapping.rules {fault}") from None
-
-
-def _principal(rules: tuple[MappingRule, ...], certificate: bytes | None) -> str:
-    """The principal of a client with this certificate. Raises ValueError if the rules know none."""
-    if certificate is None:
-        return ANONYMOUS
-    name = subject_of(certificate)
-    mapped = map_name(rules, name)
-    if mapped is None:
-        raise ValueError(f"no rule of ssl.principal.mapping.rules matches the client's certificate, {name[:200]!r}")
-    return user(mapped)
+    return renewed(config, listener, before)
 
 
 def _anonymous(_: bytes | None) -> str:

@@ -24,7 +24,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -241,6 +240,8 @@ class BrokerProcess(ChildProcess):
         """
         self.ready = None
         adopting = ("--adopt", self.plan.properties["log.dirs"]) if self._adopts else ()
+        import tempfile  # random and shutil come with it, which a single broker needs for nothing else
+
         with tempfile.TemporaryFile("w+", encoding="utf-8") as settings:
             settings.write(_properties_text(self.plan))
             settings.seek(0)
