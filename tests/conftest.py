@@ -34,7 +34,9 @@ _made: list[Path] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="without tests that start a process, with fewer examples")
+    parser.addoption(
+        "--fast", action="store_true", help="without tests that start a process or are thorough, with fewer examples"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,6 +60,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> distribution
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.fast:
+        fast_run.leave_out_thorough(config, items)
         fast_run.draw_fewer_examples(items, fast_run.FAST_PART)
     elif config.option.markexpr == _QUICK:
         fast_run.draw_fewer_examples(items, fast_run.QUICK_PART)

@@ -1,4 +1,5 @@
-"""`./dev test --fast`: the unit tests that need no other process, with a part of their random examples.
+"""`./dev test --fast`: the unit tests that need no other process and are not `thorough`, with a part of their random
+examples.
 
 A test that starts a process is skipped at that moment, so no list of such tests can be out of date. The interpreter's
 audit events name the ways to start one.
@@ -48,6 +49,14 @@ class ProcessSkips:
         if report.when == "teardown":
             self._is_refused = False
         return report
+
+
+def leave_out_thorough(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The tests with the mark `thorough` are for runs of all tests."""
+    left_out = [item for item in items if item.get_closest_marker("thorough") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("thorough") is None]
 
 
 def draw_fewer_examples(items: Iterable[pytest.Item], part: int) -> None:

@@ -29,7 +29,7 @@ PAUSE_S = 0.02  # at most so long after such a moment
 START_S = 0.3  # or after the start of a process
 
 
-SHORT = [("confluent", 10), ("raw", 10)]
+SHORT = [("confluent", 5), ("raw", 5)]
 
 
 @pytest.mark.parametrize(("client", "kills"), [*SHORT, *LONG], ids=str)

@@ -40,7 +40,7 @@ SEED = int(os.environ.get("KAFKALITE_HOSTILE_SEED", "1"))
 FIRST = int(os.environ.get("KAFKALITE_HOSTILE_FIRST", "0"))
 LONG = int(os.environ.get("KAFKALITE_HOSTILE_LOGINS", "1000000"))
 MANY = pytest.param(LONG, marks=[pytest.mark.long, pytest.mark.timeout(7200)])
-SHORT = 4_000
+SHORT = 2_000
 LINES = 512
 LOG_BYTES_MAX = 256 * 1024
 """Of the log after all of it: a stranger may not fill the disk with lines."""

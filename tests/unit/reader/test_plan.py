@@ -47,6 +47,7 @@ def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("codec", [0, 2])
 @pytest.mark.parametrize("index", [True, False], ids=["indexed", "without index"])
 def test_every_record_is_in_one_chunk_whatever_its_size(topics: Any, index: bool, codec: int) -> None:

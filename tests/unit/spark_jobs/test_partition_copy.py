@@ -116,6 +116,7 @@ class Killed(BaseException):
     pass
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sent", [False, True])
 def test_a_copy_that_ends_at_any_request_is_taken_up_where_it_was(
     broker: Any, monkeypatch: pytest.MonkeyPatch, sent: bool

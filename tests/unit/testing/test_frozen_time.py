@@ -213,6 +213,7 @@ def test_the_date_is_that_of_the_test_and_time_passes(way: str, date: datetime) 
     assert abs(date_ms() - time.time() * 1000) < TICKED_MS_MAX
 
 
+@pytest.mark.thorough
 def test_the_date_can_be_asked_for_while_a_freeze_begins_and_ends() -> None:
     failures: list[BaseException] = []
     is_over = threading.Event()

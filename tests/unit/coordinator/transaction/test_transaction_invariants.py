@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -146,6 +147,7 @@ class TransactionalIdLife(RuleBasedStateMachine):
             assert before in ENTERED_FROM[after]
 
 
+@pytest.mark.thorough
 def test_random_lives():
     run_state_machine_as_test(
         TransactionalIdLife, settings=settings(max_examples=200, stateful_step_count=40, deadline=None)

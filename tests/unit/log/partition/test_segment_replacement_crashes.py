@@ -14,6 +14,8 @@ import pytest
 from tests.support.log.faulty_files import Ended, Killed, PowerCut
 from tests.support.log.replacement_world import DELAY_MS, FILES, OLD, World
 
+pytestmark = pytest.mark.thorough
+
 End = type[PowerCut] | type[Killed]
 ENDS = pytest.mark.parametrize(
     ("by", "draws"), [(PowerCut, 2), (Killed, 1), pytest.param(PowerCut, 8, marks=pytest.mark.long)]

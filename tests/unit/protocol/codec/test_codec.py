@@ -139,6 +139,7 @@ def assert_same_values(ours: Any, theirs: Any, version: int) -> None:
         assert ours == theirs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("api", "version"), CASES)
 def test_a_message_survives_the_wire_and_nothing_else_does(messages: Any, api: Api, version: int) -> None:
     kinds = (api.request, api.response)

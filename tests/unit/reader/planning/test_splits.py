@@ -89,6 +89,7 @@ def test_no_split_has_more_offsets_than_asked_for(topics: Any, index: bool) -> N
     assert len(plan(options(topics, maxRecordsPerPartition="20"))) <= 365 // 20 + 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("seed", "reads"), [(5, 25), pytest.param(6, 300, marks=pytest.mark.long)])
 def test_any_bounds_and_sizes_give_each_wanted_record_once(topics: Any, seed: int, reads: int) -> None:
     rng = random.Random(seed)

@@ -63,6 +63,7 @@ def test_an_offset_delta_of_six_bytes_is_not_known(delta: bytes) -> None:
     assert (find_unknown(body, 0, 20) is None) == (len(delta) > 5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 40])
 def test_no_spoiled_record_is_known(count: int) -> None:
     body = body_of([NewRecord(b"key" if i % 2 else None, b"v" * (i % 70), (), NOW_MS + i * 20) for i in range(count)])

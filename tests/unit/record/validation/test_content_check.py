@@ -131,6 +131,7 @@ def test_lz4_that_java_does_not_read_is_refused(settings_of_topic: dict[str, tup
     assert refusal.value.code == ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reads_records", [False, True])
 @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD], ids=lambda codec: CODEC_NAMES[codec])
 def test_a_bomb_is_refused_within_its_limit(codec: int, reads_records: bool) -> None:

@@ -289,6 +289,7 @@ def test_what_cannot_be_had_is_told() -> None:
     assert large.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
+@pytest.mark.thorough
 def test_a_set_holds_as_many_messages_as_a_producer_of_then_could_send() -> None:
     """A wrapper of some kilobytes may unpack to a quarter of a million, which would hold up everybody else."""
     most = b"".join(build_message(i, None, b"", magic=V0) for i in range(MESSAGES_MAX))
@@ -310,6 +311,7 @@ def _with_codec(entry: bytes, codec: int) -> bytes:
     return entry[:12] + crc32(body).to_bytes(4, "big") + body
 
 
+@pytest.mark.thorough
 def test_the_largest_that_is_converted_takes_the_loop_a_moment_only() -> None:
     """The most messages that are accepted: 0.15 s; a quarter of a million records for an old reader: 1 s."""
     inside = b"".join(build_message(i, None, b"", magic=V0) for i in range(MESSAGES_MAX))

@@ -97,6 +97,7 @@ def judge_spoiled(chance: random.Random) -> None:
         assert is_good(bytes(spoiled), count) == is_good_one_by_one(bytes(spoiled), count)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "number", [0, 17, 63, 64, 199, *(pytest.param(number, marks=pytest.mark.long) for number in (1, 16, 62, 150))]
 )

@@ -179,6 +179,7 @@ def test_the_index_has_what_was_put_last(
     assert len(index) == sum(map(len, expected.values()))
 
 
+@pytest.mark.thorough
 def test_ten_thousand_lists_are_not_looked_at() -> None:
     index = AclIndex()
     for number in range(10_000):

@@ -16,6 +16,7 @@ from tests.support.zk.znode_telling import KafkaliteStage, faults
 from tests.support.zookeeper import ZooKeeper
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", STORIES)
 def test_the_same_commands_leave_the_nodes_that_kafka_left(
     name: str, zookeeper: ZooKeeper, chroot: str, tmp_path: Path

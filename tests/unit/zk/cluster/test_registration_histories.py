@@ -90,6 +90,7 @@ async def world(home: Path, *broker_ids: int) -> AsyncIterator[tuple[InMemoryZoo
         shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_a_number_means_one_life_and_only_grows(tmp_path, seed, monkeypatch):
     boots = 0
@@ -165,6 +166,7 @@ class Leader:
             effects += self.in_sync.on_read(effect, state)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_a_leader_and_its_node_agree_whatever_gets_lost(tmp_path, seed):
     async def history():

@@ -234,6 +234,7 @@ def _state(group):
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_groups_converge_without_two_owners() -> None:
     run_state_machine_as_test(
         ConsumerGroupMachine,
