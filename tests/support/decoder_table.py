@@ -25,6 +25,7 @@ from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.wire import without_indexes
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
 from kafkalite.coordinator.group_store import GroupLoader
+from kafkalite.coordinator.runtime.column_loading import load_piece
 from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.inspection.files.log_file import rows_of_batch, window_bounds
 from kafkalite.inspection.files.record_text import (
@@ -175,6 +176,12 @@ def _load_groups(data: bytes) -> None:
     loader = GroupLoader()
     loader.read([memoryview(data)])
     for _ in loader.finish():
+        pass
+
+
+def _load_groups_in_columns(data: bytes) -> None:
+    loader = GroupLoader()
+    for _ in (*load_piece(loader, memoryview(data)), *loader.finish()):
         pass
 
 
@@ -446,7 +453,18 @@ DECODERS = (
         ),
     ),
     Decoder(
-        "topic of offsets and groups", ("coordinator/group_store.py",), _load_groups, (*_LOG, _MARKER), ()
+        "topic of offsets and groups",
+        ("coordinator/group_store.py", "coordinator/group/record_codec.py"),
+        _load_groups,
+        (*_LOG, _MARKER),
+        (),
+    ),
+    Decoder(
+        "topic of offsets and groups in columns",
+        ("coordinator/runtime/last_values.py", "record/columns/keyed_records.py"),
+        _load_groups_in_columns,
+        (*_LOG, _MARKER),
+        (),
     ),
     Decoder(
         "topic of transactions", ("coordinator/runtime/partitioned_store.py",), _load_transactions, (*_LOG, _MARKER), ()

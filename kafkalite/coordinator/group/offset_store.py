@@ -99,13 +99,19 @@ class OffsetStore:
         if known is None or known.order <= committed.order:
             partitions[index] = committed
 
-    def load(self, topic: str, index: int, committed: OffsetAndMetadata, producer_id: int = NO_PRODUCER_ID) -> None:
-        """The commit was read from the log, within the open transaction of `producer_id` if one is given. Commits from
-        now on are later."""
-        if producer_id == NO_PRODUCER_ID:
-            self.put(topic, index, committed)
+    def load(self, topic: str, partitions: dict[int, OffsetAndMetadata], last_order: int) -> None:
+        """These commits were read from the log, one at least. Their orders are `last_order` at most: commits from now
+        on are later."""
+        known = self.by_topic.get(topic)
+        if known is None:
+            self.by_topic[topic] = partitions
         else:
-            self._transaction(producer_id).put((topic, index), committed)
+            known.update(partitions)
+        self._next_order = max(self._next_order, last_order + 1)
+
+    def load_in_transaction(self, topic: str, index: int, committed: OffsetAndMetadata, producer_id: int) -> None:
+        """As `load`, within the open transaction of `producer_id`."""
+        self._transaction(producer_id).put((topic, index), committed)
         self._next_order = max(self._next_order, committed.order + 1)
 
     def prepare_commit(self, partition: TopicPartition, order: int) -> None:

@@ -18,11 +18,12 @@ import logging
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.common.names import partition_for_id
 from kafkalite.coordinator.runtime.effects import Owner
+from kafkalite.coordinator.runtime.last_values import TAIL_BYTES, Entry, LastValues, Runs, join, split
 from kafkalite.record.batch import (
     CONTROL,
     HEADER_BYTES,
@@ -38,12 +39,17 @@ from kafkalite.record.message_set import entry_header, read_messages
 from kafkalite.record.record import read_body, read_records
 from kafkalite.record.transaction_marker import read_marker
 
+if TYPE_CHECKING:
+    from kafkalite.record.columns.batch_columns import Flags
+    from kafkalite.record.columns.record_columns import Columns
+
 logger = logging.getLogger(__name__)
 
 NO_PRODUCER_ID = -1
 
-LastValues = dict[bytes, tuple[bytes, int]]
-"""By key: a value, and its order in the log."""
+PIECE_BYTES = 1 << 20
+"""The log is read as columns in pieces of this size, since each step over columns has a fixed cost. A piece
+of records of 90 bytes takes 5 ms."""
 
 
 class PartitionLoader(ABC):
@@ -54,7 +60,7 @@ class PartitionLoader(ABC):
     keys_per_turn = 500
 
     def __init__(self) -> None:
-        self._last: LastValues = {}
+        self._last = LastValues()
         self._open: dict[int, LastValues] = {}  # transactions by producer id
         self._order = 0
 
@@ -65,6 +71,11 @@ class PartitionLoader(ABC):
     @abstractmethod
     def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
         """Decode a last value, within the open transaction of `producer_id` if there is one. Raises Malformed."""
+
+    @property
+    def last_order(self) -> int:
+        """The highest order of a value."""
+        return self._order
 
     def read(self, batches: Iterable[memoryview]) -> None:
         """Read more of the log: each of `batches` is one or more whole batches."""
@@ -80,18 +91,50 @@ class PartitionLoader(ABC):
             except Malformed as fault:
                 logger.error("skipped up to %d bytes of %s: %s", len(data), self.topic, fault)
 
+    def counted_rows(self, columns: Columns) -> Flags | None:
+        """The records that count, under their own keys; None if `known_key` has to be asked about each."""
+        is_null = columns.key_is_null
+        return None if is_null.any() else ~is_null
+
+    def begin_orders(self, count: int) -> int:
+        """The order of the next record; the other orders of `count` records follow it."""
+        first = self._order + 1
+        self._order += count
+        return first
+
+    def put_runs(self, producer_id: int | None, runs: Runs, *, has_tombstones: bool) -> None:
+        """Records of the open transaction of `producer_id`, or of none. Their orders are from `begin_orders`."""
+        values = self._last if producer_id is None else self._open.setdefault(producer_id, LastValues())
+        if not has_tombstones:
+            values.put_runs(runs)
+            return
+        for prefix, (start, end) in zip(runs.prefixes, runs.bounds, strict=True):
+            for index in range(start, end):
+                value, order = runs.entries[index]
+                if value is None:
+                    self._remove(values, prefix, runs.tails[index])
+                else:
+                    values.put(join(prefix, runs.tails[index]), (value, order))
+
     def finish(self) -> Iterator[None]:
         """Decodes the last values once the log is read. Yields after every `keys_per_turn` keys, about 5 ms."""
         count = 0
         for producer_id, values in ((NO_PRODUCER_ID, self._last), *self._open.items()):
-            for key, value in values.items():
-                try:
-                    self.decode(key, *value, producer_id)
-                except Malformed as fault:
-                    logger.warning("skipped the last value of key %r of %s: %s", key, self.topic, fault)
-                count += 1
-                if count % self.keys_per_turn == 0:
+            for prefix, entries in values.parts(self.keys_per_turn):
+                self.decode_entries(prefix, entries, producer_id)
+                count += len(entries)
+                if count >= self.keys_per_turn:
+                    count -= self.keys_per_turn
                     yield
+
+    def decode_entries(self, prefix: bytes, entries: list[tuple[int, Entry]], producer_id: int) -> None:
+        """Decode last values of keys that begin with `prefix`."""
+        for tail, (value, order) in entries:
+            key = join(prefix, tail)
+            try:
+                self.decode(key, value, order, producer_id)
+            except Malformed as fault:
+                logger.warning("skipped the last value of key %r of %s: %s", key, self.topic, fault)
 
     def _read_batch(self, header: BatchHeader, batch: memoryview) -> None:
         attributes = header.attributes
@@ -109,7 +152,7 @@ class PartitionLoader(ABC):
         except Malformed as fault:
             logger.error("skipped %d bytes of %s: %s", len(batch), self.topic, fault)
             return
-        values = self._open.setdefault(header.producer_id, {}) if attributes & TRANSACTIONAL else self._last
+        values = self._open.setdefault(header.producer_id, LastValues()) if attributes & TRANSACTIONAL else self._last
         for record in records:
             self._put(values, record.key, record.value, record.offset)
 
@@ -118,22 +161,23 @@ class PartitionLoader(ABC):
         key = self.known_key(key, value, offset)
         if key is None:
             return
-        if value is not None:
-            values[key] = value, self._order
-            return
-        values.pop(key, None)
+        if len(key) < TAIL_BYTES:
+            logger.warning("skipped the record at offset %d of %s: its key has %d bytes", offset, self.topic, len(key))
+        elif value is not None:
+            values.put(key, (value, self._order))
+        else:
+            self._remove(values, *split(key))
+
+    def _remove(self, values: LastValues, prefix: bytes, tail: int) -> None:
+        values.pop(prefix, tail)
         if values is self._last:
             for pending in self._open.values():
-                pending.pop(key, None)
+                pending.pop(prefix, tail)
 
     def _end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        pending = self._open.pop(producer_id, {})
-        if not is_committed:
-            return
-        for key, value in pending.items():
-            known = self._last.get(key)
-            if known is None or known[1] < value[1]:
-                self._last[key] = value
+        pending = self._open.pop(producer_id, None)
+        if pending is not None and is_committed:
+            self._last.merge(pending)
 
 
 V = TypeVar("V", bound=Owner)
@@ -178,6 +222,11 @@ class PartitionedStore(ABC, Generic[V, L]):
         NOT_COORDINATOR."""
         if not self.is_closed:
             self.loading.add(partition)
+
+    def build(self, partition: int, loader: L) -> Iterator[None]:
+        """Makes the values of the partition from `loader`, which is finished; `load` makes those that are not made
+        yet. Yields where other work may go on."""
+        return iter(())
 
     def load(self, partition: int, loader: L) -> None:
         """Own the partition with the values that `loader` has read."""

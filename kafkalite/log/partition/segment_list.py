@@ -27,11 +27,13 @@ from kafkalite.log.partition.log_context import LogContext, LogLocation
 from kafkalite.log.partition.retention_policy import Reason, SegmentFacts, deletable
 from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import NEVER, Segment
+from kafkalite.log.segment.segment_file import iter_pieces
 from kafkalite.log.state.producer import AppendedBatch
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import DELETED, SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Background
 from kafkalite.record.batch import MAGIC, MAGIC_AT, SEQUENCE_MAX, parse_header
+from kafkalite.record.batches import read_header
 
 logger = logging.getLogger(__name__)
 
@@ -117,23 +119,43 @@ class SegmentList:
 
         If compaction replaces segments meanwhile, the iteration continues in the new segments. Raises StorageError.
         """
-        offset = from_offset
         try:
-            while True:
-                at = self.index_of(offset)
-                segment = self.segments[at]
-                next_offset = self.bases[at + 1] if at + 1 < len(self.bases) else end_offset
-                found = segment.find(offset)
-                if found is not None:
-                    for _, header, batch in segment.iter_batches(found[0], segment.size_bytes):
-                        if header.last_offset >= end_offset:
-                            return
-                        yield batch
-                offset = next_offset
-                if offset >= end_offset:
-                    return
+            for segment, position in self._places(from_offset, end_offset):
+                for _, header, batch in segment.iter_batches(position, segment.size_bytes):
+                    if header.last_offset >= end_offset:
+                        return
+                    yield batch
         except (OSError, Malformed) as error:
             raise self.location.unreadable(error) from error
+
+    def pieces(self, from_offset: int, end_offset: int, piece_bytes: int) -> Iterator[memoryview]:
+        """As `batches`, but many whole batches at once, about `piece_bytes` of them. Raises StorageError."""
+        try:
+            for segment, position in self._places(from_offset, end_offset):
+                file = segment.open_file()  # the iteration keeps it open, even if the segment is closed
+                for data, bounds in iter_pieces(file.fd, position, segment.size_bytes, piece_bytes):
+                    count = len(bounds) - 1
+                    while count and read_header(data, bounds[count - 1]).last_offset >= end_offset:
+                        count -= 1
+                    if count:
+                        yield data[: bounds[count]]
+        except (OSError, Malformed) as error:
+            raise self.location.unreadable(error) from error
+
+    def _places(self, from_offset: int, end_offset: int) -> Iterator[tuple[Segment, int]]:
+        """Each segment from the one that `from_offset` belongs to, with the position of its first batch to read. Raises
+        OSError, Malformed."""
+        offset = from_offset
+        while True:
+            at = self.index_of(offset)
+            segment = self.segments[at]
+            next_offset = self.bases[at + 1] if at + 1 < len(self.bases) else end_offset
+            found = segment.find(offset)
+            if found is not None:
+                yield segment, found[0]
+            offset = next_offset
+            if offset >= end_offset:
+                return
 
     def earlier_batches(self, producer_id: int, epoch: int, before_offset: int, count: int) -> list[AppendedBatch]:
         """The last batches of this producer and epoch before that offset, at most `count` of those within

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, partition_for_id
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.coordinator import internal_topic
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
@@ -288,11 +290,12 @@ def test_a_partition_that_cannot_be_read_to_its_end_serves_what_could_be_read(
         whole = list(log.batches(0))
         assert len(whole) > 3
 
-        def damaged(from_offset: int) -> object:
+        def damaged() -> object:
             yield from whole[:3]
             raise fault
 
-        monkeypatch.setattr(type(log), "batches", _only_for(log, damaged, type(log).batches))
+        listed = log.segment_list
+        monkeypatch.setattr(type(listed), "pieces", _only_for(listed, damaged, type(listed).pieces))
         await broker.offsets_topic.load()
         monkeypatch.undo()
         assert broker.store.loading == set()
@@ -307,8 +310,41 @@ def test_a_partition_that_cannot_be_read_to_its_end_serves_what_could_be_read(
     live(second)
 
 
-def _only_for(one: object, instead: Callable[[int], object], usual: Callable[..., object]) -> Callable[..., object]:
-    return lambda log, from_offset: instead(from_offset) if log is one else usual(log, from_offset)
+def _only_for(one: object, instead: Callable[[], object], usual: Callable[..., object]) -> Callable[..., object]:
+    return lambda listed, *args: instead() if listed is one else usual(listed, *args)
+
+
+def test_a_large_partition_is_read_as_columns_while_others_are_served(
+    live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def first(broker: Life) -> None:
+        await broker.offsets_topic.ensure()
+        for offset in range(60):
+            assert broker.commit("g", offset) == ErrorCode.NONE
+            assert broker.commit("h", 2 * offset) == ErrorCode.NONE
+
+    async def second(broker: Life) -> None:
+        for index in broker.topic.partitions:
+            broker.store.unload(index)
+        read = []
+        monkeypatch.setattr(internal_topic, "COLUMNS_FROM_BYTES", 1)
+        monkeypatch.setattr(internal_topic, "PIECE_BYTES", 2_000)
+        monkeypatch.setattr(GroupLoader, "read", lambda loader, batches: read.append(batches))
+        loading = asyncio.ensure_future(broker.offsets_topic.load())
+        await until(lambda: broker.store.loading)
+        heard = set()
+        while broker.store.loading:
+            heard |= {broker.committed("g"), broker.committed("h")}
+            await asyncio.sleep(0)
+        await loading
+        assert heard <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 59, 118}
+        assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in heard
+        assert (broker.committed("g"), broker.committed("h")) == (59, 118)
+        assert read == []
+        assert gc.isenabled()
+
+    live(first)
+    live(second)
 
 
 def test_a_batch_that_is_no_batch_keeps_nobody_waiting(live: Callable[[Story], None], tmp_path: Path) -> None:

@@ -135,3 +135,28 @@ def test_what_is_written_by_hand_is_what_the_schema_says(group, topic, index, of
     assert record_codec.offset_key(group, topic, index) == versioned(key, 1)
     value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=now_ms)
     assert record_codec.offset_value(OffsetAndMetadata(offset, epoch, metadata, now_ms)) == versioned(value, 3)
+
+
+@given(st.integers(0, 4), INT64, st.integers(-1, 9), NAMES, INT64, INT64)
+def test_values_are_read_as_the_codec_reads_them(version, offset, epoch, metadata, committed_ms, expires_ms):
+    value = OffsetCommitValue(
+        offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=committed_ms, expire_timestamp=expires_ms
+    )
+    found = record_codec.read_offset_value(versioned(value, version), 7)
+    expected = OffsetAndMetadata(
+        offset, epoch if version >= 3 else -1, metadata, committed_ms, expires_ms if version == 1 else -1, 7
+    )
+    assert found == expected
+    assert type(found) is OffsetAndMetadata
+
+
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_a_value_that_is_cut_off_is_malformed(cut):
+    with pytest.raises(Malformed):
+        record_codec.read_offset_value(OFFSET_VALUES[3][:-cut])
+
+
+def test_the_beginning_of_an_offsets_key_names_the_group_and_the_topic():
+    assert record_codec.read_offset_key_prefix(OFFSET_KEY[:-4]) == ("group", "orders")
+    for other in (OFFSET_KEY[:-5], OFFSET_KEY, b"\0\0" + OFFSET_KEY[2:-4], GROUP_KEY[:-4], b"", b"\0"):
+        assert record_codec.read_offset_key_prefix(other) is None

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkalite.common.errors import StorageError
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.retention_policy import Reason
 from kafkalite.log.storage.file_names import DELETED
 from kafkalite.log.storage.files import Done, Job
-from kafkalite.record.batch import parse_header
+from kafkalite.record.batch import iter_batches, parse_header
 
 if TYPE_CHECKING:
     from ..conftest import Disk, Log
@@ -65,6 +66,36 @@ def test_batches_go_on_in_the_segments_that_replace_those_being_read(disk: Disk)
         if found == [3]:
             listed.remove(listed.segments[2:4][::-1])
     assert found == [3, 8, 9, 10]
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 100, 1 << 20])
+def test_pieces_hold_the_same_batches(disk: Disk, piece_bytes: int) -> None:
+    listed = six_segments(disk).log.segment_list
+    for first, end in ((0, 12), (3, 11), (11, 12), (5, 6)):
+        pieces = list(listed.pieces(first, end, piece_bytes))
+        assert b"".join(pieces) == b"".join(listed.batches(first, end))
+        assert piece_bytes > 1 or len(pieces) == end - first
+
+
+def test_pieces_go_on_in_the_segments_that_replace_those_being_read(disk: Disk) -> None:
+    listed = six_segments(disk).log.segment_list
+    found = []
+    for piece in listed.pieces(2, 11, 1 << 20):
+        found += [header.base_offset for header, _ in iter_batches(piece)]
+        if found == [2, 3]:
+            listed.remove(listed.segments[2:4][::-1])
+    assert found == [2, 3, 8, 9, 10]
+
+
+def test_pieces_end_before_a_batch_that_is_none(disk: Disk) -> None:
+    listed = six_segments(disk).log.segment_list
+    with open(listed.segments[1].path, "r+b") as file:
+        file.seek(listed.segments[1].size_bytes // 2 + 8)
+        file.write(bytes(4))
+    pieces = listed.pieces(0, 12, 1 << 20)
+    assert [header.base_offset for _ in range(2) for header, _ in iter_batches(next(pieces))] == [0, 1, 2]
+    with pytest.raises(StorageError):
+        next(pieces)
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
