@@ -108,21 +108,31 @@ def _share_equally(group: GroupSpec, topics: Mapping[uuid.UUID, int]) -> dict[st
     quota, extras = divmod(sum(topics.values()), len(group.members))
     free = {topic: set(range(count)) for topic, count in topics.items()}
     given_up: list[tuple[uuid.UUID, int]] = []
-    kept: dict[str, dict[uuid.UUID, set[int]]] = {}
+    assigned: dict[str, Assignment] = {}  # of the members that stay as they are, and the places of the others
+    changed: dict[str, dict[uuid.UUID, set[int]]] = {}
     rooms: list[tuple[dict[uuid.UUID, set[int]], int]] = []  # members below their share, and how far
-    for position, (member_id, member) in enumerate(group.members.items()):
-        owned = {topic: free[topic] & partitions for topic, partitions in member.target.items() if topic in free}
-        size = sum(map(len, owned.values()))
-        has_extra = extras > 0 and (size > quota or len(group.members) - position <= extras)
+    left = len(group.members)
+    for member_id, member in group.members.items():
+        size = target_size = 0
+        owned: dict[uuid.UUID, set[int]] = {}
+        for topic, partitions in member.target.items():
+            target_size += len(partitions)
+            unclaimed = free.get(topic)
+            if unclaimed is not None:
+                kept = owned[topic] = unclaimed & partitions
+                unclaimed -= kept
+                size += len(kept)
+        has_extra = extras > 0 and (size > quota or left <= extras)
         extras -= has_extra
+        left -= 1
         room = quota + has_extra - size
-        for topic, partitions in owned.items():
-            free[topic] -= partitions
+        assigned[member_id] = member.target
+        if room or size != target_size:
+            changed[member_id] = owned
         if room < 0:
             given_up += _cut(owned, -room)
         elif room:
             rooms.append((owned, room))
-        kept[member_id] = owned
     unassigned = [(topic, partition) for topic, partitions in free.items() for partition in sorted(partitions)]
     unassigned += given_up
     start = 0
@@ -131,7 +141,8 @@ def _share_equally(group: GroupSpec, topics: Mapping[uuid.UUID, int]) -> dict[st
             owned.setdefault(topic, set()).add(partition)
         start += room
     assert start == len(unassigned)
-    return {member_id: _frozen(owned) for member_id, owned in kept.items()}
+    assigned.update((member_id, _frozen(owned)) for member_id, owned in changed.items())
+    return assigned
 
 
 def _cut(owned: dict[uuid.UUID, set[int]], surplus: int) -> list[tuple[uuid.UUID, int]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 from typing import Any
+from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.coordinator.group.consumer.assignors import ASSIGNORS, AssignorFailure, GroupSpec, MemberSpec
@@ -29,7 +30,7 @@ from kafkalite.coordinator.group.consumer.group_tables import (
 )
 from kafkalite.coordinator.group.consumer.member import ConsumerMember, CurrentAssignment, ResolvedRegex, Subscription
 from kafkalite.coordinator.group.consumer.reconciliation import Goal, reconcile
-from kafkalite.coordinator.group.partition_sets import OwnedPartitions
+from kafkalite.coordinator.group.partition_sets import NO_PARTITIONS, OwnedPartitions
 
 logger = logging.getLogger(__name__)
 
@@ -138,23 +139,40 @@ class GroupChange:
         wished = tables.preferred_assignor
         assign = ASSIGNORS[wished if wished in config.assignors else config.assignors[0]]
         topics = self._environment.topics
-        specs = {
-            member_id: MemberSpec(
-                member.instance_id, topics.ids_of(tables.topics_of(member)), tables.targets.get(member_id)
-            )
-            for member_id, member in tables.members.items()
-        }
         counts = topics.partition_counts(topics.ids_of(tables.subscribed_topics))
+        spec = GroupSpec(self._member_specs(counts.keys()), counts, tables.is_homogeneous)
         try:
-            targets = assign(GroupSpec(specs, counts, tables.is_homogeneous))
+            targets = assign(spec)
         except AssignorFailure as failure:
             message = f"Failed to compute a new target assignment for epoch {tables.group_epoch}: {failure}"
             logger.error("group %s: %s", self._group_id, message)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from failure
+        known = tables.targets.by_member
         for member_id, target in targets.items():
-            if target != tables.targets.by_member.get(member_id):
+            before = known.get(member_id)
+            if target is not before and target != before:
                 self.make(SetTarget(member_id, target))
         self.make(SetTargetEpoch(tables.group_epoch, wall_ms))
+
+    def _member_specs(self, topic_ids: Collection[UUID]) -> dict[str, MemberSpec]:
+        """The members as the assignor sees them. `topic_ids`: those that any of them is subscribed to."""
+        tables, topics = self.tables, self._environment.topics
+        target_of = tables.targets.by_member.get
+        if tables.is_homogeneous:  # 0.5 us a member instead of 1.9
+            return {
+                member_id: MemberSpec(member.subscription.instance_id, topic_ids, target_of(member_id, NO_PARTITIONS))
+                for member_id, member in tables.members.items()
+            }
+        ids: dict[frozenset[str], Collection[UUID]] = {}
+        specs = {}
+        for member_id, member in tables.members.items():
+            names = tables.topics_of(member)
+            if names not in ids:
+                ids[names] = topics.ids_of(names)
+            specs[member_id] = MemberSpec(
+                member.subscription.instance_id, ids[names], target_of(member_id, NO_PARTITIONS)
+            )
+        return specs
 
     # --- one member on its way
 
