@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid
-from kafkalite.coordinator.group.group import CONSUMER
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
 from kafkalite.coordinator.runtime.effects import (
     CONSUMER_GROUP_APPEND_ERROR,
     STAYS_IN_LOG,
@@ -27,6 +27,7 @@ from kafkalite.coordinator.runtime.effects import (
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
     from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
     from kafkalite.coordinator.group.consumer.group_description import ConsumerGroupDescription
     from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup, ResolveRegexes
@@ -77,6 +78,7 @@ class ConsumerGroups:
     ) -> None:
         """ConsumerGroupHeartbeat: `waiter` is answered when the change is in the log."""
         from kafkalite.coordinator.group.consumer.heartbeat import HeartbeatResult, refused, validate
+        from kafkalite.coordinator.group_migration import refuse_syncs
 
         store, performer = self._store, self._performer
         try:
@@ -99,6 +101,8 @@ class ConsumerGroups:
             if known is None:
                 store.by_id[group_id] = group
             else:
+                if known.kind == CLASSIC:
+                    performer.perform(known, refuse_syncs(cast("ClassicGroup", known)))
                 store.replace(known, group)
         performer.perform(group, [*effects, *decided])
 

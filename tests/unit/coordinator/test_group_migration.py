@@ -42,6 +42,17 @@ def test_a_classic_group_is_upgraded_and_its_member_gives_up_half(world):
     assert world.group().state_name == "Stable"
 
 
+def test_no_member_gets_an_assignment_that_an_upgrade_overtakes(world):
+    old = world.classic_join().result.member_id
+    world.dawdles = True
+    synced = world.classic_sync(old, 1, {old: WHOLE})
+    joined = world.send("zz", 0, topics=["foo"], owns={}, rebalance_timeout_ms=60_000)
+    world.catch_up()
+    assert synced.result.error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert joined.result.error == ErrorCode.NONE and named(joined.result.assignment) == {"foo": [1]}
+    assert world.group().kind == "consumer" and world.assigned(old) == {}
+
+
 def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group(world):
     old = classic_group(world)
     world.join("zz", "foo")
