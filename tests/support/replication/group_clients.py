@@ -2,7 +2,8 @@
 disturbed, so that the group changes its protocol now and then.
 
 Promised of the end: every record of the topic was committed by one member, once, and no committed offset is below an
-earlier one. Some members are static, and their partitions wait for the end of their sessions.
+earlier one. No member is static: such a member whose JoinGroup was not answered may be fenced by its second one, which
+stops the client for good.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from kafkalite.common.names import GROUP_METADATA_TOPIC
 from tests.support.replication.group_members import (
     CLASSIC,
     CONSUMER,
@@ -44,17 +44,19 @@ SETTINGS = {  # of the brokers
 }
 _STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
 _ASSIGNORS = ("uniform", "range")
-_STATIC = 0.3
-_CALL_S = 5.0
 
 
 class GroupClients:
-    """Members come and go between `start` and `finish`. `trace`: what they did."""
+    """Members come and go between `start` and `finish`, with pauses of up to `pause_s_max`. `trace`: what they did."""
 
-    def __init__(self, cluster: Reachable, topic: str, seed: object) -> None:
+    def __init__(
+        self, cluster: Reachable, topic: str, partitions: int, seed: object, pause_s_max: float = PAUSE_S_MAX
+    ) -> None:
         self.trace: list[str] = []
         self._cluster = cluster
         self._topic = topic
+        self._partitions = partitions
+        self._pause_s_max = pause_s_max
         self._rng = Random(f"groups {seed}")
         self._strategy = self._rng.choice(_STRATEGIES)  # members of the classic protocol need one in common
         self._members: list[GroupMember] = []
@@ -64,10 +66,10 @@ class GroupClients:
         self._thread = threading.Thread(target=self._guarded, daemon=True)
 
     def start(self) -> None:
-        """The cluster is whole: the topic of the offsets gets all its replicas."""
+        """The cluster is whole: the topic of the offsets gets all its replicas. The group has an offset of each
+        partition from the beginning, so that none of its members may ever be without."""
         with contextlib.closing(new_consumer(self._cluster, group_id=GROUP)) as consumer:
-            until(lambda: _is_answered(consumer, self._topic), "a coordinator")
-        self._cluster.wait_for_leader(GROUP_METADATA_TOPIC, 0)
+            until(lambda: self._is_committed(consumer), "a coordinator")
         self._thread.start()
 
     def finish(self) -> None:
@@ -76,16 +78,17 @@ class GroupClients:
         if self._thread.ident is not None:
             self._thread.join(DEADLINE_S)
 
-    def check(self, partitions: int) -> None:
+    def check(self) -> None:
         """The cluster is whole, and nothing is written any more. Raises AssertionError with what members did."""
         try:
-            self._check(written_places(self._cluster, self._topic, partitions))
+            self._check(written_places(self._cluster, self._topic, self._partitions))
         except (AssertionError, pytest.fail.Exception) as fault:
             counts = [len(each.committed) for each in self._members]
             raise AssertionError(f"{fault}; members: {', '.join(self.trace)}; committed {counts}") from fault
 
     def _check(self, written: set[Place]) -> None:
         assert not self._faults, self._faults
+        self._join(self._classic())  # every other one may have been fenced
         await_all(self._members, written, self._stored)
         for member in self._members:
             member.leave()
@@ -101,36 +104,40 @@ class GroupClients:
         try:
             while not self._done.is_set():
                 self._change()
-                self._done.wait(self._rng.uniform(0.05, PAUSE_S_MAX))
+                self._done.wait(self._rng.uniform(0.05, self._pause_s_max))
         except Exception as fault:
             self._faults.append(repr(fault))
 
+    def _is_committed(self, consumer: confluent_kafka.Consumer) -> bool:
+        beginning = [TopicPartition(self._topic, index, 0) for index in range(self._partitions)]
+        try:
+            consumer.commit(offsets=beginning, asynchronous=False)
+        except confluent_kafka.KafkaException:
+            return False
+        return True
+
     def _change(self) -> None:
+        self._present = [member for member in self._present if member.is_alive()]
         joins = self._rng.random() < 0.5
         if self._present and (len(self._present) == MEMBERS_MAX or (len(self._present) > 1 and not joins)):
             member = self._present.pop(self._rng.randrange(len(self._present)))
             self.trace.append(f"{self._members.index(member)} leaves")
             member.leave()
-            return
-        settings = self._settings()
+        else:
+            self._join(self._settings())
+
+    def _join(self, settings: dict[str, Any]) -> None:
         self.trace.append(f"{len(self._members)} joins, {' '.join(map(str, settings.values()))}")
-        self._present.append(GroupMember(self._cluster.bootstrap_servers, GROUP, self._topic, settings))
+        address = self._cluster.bootstrap_servers
+        self._present.append(GroupMember(address, GROUP, self._topic, settings, may_be_fenced=True))
         self._members.append(self._present[-1])
 
     def _settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = (
-            {**CONSUMER, "group.remote.assignor": self._rng.choice(_ASSIGNORS)}
-            if self._rng.random() < 0.5
-            else {**CLASSIC, "session.timeout.ms": SESSION_MS, "partition.assignment.strategy": self._strategy}
-        )
-        if self._rng.random() < _STATIC:
-            settings["group.instance.id"] = f"static-{len(self._members)}"
-        return settings
+        if self._rng.random() < 0.5:
+            assignor = self._rng.choice(_ASSIGNORS)
+            return {**CONSUMER, "group.remote.assignor": assignor, "auto.offset.reset": "error"}
+        return self._classic()
 
-
-def _is_answered(consumer: confluent_kafka.Consumer, topic: str) -> bool:
-    try:
-        consumer.committed([TopicPartition(topic, 0)], timeout=_CALL_S)
-    except confluent_kafka.KafkaException:
-        return False
-    return True
+    def _classic(self) -> dict[str, Any]:
+        strategy = {"partition.assignment.strategy": self._strategy}
+        return {**CLASSIC, "session.timeout.ms": SESSION_MS, "auto.offset.reset": "error", **strategy}

@@ -21,7 +21,7 @@ from kafkalite.coordinator.group.record_codec import OffsetKey, read_key, read_o
 from tests.support.replication.live_cluster import LOG, QUICK, Reachable, new_consumer, read_all, read_messages
 from tests.support.wait import DEADLINE_S, until
 
-BATCH_MAX = 20
+BATCH_MAX = 500  # records that wait for one commit
 CONSUMER = {"group.protocol": "consumer"}
 CLASSIC = {"group.protocol": "classic", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 200}
 REFUSED = {  # for good: the member is to be assigned the partition again before it commits there
@@ -48,13 +48,27 @@ class Committing(Protocol):
     def check(self) -> None: ...
 
 
+class Fenced(Exception):
+    """The client has ended by itself. A member of the consumer protocol does so when it was expelled and its group is a
+    classic one meanwhile, in Apache Kafka's group as well."""
+
+
 class GroupMember(threading.Thread):
     """One member, which reads from its creation to `leave`. `committed`: the records whose commit was acknowledged, in
     this order; `unsure`: those of a refused commit, which may be in the log: the client may have asked before, without
     an answer."""
 
-    def __init__(self, bootstrap_servers: str, group: str, topic: str, settings: Mapping[str, Any] = CONSUMER) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group: str,
+        topic: str,
+        settings: Mapping[str, Any] = CONSUMER,
+        *,
+        may_be_fenced: bool = False,
+    ) -> None:
         super().__init__(daemon=True)
+        self._may_be_fenced = may_be_fenced
         self.committed: list[Place] = []
         self.unsure: set[Place] = set()
         self.failure: BaseException | None = None
@@ -74,17 +88,27 @@ class GroupMember(threading.Thread):
 
     def run(self) -> None:
         try:
+            batch = 1
             while not self._ends.is_set():
                 self._take(self._consumer.poll(0.1))
-                while self._held and sum(map(len, self._held.values())) < BATCH_MAX:
+                while self._held and self._held_count() < batch:
                     message = self._consumer.poll(0)
                     if message is None:
                         break
                     self._take(message)
+                # many small commits, and a long backlog is soon read all the same
+                batch = min(2 * batch, BATCH_MAX) if self._held_count() >= batch else 1
                 self._commit()
             self._consumer.close()
+        except Fenced as failure:
+            self.unsure.update((partition, offset) for partition, held in self._held.items() for offset in held)
+            self._consumer.close()
+            self.failure = None if self._may_be_fenced else failure
         except BaseException as failure:  # for `check`
             self.failure = failure
+
+    def _held_count(self) -> int:
+        return sum(map(len, self._held.values()))
 
     def check(self) -> None:
         """Raises what ended the member early."""
@@ -105,7 +129,9 @@ class GroupMember(threading.Thread):
             return
         error = message.error()
         if error is not None:
-            assert not error.fatal(), error
+            if error.fatal() or error.code() == KafkaError._FATAL:
+                raise Fenced(error)
+            assert error.code() != KafkaError._AUTO_OFFSET_RESET, error
             return
         partition, offset = message.partition(), message.offset()
         assert partition is not None and offset is not None
@@ -135,7 +161,8 @@ class GroupMember(threading.Thread):
             answered = self._consumer.commit(offsets=asked, asynchronous=False)
         except KafkaException as refusal:
             error = refusal.args[0]
-            assert not error.fatal(), error
+            if error.fatal() or error.code() == KafkaError._FATAL:
+                raise Fenced(error) from refusal
             return dict.fromkeys((each.partition for each in asked), error.code())
         return {each.partition: each.error.code() if each.error else KafkaError.NO_ERROR for each in answered}
 

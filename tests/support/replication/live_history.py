@@ -94,7 +94,7 @@ class LiveHistory:
         if transactions is not None:
             create_topic(cluster, MOVES, transaction_clients.PARTITIONS, self._replicas)
             transactions.start()
-        group = GroupClients(cluster, TOPIC, self._seed) if self._has_group else None
+        group = GroupClients(cluster, TOPIC, self._partitions, self._seed) if self._has_group else None
         if group is not None:
             group.start()
         clients.start()
@@ -114,7 +114,7 @@ class LiveHistory:
         if transactions is not None:
             transactions.check()
         if group is not None:
-            group.check(self._partitions)
+            group.check()
 
     # -- disturbances
 

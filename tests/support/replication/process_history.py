@@ -8,7 +8,8 @@ ZooKeeper and from all, in one direction too, slowed down, lose packets, lose th
 failing; their clocks jump; ZooKeeper is paused and killed; replicas are reassigned. FILE gets what the clients did, for
 a checker (`porcupine`), DIR what was there when something was wrong: the disks, and what brokers and clients said.
 
-Records come alone and in transactions (`transaction_clients`), with acks=-1 and min.insync.replicas=2, so one broker at
+Records come alone and in transactions (`transaction_clients`), and a group of both protocols reads them and commits
+(`group_clients`), with acks=-1 and min.insync.replicas=2, so one broker at
 a time may lose the end of its logs: until it is in sync again no other does. With `flushed` all topics have
 flush.messages=1, and all of them may, at once.
 The seed decides what is done; how processes interleave it does not.
@@ -37,7 +38,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from tests.support.replication import transaction_clients
+from tests.support.replication import group_clients, transaction_clients
+from tests.support.replication.group_clients import GroupClients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
 from tests.support.replication.live_cluster import LOG, compare_files, create_topic, stored_batches
 from tests.support.replication.machines import PORT, ZOOKEEPER, Machine, make_bridge
@@ -192,7 +194,9 @@ class ProcessHistory:
             zk = KazooClient(zookeeper.connect, timeout=10.0)
             zk.start(timeout=DEADLINE_S)
             stack.callback(zk.stop)
-            settings = SETTINGS | ({"log.flush.interval.messages": "1"} if self._flushed else {})
+            settings = (
+                SETTINGS | group_clients.SETTINGS | ({"log.flush.interval.messages": "1"} if self._flushed else {})
+            )
             cluster = ProcessCluster(home, self._count, zookeeper, zk, settings)
             for machine in cluster.machines:
                 stack.enter_context(machine)
@@ -205,6 +209,8 @@ class ProcessHistory:
 
     def _run(self, cluster: ProcessCluster) -> int:
         clients, transactions = HistoryClients(cluster, PARTITIONS), TransactionClients(cluster, self._seed)
+        group = GroupClients(cluster, TOPIC, PARTITIONS, self._seed, 2 * STEP_S_MAX)
+        group.start()
         clients.start()
         transactions.start()
         try:
@@ -218,6 +224,7 @@ class ProcessHistory:
         finally:
             clients.finish()
             transactions.finish()
+            group.finish()
         self._tell("check")
         clients.flush()
         for partition in range(PARTITIONS):
@@ -228,8 +235,9 @@ class ProcessHistory:
         transactions.check()
         for partition in range(transaction_clients.PARTITIONS):
             cluster.await_whole(MOVES, partition)
+        group.check()
         ends = Counter(outcome.value for outcome in transactions.outcomes.values())
-        self._tell(f"checked, transactions {dict(ends)}")
+        self._tell(f"checked, transactions {dict(ends)}, {len(group.trace)} members came and went")
         return len(clients.writer.acknowledged)
 
     @staticmethod
