@@ -4,7 +4,7 @@ A partition that is led here gets its marker by a function call (`MarkerAppender
 (`SendMarkers`). A failed one is tried again after a pause that doubles, with the leaders of that moment. A partition
 that was deleted needs no marker. A job ends when its partitions are done, or when its coordinator has been replaced.
 Source: kafka.coordinator.transaction.{TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler},
-KafkaApis.handleWriteTxnMarkersRequest (3.9).
+KafkaApis.handleWriteTxnMarkersRequest (4.3).
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ _NEEDS_NO_MARKER = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a producer's transaction. `coordinator_epoch`: the leader epoch of the coordinator's partition."""
+    """The end of a producer's transaction. `coordinator_epoch`: the leader epoch of the coordinator's partition. From
+    `transaction_version` 2 on the marker's epoch is above that of its transaction (KIP-1228)."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     commit: bool
+    transaction_version: int = 0
 
 
 Errors = Mapping[TopicPartition, ErrorCode]
@@ -59,15 +61,7 @@ class MarkerAppender:
         self._clock = clock
         self._offsets = offsets
 
-    def append(
-        self,
-        partition: TopicPartition,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        commit: bool,
-        done: Callable[[ErrorCode], None],
-    ) -> None:
+    def append(self, partition: TopicPartition, marker: TransactionMarker, done: Callable[[ErrorCode], None]) -> None:
         """Append one marker as with acks=-1; `done` gets the error when it is committed, often before this returns.
 
         A marker in `__consumer_offsets` also ends the transaction of the offsets committed there.
@@ -75,7 +69,7 @@ class MarkerAppender:
 
         def on_commit(error: KafkaError | None) -> None:
             if error is None and partition[0] == GROUP_METADATA_TOPIC:
-                self._offsets.on_transaction_end(partition[1], producer_id, is_committed=commit)
+                self._offsets.on_transaction_end(partition[1], marker.producer_id, is_committed=marker.commit)
             done(ErrorCode.NONE if error is None else error.code)
 
         found = self._replicas.partition(*partition)
@@ -84,7 +78,14 @@ class MarkerAppender:
             return
         try:
             found.check_in_sync()
-            result = found.append_marker(producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms())
+            result = found.append_marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.commit,
+                self._clock.wall_ms(),
+                marker.transaction_version,
+            )
         except KafkaError as error:
             on_commit(error)
             return
@@ -157,7 +158,7 @@ class MarkerWriter:
                 logger.info("%s-%d was deleted, and needs no marker", *partition)
                 self._on_result(job, partition, ErrorCode.NONE)
             elif leader == self._broker_id:
-                self._appender.append(partition, *job.marker, partial(self._on_local_result, job, partition))
+                self._appender.append(partition, job.marker, partial(self._on_local_result, job, partition))
             elif leader == NO_LEADER:
                 self._on_result(job, partition, ErrorCode.LEADER_NOT_AVAILABLE)
             else:

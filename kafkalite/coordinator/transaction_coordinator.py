@@ -302,7 +302,9 @@ class TransactionCoordinator:
         EndTxn leaves: the producer reads its committed offsets, old OffsetFetch without require_stable included. One
         turn later would be a few percent faster, and was seen to break that."""
         epoch = self._coordinator_epoch(transaction.partition)
-        marker = TransactionMarker(effect.producer_id, effect.producer_epoch, epoch, effect.commit)
+        marker = TransactionMarker(
+            effect.producer_id, effect.producer_epoch, epoch, effect.commit, effect.transaction_version
+        )
 
         def on_written(partition: TopicPartition) -> None:
             self._perform(transaction, transaction.on_marker_written(partition))

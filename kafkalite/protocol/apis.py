@@ -77,7 +77,7 @@ _ROWS = (
     Api(24, "AddPartitionsToTxn", transactions.AddPartitionsToTxnRequest, transactions.AddPartitionsToTxnResponse, 0, 5),
     Api(25, "AddOffsetsToTxn", transactions.AddOffsetsToTxnRequest, transactions.AddOffsetsToTxnResponse, 0, 4),
     Api(26, "EndTxn", transactions.EndTxnRequest, transactions.EndTxnResponse, 0, 5),
-    Api(27, "WriteTxnMarkers", transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse, 0, 1),
+    Api(27, "WriteTxnMarkers", transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse, 0, 2),
     Api(28, "TxnOffsetCommit", group_offsets.TxnOffsetCommitRequest, group_offsets.TxnOffsetCommitResponse, 0, 5),
     Api(29, "DescribeAcls", acls.DescribeAclsRequest, acls.DescribeAclsResponse, 0, 3),
     Api(30, "CreateAcls", acls.CreateAclsRequest, acls.CreateAclsResponse, 0, 3),

@@ -200,13 +200,21 @@ class Partition:
         self._delayed_acks.complete(self.high_watermark, end_offset, error)
 
     def append_marker(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        now_ms: int,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Ends the producer's transaction in this partition; without an open one the marker is appended as well.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a smaller epoch than the last;
-        StorageError, after which the coordinator may try again.
+        Raises KafkaError: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a smaller epoch than the last,
+        from `transaction_version` 2 on also for the epoch of the open transaction itself; StorageError, after which the
+        coordinator may try again.
         """
+        self.producers.check_marker_epoch(producer_id, producer_epoch, transaction_version)
         marker = build_marker(producer_id, producer_epoch, coordinator_epoch, now_ms, commit=commit)
         return self.append(memoryview(marker), now_ms, 0, trusted=True)
 

@@ -26,7 +26,7 @@ from kafkalite.common.linear_regex import LinearRegex
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition, topic_name_fault
-from kafkalite.coordinator.marker_writer import MarkerAppender
+from kafkalite.coordinator.marker_writer import MarkerAppender, TransactionMarker
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import EndTransactionResult, InitProducerIdResult
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
@@ -170,10 +170,13 @@ class TransactionApi(NamedTuple):
             errors.setdefault(marker.producer_id, {})[partition] = ErrorCode.NONE  # in the order of the request
             self.markers.append(
                 partition,
-                marker.producer_id,
-                marker.producer_epoch,
-                marker.coordinator_epoch,
-                marker.transaction_result,
+                TransactionMarker(
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.coordinator_epoch,
+                    marker.transaction_result,
+                    marker.transaction_version,
+                ),
                 partial(on_append, marker.producer_id, partition),
             )
         return pending.outcome(self.runtime.loop)

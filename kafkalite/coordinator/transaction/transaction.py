@@ -387,7 +387,7 @@ class Transaction:
         if not self.unmarked:
             return self._complete()
         commit = known.state is PREPARE_COMMIT
-        return [SendMarkers(known.producer_id, known.producer_epoch, commit, known.partitions)]
+        return [SendMarkers(known.producer_id, known.producer_epoch, commit, known.partitions, known.client_version)]
 
     def _complete(self) -> list[TransactionEffect]:
         assert self.pending is not None

@@ -174,6 +174,7 @@ class SendMarkers(NamedTuple):
     producer_epoch: int
     commit: bool
     partitions: frozenset[TopicPartition]
+    transaction_version: int = 0
 
 
 TransactionEffect = Answer[Any] | Append | SetTimer | AllocateProducerId | SendMarkers

@@ -37,6 +37,7 @@ from kafkalite.record.transaction_marker import TransactionMarker, read_marker
 logger = logging.getLogger(__name__)
 
 EXPIRATION_MS = 86_400_000
+_LAST_EPOCH = 32_767  # of a producer id
 
 NO_TRANSACTION = (1 << 63) - 1
 """The first unstable offset of a log in which no transaction is open."""
@@ -220,6 +221,21 @@ class ProducerState:
                     f"Coordinator epoch {marker.coordinator_epoch} of a marker of producer {producer_id} is smaller "
                     f"than the last seen epoch {producer.coordinator_epoch}",
                 )
+
+    def check_marker_epoch(self, producer_id: int, epoch: int, transaction_version: int) -> None:
+        """Refuses a late marker: with transaction.version=2 each transaction has an epoch of its own, and its marker
+        the next one, so a marker with the epoch of an open transaction is a copy of the last one's, which a network
+        has delayed (KIP-1228). Raises KafkaError(INVALID_PRODUCER_EPOCH); `check_own` has the other refusals.
+
+        Where none is open, the marker is tried again. Nothing comes after the last epoch, so it may be both."""
+        producer = self._producers.get(producer_id)
+        if transaction_version < 2 or producer is None or epoch != producer.epoch or epoch == _LAST_EPOCH:
+            return
+        if producer.txn_first_offset >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"A marker of producer {producer_id} has the epoch of its open transaction, {epoch}, and not the next",
+            )
 
     def update(
         self, producer_id: int, epoch: int, first_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int,

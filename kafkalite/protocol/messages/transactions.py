@@ -117,7 +117,7 @@ class WritableTxnMarker(Message):
     transaction_result: bool = boolean("0+")  # true: commit
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic, "0+")
     coordinator_epoch: int = int32("0+")
-    transaction_version: int = int8("2+")
+    transaction_version: int = int8("2+")  # 2: every transaction has an epoch of its own (KIP-1228)
 
 
 class WriteTxnMarkersRequest(Message, flexible="1+"):

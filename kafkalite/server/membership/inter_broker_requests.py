@@ -2,6 +2,7 @@
 
 WriteTxnMarkers goes from the coordinator of a transaction to the leaders of its partitions, AddPartitionsToTxn from the
 leader of a partition to the coordinator. Both are sent over one connection to each broker; the callers try again.
+A broker is asked for its versions only where a newer one says more: Apache Kafka 3.9 may be in the same cluster.
 Source: kafka.coordinator.transaction.TransactionMarkerChannelManager, kafka.server.AddPartitionsToTxnManager.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafkalite.client.broker_channel import (
@@ -27,7 +29,8 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsRequest, AddPartitionsResponse
 from kafkalite.coordinator.marker_writer import TransactionMarker
 from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
-from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.apis import API_OF_REQUEST
+from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -40,6 +43,7 @@ from kafkalite.protocol.messages.transactions import (
 logger = logging.getLogger(__name__)
 
 _WRITE_TXN_MARKERS_VERSION = 1
+_VERSION_WITH_TRANSACTION_VERSION = 2
 _ADD_PARTITIONS_VERSION = 5
 _TIMEOUT_MS = 30_000  # request.timeout.ms
 
@@ -58,6 +62,7 @@ class InterBrokerRequests:
         find = inter_broker_endpoint_finder(metadata, listener)
         self._channels = BrokerChannels(find, clock, f"broker-{broker_id}", _TIMEOUT_MS, security_to)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._newest_of_markers: dict[int, int] = {}  # by broker: its newest version of WriteTxnMarkers
 
     def send_markers(
         self,
@@ -74,7 +79,10 @@ class InterBrokerRequests:
             transaction_result=marker.commit,
             topics=topics,
             coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
         )
+        needs_newer = marker.transaction_version >= _VERSION_WITH_TRANSACTION_VERSION
+        version = _VERSION_WITH_TRANSACTION_VERSION if needs_newer else _WRITE_TXN_MARKERS_VERSION
 
         def on_response(response: Any) -> None:
             done(
@@ -86,7 +94,8 @@ class InterBrokerRequests:
                 }
             )
 
-        self._send(broker_id, WriteTxnMarkersRequest(markers=[row]), _WRITE_TXN_MARKERS_VERSION, on_response)
+        ask = partial(self._ask_for_markers, broker_id, WriteTxnMarkersRequest(markers=[row]), version)
+        self._send(broker_id, "WriteTxnMarkers", ask, on_response)
 
     def send_add_partitions(
         self,
@@ -121,7 +130,9 @@ class InterBrokerRequests:
                 }
             )
 
-        self._send(broker_id, AddPartitionsToTxnRequest(transactions=rows), _ADD_PARTITIONS_VERSION, on_response)
+        request = AddPartitionsToTxnRequest(transactions=rows)
+        ask = partial(self._channels.ask, broker_id, request, _ADD_PARTITIONS_VERSION)
+        self._send(broker_id, "AddPartitionsToTxn", ask, on_response)
 
     def refuse(self) -> None:
         """Fail requests in flight, and later ones, at once: this broker stops, and waits for no other."""
@@ -134,22 +145,36 @@ class InterBrokerRequests:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _send(self, broker_id: int, request: Message, version: int, on_response: Callable[[Any | None], None]) -> None:
-        """Send a request; calls back with the response, or None if the broker does not answer. A fault of this broker
-        is logged and counts as no answer.
+    async def _ask_for_markers(self, broker_id: int, request: WriteTxnMarkersRequest, version: int) -> Any:
+        """Sends markers in `version`, or in the newest one that the broker knows. Raises BrokerUnreachable."""
+        if version >= _VERSION_WITH_TRANSACTION_VERSION and broker_id not in self._newest_of_markers:
+            response = await self._channels.ask(broker_id, ApiVersionsRequest(), 0)
+            key = API_OF_REQUEST[WriteTxnMarkersRequest].key
+            known = [each.max_version for each in response.api_keys if each.api_key == key]
+            self._newest_of_markers[broker_id] = max(known, default=_WRITE_TXN_MARKERS_VERSION)
+        return await self._channels.ask(
+            broker_id, request, min(version, self._newest_of_markers.get(broker_id, version))
+        )
+
+    def _send(
+        self, broker_id: int, name: str, ask: Callable[[], Awaitable[Any]], on_response: Callable[[Any | None], None]
+    ) -> None:
+        """Sends the request of this name; calls back with the response, or None if the broker does not answer. A fault
+        of this broker is logged and counts as no answer.
         """
 
-        async def ask() -> None:
+        async def exchange() -> None:
             response = None
             try:
-                response = await self._channels.ask(broker_id, request, version)
+                response = await ask()
             except BrokerUnreachable as error:
-                logger.info("%s: %s", type(request).__name__, error.message)
+                self._newest_of_markers.pop(broker_id, None)  # it may come back as another version
+                logger.info("%s: %s", name, error.message)
             except Exception:
-                logger.exception("%s to broker %d failed", type(request).__name__, broker_id)
+                logger.exception("%s to broker %d failed", name, broker_id)
             on_response(response)
 
-        task = asyncio.ensure_future(ask())
+        task = asyncio.ensure_future(exchange())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -28,7 +28,7 @@ def test_the_ranges_are_these() -> None:
         DescribeAcls 0-3, CreateAcls 0-3, DeleteAcls 0-3,
         DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-2, DeleteRecords 0-2,
         InitProducerId 0-5, OffsetForLeaderEpoch 0-4, OffsetDelete 0-0, DescribeLogDirs 0-4,
-        ListPartitionReassignments 0-0, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, WriteTxnMarkers 0-1,
+        ListPartitionReassignments 0-0, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, WriteTxnMarkers 0-2,
         TxnOffsetCommit 0-5, DescribeProducers 0-0, DescribeTransactions 0-0, ListTransactions 0-2,
         ListConfigResources 0-1, ConsumerGroupHeartbeat 0-1, ConsumerGroupDescribe 0-1, UpdateFeatures 0-2,
         DescribeQuorum 0-2, GetTelemetrySubscriptions 0-0, PushTelemetry 0-0, DescribeTopicPartitions 0-0

@@ -195,6 +195,21 @@ def test_markers_of_the_past_are_refused(world: World) -> None:
     assert partition.log.end_offset == 1
 
 
+def test_a_late_copy_of_a_marker_does_not_end_the_next_transaction(world: World) -> None:
+    """With transaction.version=2 the next transaction has the epoch of the last one's marker (KIP-1228)."""
+    partition = world.open()
+    world.send(partition, 1)
+    partition.append_marker(1, 0, 5, True, NOW_MS, 0)  # of a client that knows nothing of it
+    world.send(partition, 1)
+    with pytest.raises(KafkaError) as raised:
+        partition.append_marker(1, 0, 5, True, NOW_MS, 2)
+    assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (partition.log.end_offset, partition.last_stable_offset) == (3, 2)
+    partition.append_marker(1, 1, 5, True, NOW_MS, 2)
+    partition.append_marker(1, 1, 5, True, NOW_MS, 2)  # tried again, since its answer was lost
+    assert (partition.log.end_offset, partition.last_stable_offset) == (5, 5)
+
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["send", "send", "commit", "abort"]), st.integers(1, 3)),

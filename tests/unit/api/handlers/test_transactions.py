@@ -228,6 +228,7 @@ def test_markers_are_answered_when_all_of_them_are_committed() -> None:
             transaction_result=commit,
             coordinator_epoch=9,
             topics=[WritableTxnMarkerTopic(name=n, partition_indexes=indexes) for n, indexes in partitions.items()],
+            transaction_version=2 * (pid == 2),
         )
 
     markers = [marker(1, True, t=[0, 1], u=[5]), marker(2, False, t=[0]), marker(3, True), marker(1, True, u=[0])]
@@ -236,11 +237,11 @@ def test_markers_are_answered_when_all_of_them_are_committed() -> None:
         RequestContext(None, 1, None),  # type: ignore[arg-type]
     )
     assert appended == [
-        (("t", 0), 1, 3, 9, True),
-        (("t", 1), 1, 3, 9, True),
-        (("u", 5), 1, 3, 9, True),
-        (("t", 0), 2, 3, 9, False),
-        (("u", 0), 1, 3, 9, True),
+        (("t", 0), (1, 3, 9, True, 0)),
+        (("t", 1), (1, 3, 9, True, 0)),
+        (("u", 5), (1, 3, 9, True, 0)),
+        (("t", 0), (2, 3, 9, False, 2)),
+        (("u", 0), (1, 3, 9, True, 0)),
     ]
     for done in waiting:
         assert not response.done()

@@ -18,6 +18,7 @@ from kafkalite.protocol.apis import API_OF_REQUEST
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header, response_frame
+from kafkalite.protocol.messages.metadata import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -35,6 +36,9 @@ from tests.support.in_memory_cluster import InMemoryCluster
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
+NEWER, OLDER = (
+    ApiVersionsResponse(api_keys=[ApiVersion(api_key=27, min_version=0, max_version=newest)]) for newest in (2, 1)
+)
 MARKER = TransactionMarker(producer_id=7, producer_epoch=3, coordinator_epoch=5, commit=True)
 
 
@@ -55,18 +59,31 @@ def test_brokers_that_are_to_use_tls_never_do_without() -> None:
 
 
 def ask(
-    kind: type[Message], answer: Callable[[Any], Message | None], send: Callable[[InterBrokerRequests, Any], None]
+    kind: type[Message],
+    answer: Callable[[Any], Message | None],
+    *sends: Callable[[InterBrokerRequests, Any], None],
+    is_older: bool = False,
+    versions: list[tuple[int, int]] | None = None,
 ) -> Any:
-    """The result that the callback of `send` gets from a broker 2 that gives `answer` to requests of this `kind`."""
+    """The result that the callback of the last of `sends` gets from a broker 2 that gives `answer` to requests of this
+    `kind`. `versions` gets the key and version of every request; `is_older`: the broker is a Kafka 3.9."""
+    versions = [] if versions is None else versions
 
     async def story() -> Any:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(EOFError):
-                frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
-                (key, version, correlation_id, client_id), position = decode_request_header(frame)
-                assert (key, client_id) == (API_OF_REQUEST[kind].key, "broker-1")
-                response = answer(decode(kind, version, frame, position)[0])
-                if response is not None:
+                while True:
+                    frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
+                    (key, version, correlation_id, client_id), position = decode_request_header(frame)
+                    versions.append((key, version))
+                    assert client_id == "broker-1"
+                    if key == API_OF_REQUEST[ApiVersionsRequest].key:
+                        writer.writelines(response_frame(OLDER if is_older else NEWER, version, correlation_id))
+                        continue
+                    assert key == API_OF_REQUEST[kind].key
+                    response = answer(decode(kind, version, frame, position)[0])
+                    if response is None:
+                        break
                     writer.writelines(response_frame(response, version, correlation_id))
             writer.close()
 
@@ -75,10 +92,12 @@ def ask(
         cluster = InMemoryCluster()
         cluster.brokers[2] = BrokerRecord(2, (ListenerConfig("PLAINTEXT", host, port),))
         requests = InterBrokerRequests(cluster.metadata(1), 1, None, ManualClock())
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        send(requests, result.set_result)
         try:
-            return await asyncio.wait_for(result, DEADLINE_S)
+            for send in sends:
+                result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                send(requests, result.set_result)
+                last = await asyncio.wait_for(result, DEADLINE_S)
+            return last
         finally:
             await requests.close()
             server.close()
@@ -111,6 +130,25 @@ def test_markers() -> None:
         ("a", 2): ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ("b", 1): ErrorCode.UNKNOWN_SERVER_ERROR,
     }
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_markers_of_transaction_version_2_say_so_to_brokers_that_know_it(is_older: bool) -> None:
+    """A Kafka 3.9 in the same cluster closes the connection of a version that it does not have."""
+    given: list[tuple[int, int]] = []
+
+    def answer(request: WriteTxnMarkersRequest) -> Message:
+        assert request.markers[0].transaction_version == (0 if is_older or len(given) == 1 else 2)
+        return WriteTxnMarkersResponse()
+
+    def send(marker: TransactionMarker) -> Callable[[InterBrokerRequests, Any], None]:
+        return lambda requests, done: requests.send_markers(2, marker, [("a", 0)], done)
+
+    newer = MARKER._replace(transaction_version=2)
+    markers, versions = (API_OF_REQUEST[kind].key for kind in (WriteTxnMarkersRequest, ApiVersionsRequest))
+    ask(WriteTxnMarkersRequest, answer, *map(send, (MARKER, newer, newer)), is_older=is_older, versions=given)
+    known = 1 if is_older else 2
+    assert given == [(markers, 1), (versions, 0), (markers, known), (markers, known)]
 
 
 def test_markers_that_a_broker_does_not_answer_are_left_out() -> None:
