@@ -10,13 +10,15 @@ handleTxnCompletion; 3.9); KIP-98, KIP-211, KIP-447.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.common.names import STRING_BYTES_MAX, ProducerIdAndEpoch, TopicPartition
+from kafkalite.common.names import STRING_BYTES_MAX, ZERO_UUID, ProducerIdAndEpoch, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore, OpenTransaction
@@ -70,12 +72,14 @@ class VerifyCommit(Protocol):
 
 
 class OffsetManager:
-    """Commits, serves and removes the offsets of the groups in `store`."""
+    """Commits, serves and removes the offsets of the groups in `store`. Counts those that were committed, that expired
+    and that clients have deleted."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, store: GroupStore) -> None:
         self._config = config
         self._clock = clock
         self._store = store
+        self.commit_count = self.expiration_count = self.deletion_count = 0
 
     def commit(
         self,
@@ -84,11 +88,12 @@ class OffsetManager:
         offsets: Sequence[OffsetToCommit],
         retention_ms: int,
         waiter: CommitWaiter,
+        topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),
     ) -> None:
         """OffsetCommit: `waiter` is answered when the append is done.
 
         The epoch is -1 for an administrator, and for a consumer that assigns its partitions itself.
-        `retention_ms` is that of versions 2 to 4, else NO_RETENTION_MS.
+        `retention_ms` is that of versions 2 to 4, else NO_RETENTION_MS; `topic_ids` are those of version 10, by name.
         """
         store = self._store
         error = ErrorCode.NONE
@@ -113,10 +118,12 @@ class OffsetManager:
         if retention_ms != NO_RETENTION_MS:  # limited to an int64; Kafka's sum wraps around
             expire_ms = min(max(now_ms + retention_ms, 0), LONG_MAX)
         commit = _PendingCommit(group.offsets, waiter)
-        records = commit.prepare(group_id, offsets, self._config.offset_metadata_max_bytes, now_ms, expire_ms)
+        length_max = self._config.offset_metadata_max_bytes
+        records = commit.prepare(group_id, offsets, length_max, now_ms, expire_ms, topic_ids)
         if not records:
             waiter.answer(commit.errors)
             return
+        self.commit_count += len(records)
         store.by_id[group_id] = group  # the first offset creates a new group
         store.append(group.partition, records, commit.on_append)
         if not commit.is_done:
@@ -153,10 +160,11 @@ class OffsetManager:
             return
         commit = _PendingCommit(group.offsets, waiter)
         length_max = self._config.offset_metadata_max_bytes
-        records = commit.prepare(group_id, offsets, length_max, self._clock.wall_ms(), NO_TIMESTAMP)
+        records = commit.prepare(group_id, offsets, length_max, self._clock.wall_ms(), NO_TIMESTAMP, {})
         if not records:
             waiter.answer(commit.errors)
             return
+        self.commit_count += len(records)
         store.by_id[group_id] = group
         store.add_to_transaction(group, producer.producer_id)
         commit.begin_in_transaction(producer.producer_id)
@@ -217,7 +225,9 @@ class OffsetManager:
         }
         deleted = [each for each, error in errors.items() if not error]
         if deleted:
-            self._store.remove_offsets(group, group.offsets.known(deleted))
+            known = group.offsets.known(deleted)
+            self._store.remove_offsets(group, known)
+            self.deletion_count += len(known)
         return ErrorCode.NONE, errors
 
     def expire(self) -> int:
@@ -233,6 +243,7 @@ class OffsetManager:
             partitions = group.offsets.expired(condition, now_ms, retention_ms) if condition else []
             self._store.remove_offsets(group, partitions)
             removed += len(partitions)
+        self.expiration_count += removed
         if removed:
             logger.info("removed %d expired offsets", removed)
         return removed
@@ -258,13 +269,20 @@ class _PendingCommit:
         self._is_pending = False  # the append was not done when it returned
 
     def prepare(
-        self, group_id: str, offsets: Sequence[OffsetToCommit], metadata_length_max: int, now_ms: int, expire_ms: int
+        self,
+        group_id: str,
+        offsets: Sequence[OffsetToCommit],
+        metadata_length_max: int,
+        now_ms: int,
+        expire_ms: int,
+        topic_ids: Mapping[str, uuid.UUID],
     ) -> Records:
         """The records to append; empty if every offset has an error."""
         order = self._store.next_order()
         records: Records = []
         errors, accepted, pack_index = self.errors, self._accepted, KEY_TAIL.pack
         prefix_of = prefix = None
+        topic_id = ZERO_UUID
         for topic, index, offset, leader_epoch, metadata, commit_ms in offsets:
             if metadata and _is_too_long(metadata, metadata_length_max):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -272,9 +290,10 @@ class _PendingCommit:
             errors.append(ErrorCode.NONE)
             if commit_ms == NO_TIMESTAMP:
                 commit_ms = now_ms
-            committed = OffsetAndMetadata(offset, leader_epoch, metadata, commit_ms, expire_ms, order)
             if prefix is None or topic is not prefix_of:
                 prefix_of, prefix = topic, offset_key_prefix(group_id, topic)
+                topic_id = topic_ids.get(topic, ZERO_UUID)
+            committed = OffsetAndMetadata(offset, leader_epoch, metadata, commit_ms, expire_ms, order, topic_id)
             records.append((prefix + pack_index(index), offset_value(committed)))
             accepted.append((topic, index, committed))
         return records

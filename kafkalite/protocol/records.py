@@ -45,6 +45,7 @@ class OffsetCommitValue(Message, flexible="4+"):
     metadata: str = string("0+")
     commit_timestamp: int = int64("0+")
     expire_timestamp: int = int64("1", default=NO_TIMESTAMP)
+    topic_id: uuid.UUID = id16("4+", tag=0)  # where it was committed by id
 
 
 class GroupMetadataKey(Message):

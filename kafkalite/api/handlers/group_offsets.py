@@ -10,7 +10,8 @@ handleOffsetFetchRequestFromZookeeper, handleOffsetDeleteRequest (3.9).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -96,6 +97,7 @@ class GroupOffsetApi(NamedTuple):
             offsets,
             request.retention_time_ms,
             pending,
+            ids,
         )
         return pending.outcome(self.runtime.loop)
 
@@ -264,6 +266,8 @@ class GroupOffsetApi(NamedTuple):
         )
         if topics is None:
             rows = [each for each in rows if context.may(Operation.DESCRIBE, TOPIC, each[0], is_logged=False)]
+        elif context.api_version >= FIRST_VERSION_BY_ID:
+            rows = _of_these_topics(rows, {topic.name: topic.topic_id for topic in topics})
         return error, _fetched_topics(rows), refused
 
     async def _fetch_v0(
@@ -363,6 +367,15 @@ def _wanted(
 def _wanted_by_id(topics: Sequence[wire.OffsetFetchRequestTopic] | None) -> list[tuple[str, list[int]]] | None:
     """The same as Kafka has it since 4.0: as often as it is asked for."""
     return None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+
+
+def _of_these_topics(rows: CommittedOffsets, ids: Mapping[str, uuid.UUID]) -> CommittedOffsets:
+    """The offsets without those that were committed for an earlier topic of the same name. A commit by name is for any
+    topic of that name. Source: OffsetMetadataManager.isMismatchedTopicId."""
+    return [
+        (name, [(index, each if each.topic_id in (ZERO_UUID, ids[name]) else NO_OFFSET) for index, each in offsets])
+        for name, offsets in rows
+    ]
 
 
 def _split_topics(

@@ -13,10 +13,11 @@ KIP-211 (expiry), KIP-447, KIP-496.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import ZERO_UUID, TopicPartition
 from kafkalite.protocol.records import NO_TIMESTAMP
 
 NO_PRODUCER_ID = -1
@@ -32,6 +33,7 @@ class OffsetAndMetadata(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_TIMESTAMP  # only if the client asked for a retention time (v2 to v4)
     order: int = 0  # among the commits of this group: a higher one is later in the log
+    topic_id: uuid.UUID = ZERO_UUID  # if it was committed by id: it is not for another topic of this name
 
 
 class ExpirationCondition(NamedTuple):

@@ -14,7 +14,15 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from tests.compatibility.differential.asking import sync
 from tests.compatibility.differential.cases_groups import joined, stable
-from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions, once
+from tests.compatibility.differential.cases_topics import delete, gone_from
+from tests.compatibility.differential.engine import (
+    Explained,
+    Teller,
+    every_version,
+    in_versions,
+    in_versions_of_4_3,
+    once,
+)
 
 
 def commit(group: str, topic: str, *offsets: int, metadata: str | None = "note", epoch: int = -1, **more: Any) -> Any:
@@ -170,3 +178,26 @@ def after_the_topic_is_deleted(t: Teller) -> None:
         return all(one.committed_offset == -1 for found in answer.topics for one in found.partitions)
 
     t.ask("its offset is gone", fetch(group, {topic: [0]}), 7, until=is_gone)
+
+
+@in_versions_of_4_3(10)
+def by_ids_of_topics_that_are_made_again(t: Teller) -> None:
+    group, topic = t.group(), t.topic(partitions=2)
+    old = t.id_of(topic)
+    by_old = [OffsetFetchRequestTopic(topic_id=old, partition_indexes=[0, 1])]
+    fetch_old = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=by_old)])
+    t.ask("committed", commit(group, topic, 5, 6))
+    t.ask("fetched", fetch_old)
+    t.aside(delete(topic), 3)
+    gone_from(t, topic)
+    t.ask("when it is deleted", fetch_old)
+    t.ask("all, when it is deleted", fetch(group, None), until=lambda answer: not answer.groups[0].topics)
+    t.topic(partitions=2)
+    t.ask("when it is made again, by the old id", fetch_old)
+    t.ask("by the new id", fetch(group, {topic: [0, 1]}))
+    t.ask("by its name", fetch(group, {topic: [0, 1]}), 9)
+    late = commit(group, topic, 7)
+    late.topics[0].topic_id = old
+    t.ask("committed for the old one", late)
+    t.ask("committed for the new one", commit(group, topic, 8))
+    t.ask("all", fetch(group, None))

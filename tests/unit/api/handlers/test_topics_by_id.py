@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.group import Identity
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -89,7 +91,19 @@ def test_offsets_are_committed_and_fetched_by_id(tell: Callable[..., None]) -> N
                 each.topic_id: (each.partitions[0].committed_offset, each.partitions[0].error_code) for each in topics
             }
 
+        def commit(name: str, topic_id: uuid.UUID) -> None:
+            offset = (name, 0, 9, -1, "", -1)
+            broker._running.coordinators.groups.offsets.commit(
+                "g", Identity("", None, -1), [offset], -1, SimpleNamespace(answer=late.extend), {name: topic_id}
+            )
+
         assert await fetched([u, NOBODY, t]) == {t: (5, 0), u: (-1, 0), NOBODY: (-1, ErrorCode.UNKNOWN_TOPIC_ID)}
         assert await fetched(None) == {t: (5, 0)}
+        late: list[ErrorCode] = []
+        commit("t", NOBODY)  # for an earlier topic of this name, whose deletion the coordinator has not seen
+        assert await fetched([t]) == {t: (-1, 0)} and late == [ErrorCode.NONE]
+        assert await fetched(None) == {t: (9, 0)}
+        commit("t", t)
+        assert await fetched([t]) == {t: (9, 0)}
 
     tell(story)

@@ -1,5 +1,7 @@
 """Golden bytes of `__consumer_offsets`, and the hand-written paths against the declared schemas."""
 
+import uuid
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,7 @@ OFFSET_VALUES = {
     3: hexed("0003 | 000000000000002a | 00000005 | 0004 6e6f7465 | 0000018bcfe56800"),
     4: hexed("0004 | 000000000000002a | 00000005 | 05 6e6f7465 | 0000018bcfe56800 | 00"),
 }
+WITH_ID = hexed(f"{OFFSET_VALUES[4][:-1].hex()} | 01 00 10 0102030405060708090a0b0c0d0e0f10")  # as Kafka 4.3 writes it
 COMMIT_MS = 0x018BCFE56800
 _HEAD = "0008 636f6e73756d6572 | 00000003 | 0005 72616e6765 | 0003 612d31"  # consumer, generation 3, range, a-1
 _MEMBER_REST = "00002710 | 00000002 0102 | 00000001 09"
@@ -92,6 +95,12 @@ def test_offset_values_of_all_versions(version):
     assert record_codec.read_offset_value(OFFSET_VALUES[version]) == committed
     if version in (1, 3):
         assert record_codec.offset_value(committed) == OFFSET_VALUES[version]
+
+
+def test_an_offset_that_was_committed_by_id_has_the_id():
+    committed = OffsetAndMetadata(42, 5, "note", COMMIT_MS, topic_id=uuid.UUID("01020304-0506-0708-090a-0b0c0d0e0f10"))
+    assert record_codec.offset_value(committed) == WITH_ID
+    assert record_codec.read_offset_value(WITH_ID) == committed
 
 
 @pytest.mark.parametrize("version", GROUP_VALUES)
