@@ -19,6 +19,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import fits_string
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.consumer_groups import ConsumerGroups
+from kafkalite.coordinator.group.classic.group_state import AssignmentStored
 from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
 from kafkalite.coordinator.group.group import (
     CLASSIC,
@@ -71,6 +72,7 @@ class GroupCoordinator:
         self._monotonic_ms = clock.monotonic_ms
         self._new_uuid = new_uuid
         self._groups = self.store.by_id
+        self.completed_rebalances = 0  # of classic groups
 
     @property
     def timer_count(self) -> int:
@@ -175,6 +177,8 @@ class GroupCoordinator:
             logger.error("group %s could not be stored: %s", group.group_id, error.name)
         effects = group.on_append(then, error, self._performer.now())
         self.store.on_append(group, error)
+        if isinstance(then, AssignmentStored) and not error:
+            self.completed_rebalances += 1
         return effects
 
     def _on_timer(self, group: Group, timer: Any) -> Sequence[Effect]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
@@ -54,6 +55,8 @@ _WITHOUT_REPLICAS = frozenset(  # clients repeat their requests until there are 
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+_RECENT_MS = 30_000  # the window of Kafka's metrics of loads
+_LOADS_REMEMBERED = 1_000
 _APPEND_MS = 60_000  # the default of transaction.timeout.ms; Kafka takes that of the transaction
 TURN_BYTES = 64 * 1024
 COLUMNS_FROM_BYTES = 4 << 20
@@ -146,6 +149,7 @@ class InternalTopic:
         self._is_attached = False  # the store has the topic's partition count
         self._unread: dict[int, Partition] = {}  # Invariant: led here and loading, in the order of their elections
         self._loading: asyncio.Task[None] | None = None
+        self._load_times: deque[tuple[int, int]] = deque(maxlen=_LOADS_REMEMBERED)  # (end, duration) in ms
 
     @property
     def is_ready(self) -> bool:
@@ -161,6 +165,19 @@ class InternalTopic:
         """The partition that keeps this id, also on a broker that leads none: another may have created the topic, with
         another number of partitions than this one would."""
         return partition_for_id(identity, self._replicas.partition_count(self.name) or self._settings.partition_count)
+
+    def partition_counts(self) -> dict[str, int]:
+        """The partitions led here by state: loading, active, and failed for those whose disk is offline."""
+        store = self._store
+        owned, loading = (store.owned, store.loading) if store is not None else (set(), set())
+        led = (self._replicas.partition(self.name, index) for index in loading)
+        failed = sum(each is not None and each.is_offline for each in led)
+        return {"loading": len(loading) - failed, "active": len(owned), "failed": failed}
+
+    def recent_load_times_ms(self) -> list[int]:
+        """How long each load took that has ended in the last 30 seconds."""
+        since_ms = self._clock.monotonic_ms() - _RECENT_MS
+        return [took_ms for ended_ms, took_ms in self._load_times if ended_ms >= since_ms]
 
     def leader_epoch(self, index: int) -> int:
         """The epoch under which this broker leads partition `index`; -1 if it does not."""
@@ -281,6 +298,7 @@ class InternalTopic:
         better than none."""
         assert self._store is not None
         name = f"{self.name}-{partition.index}"
+        begun_ms = self._clock.monotonic_ms()
         loader = self._new_loader()
         with _errors_logged("read to its end", name):
             await (_read_in_columns if in_columns else _read)(partition, loader)
@@ -293,6 +311,8 @@ class InternalTopic:
             return  # not led any more, or elected again and then loaded again
         with _errors_logged("loaded", name):
             self._store.load(partition.index, loader)
+            now_ms = self._clock.monotonic_ms()
+            self._load_times.append((now_ms, now_ms - begun_ms))
 
     async def _make_compact(self, topic: Topic) -> None:
         """Sets cleanup.policy=compact if a client created the topic without it; retention would delete the state."""

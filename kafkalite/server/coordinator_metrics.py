@@ -1,6 +1,9 @@
 """The metrics of the coordinators: groups by kind and state, and transactions, a few at a time.
 
-Source: the MBeans of kafka.coordinator.group.GroupMetadataManager, GroupCoordinatorMetrics (4.3).
+Kafka's queue of events, its threads and its batches of records have no counterpart here, where a group is changed in
+the turn of the loop in which its request comes.
+Source: the MBeans of kafka.coordinator.group.GroupMetadataManager, GroupCoordinatorMetrics and
+GroupCoordinatorRuntimeMetrics (4.3).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, Group
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.internal_topic import InternalTopic
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
 from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
 from kafkalite.server.coordinators import Coordinators
@@ -27,6 +31,20 @@ _CONSUMER_GROUP_STATES = Column(f"{_MODERN_GROUPS}_consumer_group_count", "Consu
 _CONSUMER_GROUP_REBALANCES = Column(
     f"{_MODERN_GROUPS}_consumer_group_rebalance_count", "Rebalances of consumer groups that were begun.", COUNTER
 )
+_OFFSET_COLUMNS = (
+    Column(f"{_MODERN_GROUPS}_offset_commit_count", "Offsets that were committed.", COUNTER),
+    Column(f"{_MODERN_GROUPS}_offset_expiration_count", "Offsets that have expired.", COUNTER),
+    Column(f"{_MODERN_GROUPS}_offset_deletion_count", "Offsets that clients have deleted.", COUNTER),
+    Column(
+        f"{_MODERN_GROUPS}_group_completed_rebalance_count", "Rebalances of classic groups that have ended.", COUNTER
+    ),
+)
+_PARTITION_COUNTS = Column(f"{_MODERN_GROUPS}_num_partitions", "Led partitions of __consumer_offsets by state.", GAUGE)
+_LOAD_TIMES = (
+    Column(f"{_MODERN_GROUPS}_partition_load_time_max", "Milliseconds, of the loads that ended in the last 30 s."),
+    Column(f"{_MODERN_GROUPS}_partition_load_time_avg", "Milliseconds, of the same."),
+)
+_OFFSETS = Column("kafka_coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets of all groups.")
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 _GROUP_COLUMNS = (
     Column(_GROUPS, "Groups of the classic protocol."),
@@ -47,6 +65,11 @@ def add_coordinator_metrics(metrics: Metrics, coordinators: Coordinators) -> Non
     metrics.table((_CONSUMER_GROUP_STATES,), ("state",), partial(_consumer_group_states, coordinators.groups))
     totals = coordinators.group_totals
     metrics.table((_CONSUMER_GROUP_REBALANCES,), (), lambda: [Row((), (totals.rebalances,))])
+    metrics.table((_OFFSETS,), (), partial(_offsets, coordinators.groups))
+    metrics.table(_OFFSET_COLUMNS, (), partial(_offset_counts, coordinators.groups))
+    topic = coordinators.offsets_topic
+    metrics.table((_PARTITION_COUNTS,), ("state",), partial(_partition_counts, topic))
+    metrics.table(_LOAD_TIMES, (), partial(_load_times, topic))
     metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
     metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
 
@@ -82,6 +105,30 @@ def _consumer_group_states(groups: GroupCoordinator) -> Iterator[Row | None]:
     counts = dict.fromkeys(_STATES_OF_CONSUMER_GROUPS, 0)
     yield from _count(groups.store, counts, _state_if(CONSUMER))
     yield from (Row((state,), (count,)) for state, count in counts.items())
+
+
+def _offsets(groups: GroupCoordinator) -> Iterator[Row | None]:
+    count = 0
+    for number, group in enumerate(groups.store, start=1):
+        count += sum(map(len, group.offsets.by_topic.values()))
+        if number % _PER_PAUSE == 0:
+            yield None
+    yield Row((), (count,))
+
+
+def _offset_counts(groups: GroupCoordinator) -> Iterator[Row]:
+    offsets = groups.offsets
+    yield Row((), (offsets.commit_count, offsets.expiration_count, offsets.deletion_count, groups.completed_rebalances))
+
+
+def _partition_counts(topic: InternalTopic) -> Iterator[Row]:
+    return (Row((state,), (count,)) for state, count in topic.partition_counts().items())
+
+
+def _load_times(topic: InternalTopic) -> Iterator[Row]:
+    """Absent when nothing was loaded lately, as Kafka's are NaN."""
+    if times_ms := topic.recent_load_times_ms():
+        yield Row((), (max(times_ms), sum(times_ms) / len(times_ms)))
 
 
 def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:

@@ -20,6 +20,15 @@ from kafkalite.common.metrics import Metrics
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT, TransactionMetadata
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
+from kafkalite.protocol.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
@@ -144,6 +153,28 @@ def test_groups_are_counted_by_state(tmp_path: Path) -> None:
             value(told, f"{of_consumers}_rebalance_count") == value(told, f"{of_consumers}_count", state="Stable") == 0
         )
         assert value(told, "kafka_server_group_coordinator_metrics_group_count", protocol="consumer") == 0
+
+
+def test_offsets_and_rebalances_are_counted(tmp_path: Path) -> None:
+    prefix = "kafka_server_group_coordinator_metrics_"
+    with Broker(data_dir=tmp_path / "data", port=0, metrics_listener="127.0.0.1:0") as broker:
+        assert "partition_load_time" not in scrape(broker)
+        with BlockingClient(broker.bootstrap_servers, 10) as client:
+            create(client, "orders", 3)
+            client.ask(FindCoordinatorRequest(key="g"), 3)
+            partitions = [OffsetCommitRequestPartition(partition_index=i, committed_offset=5) for i in range(3)]
+            topics = [OffsetCommitRequestTopic(name="orders", partitions=partitions)]
+            for _ in range(2):
+                client.ask(OffsetCommitRequest(group_id="g", topics=topics), 2)
+            one = [OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition()])]
+            client.ask(OffsetDeleteRequest(group_id="g", topics=one), 0)
+        told = scrape(broker)
+        counts = [value(told, f"{prefix}offset_{what}_count") for what in ("commit", "deletion", "expiration")]
+        assert counts == [6, 1, 0] and value(told, f"{prefix}group_completed_rebalance_count") == 0
+        assert value(told, "kafka_coordinator_group_groupmetadatamanager_numoffsets") == 2
+        for state, count in (("active", 50), ("loading", 0), ("failed", 0)):
+            assert value(told, f"{prefix}num_partitions", state=state) == count
+        assert value(told, f"{prefix}partition_load_time_max") >= value(told, f"{prefix}partition_load_time_avg") >= 0
 
 
 async def called(function: Callable[[], object]) -> None:
