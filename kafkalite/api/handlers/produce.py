@@ -126,8 +126,8 @@ class ProduceApi(NamedTuple):
             for data in topic.partition_data
             if topic.name not in refused and (batch := transactional_batch(data.records)) is not None
         }
-        producers = {(batch.producer_id, batch.epoch) for batch in batches.values()}
-        if len(producers) > 1:
+        identities = {(batch.producer_id, batch.epoch) for batch in batches.values()}
+        if len(identities) > 1:
             message = "Transactional records contained more than one producer ID"
             raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
         errors: dict[TopicPartition, KafkaError] = {}
@@ -141,9 +141,11 @@ class ProduceApi(NamedTuple):
             before = guards.copy()
             for (topic, index), batch in batches.items():
                 try:
-                    guard = self.replica_manager.require(topic, index).producers.begin_verification(*batch)
+                    producers = self.replica_manager.require(topic, index).producers
+                    guard = producers.begin_verification(*batch, own_epochs=adds)
                 except KafkaError as error:
-                    errors[topic, index] = error
+                    is_late = error.code == ErrorCode.INVALID_PRODUCER_EPOCH
+                    errors[topic, index] = TransactionRefused(error.code) if is_late else error
                 else:
                     if guard is not None:
                         guards[topic, index] = guard
@@ -153,7 +155,7 @@ class ProduceApi(NamedTuple):
         if not guards:
             return verified
         pending = PendingResponse(verified.with_errors)
-        ((producer_id, epoch),) = producers
+        ((producer_id, epoch),) = identities
         self.add_partitions.verify_or_add(
             transactional_id, producer_id, epoch, list(guards), adds, pending.answer, begin
         )

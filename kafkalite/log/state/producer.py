@@ -16,7 +16,7 @@ import struct
 from collections.abc import Sequence
 
 from kafkalite.common.checksum import crc32c
-from kafkalite.common.errors import Malformed
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import SEQUENCE_MAX
 
@@ -170,3 +170,17 @@ class Producer:
             producer_id, self.epoch, self.last_sequence, self.last_timestamp_ms, self.coordinator_epoch,
             self.txn_first_offset,
         )  # fmt: skip
+
+
+def stale_epoch(producer_id: int, epoch: int, last_epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {last_epoch}",
+    )
+
+
+def no_beginning(producer_id: int, epoch: int, first_sequence: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Producer {producer_id} begins epoch {epoch} with sequence number {first_sequence} instead of 0",
+    )

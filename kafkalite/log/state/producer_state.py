@@ -27,6 +27,8 @@ from kafkalite.log.state.producer import (
     Producer,
     decode_snapshot,
     encode_snapshot,
+    no_beginning,
+    stale_epoch,
 )
 from kafkalite.log.state.transaction_verification import VerificationGuard, Verifications
 from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
@@ -100,13 +102,18 @@ class ProducerState:
 
     # append
 
-    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, *, own_epochs: bool = False
+    ) -> VerificationGuard | None:
         """The guard for the first batch of a transaction, to be presented when the coordinator has confirmed it; None
-        if the transaction or one of a later epoch is open here, so that there is nothing to verify."""
+        if the transaction or one of a later epoch is open here, so that there is nothing to verify. `own_epochs`: each
+        of the producer's transactions has its own epoch. Raises KafkaError(INVALID_PRODUCER_EPOCH) for an old one."""
         producer = self._producers.get(producer_id)
+        if own_epochs and producer is not None and epoch < producer.epoch:
+            raise stale_epoch(producer_id, epoch, producer.epoch)
         if producer is not None and producer.txn_first_offset >= 0 and epoch <= producer.epoch:
             return None
-        return self.verifications.begin(producer_id, epoch, first_sequence)
+        return self.verifications.begin(producer_id, epoch, first_sequence, own_epochs=own_epochs)
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, offset_delta: int, is_transactional: object = False,
@@ -122,6 +129,8 @@ class ProducerState:
         if producer is None:
             if is_transactional:
                 self.verifications.require(producer_id, guard)
+                if first_sequence and self.verifications.has_own_epochs(producer_id):
+                    raise no_beginning(producer_id, epoch, first_sequence)
                 self._check_lowest_sequence(producer_id, first_sequence)
             return None
         if epoch == producer.epoch and first_sequence == (producer.last_sequence + 1) & SEQUENCE_MAX:
@@ -155,10 +164,7 @@ class ProducerState:
                     f"{producer.last_sequence} (last appended)",
                 )
         elif first_sequence != 0 and producer.epoch >= 0:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Producer {producer_id} begins epoch {epoch} with sequence number {first_sequence} instead of 0",
-            )
+            raise no_beginning(producer_id, epoch, first_sequence)
         if producer.txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {producer_id} is inside a transaction")
         return None
@@ -187,7 +193,7 @@ class ProducerState:
         """The epoch, and whether a transactional batch belongs to an open or to a verified transaction. A transaction
         of an earlier epoch that is still open is another one."""
         if epoch < producer.epoch:
-            raise _stale_epoch(producer_id, epoch, producer.epoch)
+            raise stale_epoch(producer_id, epoch, producer.epoch)
         if is_transactional and (producer.txn_first_offset < 0 or epoch != producer.epoch):
             self.verifications.require(producer_id, guard)
 
@@ -214,7 +220,7 @@ class ProducerState:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {producer_id} is inside a transaction")
         elif producer is not None and (marker := read_marker(batch)) is not None:
             if epoch < producer.epoch:
-                raise _stale_epoch(producer_id, epoch, producer.epoch)
+                raise stale_epoch(producer_id, epoch, producer.epoch)
             if marker.coordinator_epoch < producer.coordinator_epoch:
                 raise KafkaError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -441,10 +447,3 @@ class ProducerState:
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
-
-
-def _stale_epoch(producer_id: int, epoch: int, last_epoch: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"Epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {last_epoch}",
-    )

@@ -32,14 +32,16 @@ class VerificationSetting:
 
 
 class _Verification:
-    """`first_seen_ms` is the time of the first check for expired ones, None until then."""
+    """`first_seen_ms` is the time of the first check for expired ones, None until then. `own_epochs`: each of the
+    producer's transactions has its own epoch (transaction.version=2)."""
 
-    __slots__ = ("epoch", "first_seen_ms", "guard", "lowest_sequence")
+    __slots__ = ("epoch", "first_seen_ms", "guard", "lowest_sequence", "own_epochs")
 
-    def __init__(self, epoch: int, sequence: int) -> None:
+    def __init__(self, epoch: int, sequence: int, own_epochs: bool) -> None:
         self.guard = VerificationGuard()
         self.epoch = epoch
         self.lowest_sequence = sequence
+        self.own_epochs = own_epochs
         self.first_seen_ms: int | None = None
 
 
@@ -55,13 +57,15 @@ class Verifications:
     def __len__(self) -> int:
         return len(self._by_producer)
 
-    def begin(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard:
+    def begin(
+        self, producer_id: int, epoch: int, first_sequence: int, *, own_epochs: bool = False
+    ) -> VerificationGuard:
         """Begins a verification, or joins the pending one, and returns its guard."""
         found = self._by_producer.get(producer_id)
         if found is None:
             if len(self._by_producer) == VERIFICATIONS_MAX:  # the oldest has probably been refused
                 del self._by_producer[next(iter(self._by_producer))]
-            found = self._by_producer[producer_id] = _Verification(epoch, first_sequence)
+            found = self._by_producer[producer_id] = _Verification(epoch, first_sequence, own_epochs)
         elif epoch > found.epoch:
             found.epoch, found.lowest_sequence = epoch, first_sequence
         elif epoch == found.epoch:
@@ -79,6 +83,12 @@ class Verifications:
         """The sequence that must be appended first; None without a verification."""
         found = self._by_producer.get(producer_id)
         return None if found is None else found.lowest_sequence
+
+    def has_own_epochs(self, producer_id: int) -> bool:
+        """Whether a producer of which nothing is known here begins with sequence number 0: no earlier transaction has
+        its epoch, so that nothing can be missing before its first batch but a batch that was not stored."""
+        found = self._by_producer.get(producer_id)
+        return found is not None and found.own_epochs
 
     def end(self, producer_id: int) -> None:
         """Makes the guard of the producer invalid."""

@@ -37,7 +37,9 @@ class Partition:
     def producers(self) -> Partition:
         return self
 
-    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, *, own_epochs: bool
+    ) -> VerificationGuard | None:
         return None if producer_id in self.open_for else self.guard
 
     def append(self, records: Any, now_ms: int, version: int, *, transactional: bool = False, guard: Any = None) -> str:

@@ -72,6 +72,19 @@ def test_a_duplicate_of_an_ended_transaction_is_none(state: ProducerState) -> No
     assert state.check(PRODUCER, 0, 1, 0, True) is not None, "a duplicate in the open one"
 
 
+def test_a_transaction_with_an_epoch_of_its_own_begins_with_sequence_0(state: ProducerState) -> None:
+    """Nothing is known of its producer here, so nothing of the transaction can have been lost (Kafka 4.3)."""
+    guard = state.begin_verification(PRODUCER, 1, 7, own_epochs=True)
+    with pytest.raises(KafkaError) as refusal:
+        send(state, 7, guard, epoch=1)
+    assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and len(state) == 0
+    assert state.begin_verification(PRODUCER, 1, 0, own_epochs=True) is guard
+    send(state, 0, guard, epoch=1)
+    with pytest.raises(KafkaError) as refusal:
+        state.begin_verification(PRODUCER, 0, 0, own_epochs=True)
+    assert refusal.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_producers_that_are_never_confirmed_do_not_fill_the_memory(state: ProducerState) -> None:
     for producer_id in range(100, 100 + 2 * VERIFICATIONS_MAX):
         state.begin_verification(producer_id, 0, 0)
