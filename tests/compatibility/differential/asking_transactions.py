@@ -22,6 +22,7 @@ from kafkalite.protocol.messages.transactions import (
     DescribeProducersTopicRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
+    EndTxnResponse,
     InitProducerIdRequest,
     ListTransactionsRequest,
     WritableTxnMarker,
@@ -91,6 +92,10 @@ class Producer:
     def end(self, *, commit: bool = True) -> EndTxnRequest:
         return EndTxnRequest(**self.identity, committed=commit)
 
+    def after(self, end: EndTxnResponse) -> Producer:
+        """The producer of the next transaction: from version 5 on, each end gives it another epoch."""
+        return self.but(id=end.producer_id, epoch=end.producer_epoch) if end.producer_id >= 0 else self
+
     def batch(self, sequence: int, *values: bytes, **settings: Any) -> bytearray:
         """A transactional batch; a value of its own if none is given."""
         numbered = {"producer_id": self.id, "producer_epoch": self.epoch, "base_sequence": sequence}
@@ -118,7 +123,9 @@ def init(name: str | None, timeout_ms: int = 60_000, **more: Any) -> InitProduce
     return InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms, **more)
 
 
-def markers(*each: tuple[Producer, bool, dict[str, list[int]], int]) -> WriteTxnMarkersRequest:
+def markers(
+    *each: tuple[Producer, bool, dict[str, list[int]], int], transaction_version: int = 0
+) -> WriteTxnMarkersRequest:
     """`each`: the producer, whether it commits, the partitions, and the epoch of the coordinator."""
     return WriteTxnMarkersRequest(
         markers=[
@@ -128,6 +135,7 @@ def markers(*each: tuple[Producer, bool, dict[str, list[int]], int]) -> WriteTxn
                 transaction_result=commit,
                 topics=[WritableTxnMarkerTopic(name=name, partition_indexes=asked) for name, asked in topics.items()],
                 coordinator_epoch=epoch,
+                transaction_version=transaction_version,
             )
             for producer, commit, topics, epoch in each
         ]

@@ -19,8 +19,8 @@ FAMILIES = (
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "elections",
     "reassignments", "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete",
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
-    "transaction_offsets", "transaction_markers", "transaction_admin", "topic_partitions", "frames", "old_versions",
-    "config_resources", "features", "consumer_groups", *SECURED,
+    "transaction_offsets", "transaction_markers", "transactions_v2", "transaction_admin", "topic_partitions", "frames",
+    "old_versions", "config_resources", "features", "consumer_groups", *SECURED,
 )  # fmt: skip
 
 SETTINGS = {

@@ -17,7 +17,7 @@ from tests.compatibility.differential.asking_transactions import (
     started,
     wrote,
 )
-from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions
+from tests.compatibility.differential.engine import Explained, Teller, every_version, once_in_4_3
 
 NO_EPOCH = Explained(
     "a marker without an epoch is refused with INVALID_PRODUCER_EPOCH",
@@ -82,7 +82,7 @@ def epochs_of_producers(t: Teller) -> None:
     newer = new.but(epoch=new.epoch + 4)
     t.ask("an epoch to come", markers((newer, False, {topic: [0]}, 0)))
     look(t, topic, "aborted")
-    t.ask("the producer goes on", new.produce(topic, 1), PRODUCE)
+    t.ask("the producer goes on", new.produce(topic, 1), 12 if t.v >= 2 else PRODUCE)
     t.ask("the producer of that epoch", newer.produce(topic, 0), PRODUCE)
 
 
@@ -97,7 +97,30 @@ def where_there_is_nothing(t: Teller) -> None:
     t.ask("the groups' topic", markers((me, True, {"__consumer_offsets": [0]}, 0)))
 
 
-@in_versions(0, 1)
+@once_in_4_3
+def late_copies(t: Teller) -> None:
+    """Of markers of transaction.version 2, which have an epoch of their own."""
+    topic, me = new_topic(t, partitions=2), started(t)
+    following = me.but(epoch=me.epoch + 1)
+    wrote(t, me, topic, 0)
+    for version in (2, 3):
+        late = markers((me, True, {topic: [0]}, 0), transaction_version=version)
+        t.ask(f"the epoch of the transaction, version {version}", late, 2)
+    look(t, topic, "open")
+    for label in ("the next epoch", "the next epoch again"):
+        t.ask(label, markers((following, True, {topic: [0]}, 0), transaction_version=2), 2)
+    t.ask("an epoch before", markers((me, True, {topic: [0]}, 0), transaction_version=2), 2)
+    t.ask("a coordinator before", markers((following, True, {topic: [0]}, -1), transaction_version=2), 2)
+    t.ask("a version below 0", markers((following, True, {topic: [0]}, 0), transaction_version=-2), 2)
+    t.ask("version 1, of an epoch before", markers((me, True, {topic: [0]}, 0), transaction_version=1), 2)
+    last = me.but(epoch=32767)
+    t.ask("the last epoch", markers((last, True, {topic: [0]}, 0), transaction_version=2), 2)
+    t.ask("the last epoch again", markers((last, False, {topic: [0]}, 0), transaction_version=2), 2)
+    look(t, topic, "afterwards")
+    look(t, topic, "partition 1", 1)
+
+
+@every_version("WriteTxnMarkers")
 def several(t: Teller) -> None:
     topic, other, a, b = new_topic(t, partitions=2), new_topic(t, "other"), started(t, "a"), started(t, "b")
     for producer in (a, b):

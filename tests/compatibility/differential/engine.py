@@ -56,7 +56,6 @@ NEWEST_OF_OLDER = {
 }  # fmt: skip
 """By API: the newest version for which 3.9 is the reference; of others all are."""
 ALL_OLDER = 0x7FFF
-TOLD_UP_TO = {"EndTxn": 4}  # from version 5 on each end moves the epoch, and the stories count on an epoch that stays
 _RETRIABLE = (14, 15, 16)  # loading, not available, not the coordinator
 
 
@@ -107,8 +106,7 @@ def every_version(api_name: str) -> Callable[[Callable[[Teller], None]], Story]:
     """Told in each version of the API that kafkalite lists."""
     api = next(api for api in APIS.values() if api.name == api_name)
     newest = NEWEST_OF_OLDER.get(api_name, ALL_OLDER)
-    versions = range(api.min_version, TOLD_UP_TO.get(api_name, api.max_version) + 1)
-    return lambda tell: Story(tell, tuple(versions), newest)
+    return lambda tell: Story(tell, tuple(range(api.min_version, api.max_version + 1)), newest)
 
 
 def in_versions(*versions: int) -> Callable[[Callable[[Teller], None]], Story]:

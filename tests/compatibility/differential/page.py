@@ -39,6 +39,7 @@ TITLES = {
     "added_partitions": "AddPartitionsToTxn of brokers",
     "transactional_produce": "Produce: transactions",
     "transaction_markers": "WriteTxnMarkers",
+    "transactions_v2": "Transactions of version 2",
     "transaction_offsets": "TxnOffsetCommit, OffsetFetch of what is stable",
     "committed_reads": "Fetch, ListOffsets: what is committed",
     "transaction_admin": "DescribeTransactions, ListTransactions, DescribeProducers",
