@@ -22,6 +22,7 @@ ROWS_PER_PIECE = 16  # some 10 us each, with all metrics of a partition
 _LINES_PER_PIECE = 2048
 
 COUNTER = "counter"
+_COUNTERS = ("_total", "_count", "_sum", "_bucket")
 GAUGE = "gauge"
 
 Value = float | None
@@ -32,7 +33,8 @@ _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
 
 class Column(NamedTuple):
-    """One metric of a table, COUNTER or GAUGE; a counter's name ends in _total, or in _count beside a time."""
+    """One metric of a table, COUNTER or GAUGE; a counter's name ends in _total, in _count beside a time, or
+    as those of a histogram."""
 
     name: str
     help: str
@@ -78,7 +80,7 @@ class Metrics:
         for column in columns:
             assert _NAME.match(column.name) and column.name not in self.names, column.name
             ends = column.name.endswith
-            assert ends(("_total", "_count")) if column.type == COUNTER else not ends("_total"), column.name
+            assert ends(_COUNTERS) if column.type == COUNTER else not ends("_total"), column.name
             self.names.add(column.name)
         assert all(map(_LABEL.match, labels)), labels
         self._tables.append(_Table(tuple(columns), [column.name for column in columns], tuple(labels), rows))

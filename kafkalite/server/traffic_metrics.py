@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.common.metrics import Column, Metrics, Row
+from kafkalite.api.request.metrics_data import COUNT, SUM
+from kafkalite.common.metrics import COUNTER, Column, Metrics, Row
 from kafkalite.common.names import desanitized
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.security.quota.entities import (
@@ -260,6 +261,11 @@ _OF_A_CLIENT = (
 )
 
 
+_HISTOGRAM = "kafkalite_client_metric_histogram"
+_COLUMN_OF_PART = {SUM: 2, COUNT: 3}
+_NO_BUCKETS = ("", SUM, COUNT)
+
+
 def add_client_metrics(metrics: Metrics, telemetry: ClientTelemetry) -> None:
     """The metrics that clients push (KIP-714): names are values of a label, since clients choose them."""
     metrics.counter(
@@ -273,12 +279,18 @@ def add_client_metrics(metrics: Metrics, telemetry: ClientTelemetry) -> None:
     columns = (
         Column("kafkalite_client_metric", "The last value of a metric that a client pushed."),
         Column("kafkalite_client_metric_total", "The sum of a metric that a client pushed, since its first push."),
+        Column(f"{_HISTOGRAM}_sum", "The sum of the values of a histogram that a client pushed.", COUNTER),
+        Column(f"{_HISTOGRAM}_count", "The number of these values.", COUNTER),
     )
-    metrics.table(columns, _OF_A_CLIENT, partial(_client_metrics, telemetry))
+    metrics.table(columns, _OF_A_CLIENT, partial(_client_metrics, telemetry, are_buckets=False))
+    buckets = (Column(f"{_HISTOGRAM}_bucket", "The number of those that are no larger than le.", COUNTER),)
+    metrics.table(buckets, (*_OF_A_CLIENT, "le"), partial(_client_metrics, telemetry, are_buckets=True))
 
 
-def _client_metrics(telemetry: ClientTelemetry) -> Iterator[Row | None]:
+def _client_metrics(telemetry: ClientTelemetry, *, are_buckets: bool) -> Iterator[Row | None]:
     for instance, name, attributes, sample in telemetry.samples():
+        if (sample.part not in _NO_BUCKETS) != are_buckets:
+            continue
         client = instance.client
         labels = (
             name,
@@ -289,4 +301,8 @@ def _client_metrics(telemetry: ClientTelemetry) -> Iterator[Row | None]:
             client.get("client_software_version", ""),
             client.get("client_source_address", ""),
         )
-        yield Row(labels, (None, sample.value) if sample.is_counter else (sample.value, None))
+        if are_buckets:
+            yield Row((*labels, sample.part), (sample.value,))
+            continue
+        at = _COLUMN_OF_PART.get(sample.part, int(sample.is_counter))
+        yield Row(labels, [sample.value if index == at else None for index in range(4)])

@@ -35,6 +35,14 @@ def metrics_data(*metrics: bytes) -> bytes:
     return field(1, field(2, b"".join(field(2, each) for each in metrics)))
 
 
+def histogram(name: str, bounds: list[float], counts: list[int], total: float, *attributes: bytes) -> bytes:
+    """Counts since the last push; there is one more than bounds."""
+    point = field(4, struct.pack("<Q", sum(counts)), kind=1) + field(5, struct.pack("<d", total), kind=1)
+    point += field(6, struct.pack(f"<{len(counts)}Q", *counts)) + field(7, struct.pack(f"<{len(bounds)}d", *bounds))
+    point += b"".join(field(9, each) for each in attributes)
+    return metrics_data(field(1, name.encode()) + field(9, field(1, point) + field(2, 1)))
+
+
 def gauge(name: str, value: float) -> bytes:
     return metrics_data(field(1, name.encode()) + field(5, field(1, number_point(value))))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)\Z")
 _PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|\Z)')
 _VALUE = re.compile(r"(?:[+-]?Inf|NaN|[+-]?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\Z")
+_COUNTERS = ("_total", "_count", "_sum", "_bucket")
 _ESCAPE = re.compile(r'\\([\\"n])')
 
 Labels = frozenset[tuple[str, str]]
@@ -39,7 +40,7 @@ def parse(text: str) -> dict[str, Family]:
             _, _, current, kind = line.split(" ")
             assert about is not None and about[0] == current, f"HELP stands in front of TYPE: {line}"
             assert kind in ("counter", "gauge"), line
-            assert current.endswith(("_total", "_count")) if kind == "counter" else current[-6:] != "_total", line
+            assert current.endswith(_COUNTERS) if kind == "counter" else current[-6:] != "_total", line
             families[current] = Family(kind, _plain(about[1]))
         else:
             found = _SAMPLE.match(line)

@@ -35,10 +35,11 @@ _RESERVED_IDS = (ZERO_UUID, uuid.UUID(int=1))
 
 
 class Sample(NamedTuple):
-    """The last value of one metric of a client."""
+    """The last value of one metric of a client, or of a part of a histogram (`MetricPoint.part`)."""
 
     value: float
     is_counter: bool
+    part: str = ""
 
 
 class ClientInstance:
@@ -61,7 +62,7 @@ class ClientInstance:
         self.last_get_ms: int | None = None
         self.last_push_ms: int | None = None
         self.seen_ms = 0
-        self.samples: dict[tuple[str, str], Sample] = {}
+        self.samples: dict[tuple[str, str, str], Sample] = {}
 
     def subscribe(self, subscriptions: Mapping[str, MetricSubscription]) -> None:
         """Match the client with the subscriptions."""
@@ -199,7 +200,7 @@ class ClientTelemetry:
     def _take(self, instance: ClientInstance, data: bytes) -> None:
         samples = instance.samples
         for point in islice(read_points(data), SERIES_OF_CLIENT_MAX):
-            key = point.name, point.attributes
+            key = point.name, point.attributes, point.part
             before = samples.get(key)
             if before is None:
                 if len(samples) >= SERIES_OF_CLIENT_MAX or self._sample_count >= SERIES_MAX:
@@ -209,11 +210,11 @@ class ClientTelemetry:
             value = point.value
             if before is not None and point.is_sum and point.is_delta:
                 value += before.value
-            samples[key] = Sample(value, point.is_sum and point.is_monotonic)
+            samples[key] = Sample(value, point.is_sum and point.is_monotonic, point.part)
 
     def samples(self) -> Iterator[tuple[ClientInstance, str, str, Sample]]:
         """(client, name, attributes, value) of all values that are not too old."""
         self._forget_silent(self._now_ms())
         for instance in list(self._instances.values()):
-            for (name, attributes), sample in list(instance.samples.items()):
+            for (name, attributes, _), sample in list(instance.samples.items()):
                 yield instance, name, attributes, sample

@@ -1,8 +1,9 @@
-"""Metrics in OpenTelemetry's MetricsData, as clients push them: gauges and sums with their attributes.
+"""Metrics in OpenTelemetry's MetricsData, as clients push them: gauges, sums and histograms with their attributes.
 
-The bytes are Protocol Buffers. Only the fields that are used are read, others are passed over; distributions
-(histograms, summaries) are left out, since neither Java's clients nor librdkafka send any. Reading ends at a number of
-points, so that the work is bounded.
+The bytes are Protocol Buffers. Only the fields that are used are read, others are passed over. A histogram becomes a
+point for each bound, as Prometheus counts: of all values up to it; and one for the sum and the count of all values.
+Exponential histograms and summaries are left out; no client of Kafka sends any. Reading ends at a number of points, so
+that the work is bounded.
 Source: opentelemetry-proto, metrics/v1/metrics.proto and common/v1/common.proto; KIP-714.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import accumulate
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.named_tuple import NamedTuple
@@ -17,14 +19,16 @@ from kafkalite.common.named_tuple import NamedTuple
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DELTA = 1
 _TEXT_MAX = 300  # characters of a name, or of all attributes of a point
-_GAUGE, _SUM = 5, 7
+_GAUGE, _SUM, _HISTOGRAM = 5, 7, 9
+_BUCKETS_MAX = 250  # a histogram with more is left out
+SUM, COUNT = "sum", "count"
 
 Value = int | memoryview
 
 
 class MetricPoint(NamedTuple):
     """One value. `is_sum`: it adds up, `is_delta`: to the values before it; else it replaces them. A monotonic sum only
-    grows."""
+    grows. `part` of a histogram: SUM, COUNT, or the upper bound of the values that are counted, as a number."""
 
     name: str
     attributes: str  # key=value, by key, with commas between them
@@ -32,10 +36,11 @@ class MetricPoint(NamedTuple):
     is_sum: bool = False
     is_delta: bool = False
     is_monotonic: bool = False
+    part: str = ""
 
 
 def read_points(data: bytes) -> Iterator[MetricPoint]:
-    """The points of gauges and sums. Raises Malformed."""
+    """The points of gauges, sums and histograms. Raises Malformed."""
     try:
         for resource_metrics in _messages(memoryview(data), 1):
             for scope_metrics in _messages(resource_metrics, 2):
@@ -50,7 +55,7 @@ def _points_of(metric: memoryview) -> Iterator[MetricPoint]:
     for number, value in _fields(metric):
         if number == 1:
             name = _text(value)
-        elif number in (_GAUGE, _SUM) and isinstance(value, memoryview):
+        elif number in (_GAUGE, _SUM, _HISTOGRAM) and isinstance(value, memoryview):
             kind, content = number, value
     if not kind:
         return
@@ -63,6 +68,9 @@ def _points_of(metric: memoryview) -> Iterator[MetricPoint]:
         elif number == 3:
             is_monotonic = value == 1
     for point in points:
+        if kind == _HISTOGRAM:
+            yield from _parts(name, point, is_delta)
+            continue
         attributes, number_of_point = _point(point)
         if number_of_point is not None:
             yield MetricPoint(name, attributes, number_of_point, kind == _SUM, is_delta, is_monotonic)
@@ -78,6 +86,37 @@ def _point(point: memoryview) -> tuple[str, float | None]:
         elif number == 7 and isinstance(value, memoryview):
             attributes.append(_attribute(value))
     return ",".join(sorted(attributes))[:_TEXT_MAX], found
+
+
+def _parts(name: str, point: memoryview, is_delta: bool) -> Iterator[MetricPoint]:
+    """The points of one histogram. Its counts are of the values between two bounds, the last of those above all."""
+    attributes, total, count = [], None, 0
+    counts: list[int] = []
+    bounds: list[float] = []
+    for number, value in _fields(point):
+        if not isinstance(value, memoryview):
+            continue
+        if number == 4:
+            (count,) = struct.unpack("<Q", value)
+        elif number == 5:
+            (total,) = struct.unpack("<d", value)
+        elif number == 6:
+            counts += (each for (each,) in struct.iter_unpack("<Q", value))
+        elif number == 7:
+            bounds += (each for (each,) in struct.iter_unpack("<d", value))
+        elif number == 9:
+            attributes.append(_attribute(value))
+    if len(bounds) > _BUCKETS_MAX:
+        return
+    shown = ",".join(sorted(attributes))[:_TEXT_MAX]
+    up_to = list(zip(map(_bound, bounds), accumulate(counts), strict=False))
+    for part, each in (*up_to, ("+Inf", count), (COUNT, count), (SUM, total)):
+        if each is not None:
+            yield MetricPoint(name, shown, each, True, is_delta, True, part)
+
+
+def _bound(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
 def _attribute(key_value: memoryview) -> str:

@@ -9,10 +9,14 @@ import pytest
 
 from kafkalite.api.request import client_telemetry
 from kafkalite.api.request.client_telemetry import ClientInstance, ClientTelemetry
-from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.api.request.metrics_data import read_points
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.metrics import Metrics
 from kafkalite.common.names import ZERO_UUID
 from kafkalite.record.compression import GZIP, NONE, compress
-from tests.support.otlp import delta, gauge
+from kafkalite.server.traffic_metrics import add_client_metrics
+from tests.support import prometheus
+from tests.support.otlp import delta, field, gauge, histogram, metrics_data, string_attribute
 
 CLIENT = {"client_id": "app", "client_software_name": "java"}
 INTERVAL_MS = 1_000
@@ -131,6 +135,35 @@ def test_the_last_values_are_kept_and_sums_add_up() -> None:
     assert world.values() == {"a.lag": 2, "b.sent": 20}
     world.now_ms += 61_000
     assert world.values() == {}
+
+
+def test_histograms_count_up_to_each_bound() -> None:
+    world = World()
+    one = world.get()
+    place = string_attribute("place", "x")
+    for _ in range(2):
+        world.push(one, histogram("a.time", [0.5, 10.0], [1, 2, 3], 47.5, place))
+        world.now_ms += INTERVAL_MS
+    found = {(name, attributes, sample.part): sample.value for _, name, attributes, sample in world.telemetry.samples()}
+    parts = {"0.5": 2, "10": 6, "+Inf": 12, "count": 12, "sum": 95}
+    assert found == {("a.time", "place=x", part): value for part, value in parts.items()}
+    metrics = Metrics()
+    add_client_metrics(metrics, world.telemetry)
+    told = prometheus.parse("".join(metrics.pieces()))
+    prefix = "kafkalite_client_metric_histogram"
+    assert {part: list(told[f"{prefix}_{part}"].samples.values()) for part in ("sum", "count")} == {
+        "sum": [95],
+        "count": [12],
+    }
+    buckets = {dict(labels)["le"]: value for labels, value in told[f"{prefix}_bucket"].samples.items()}
+    assert buckets == {"0.5": 2, "10": 6, "+Inf": 12}
+
+
+def test_a_histogram_of_too_many_bounds_is_left_out() -> None:
+    data = histogram("a.time", [float(each) for each in range(300)], [1] * 301, 1)
+    assert list(read_points(data)) == []
+    with pytest.raises(Malformed):
+        list(read_points(metrics_data(field(9, field(1, field(6, b"1234567"))))))
 
 
 def test_values_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

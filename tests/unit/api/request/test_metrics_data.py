@@ -20,8 +20,8 @@ def test_gauges_and_sums_are_read_with_their_attributes() -> None:
     )
     counts = field(1, number_point(7)) + field(2, 1) + field(3, 1)
     whole = field(1, b"sent") + field(7, counts)
-    histogram = field(1, b"times") + field(9, field(1, b""))
-    assert list(read_points(metrics_data(gauge, whole, histogram))) == [
+    exponential = field(1, b"times") + field(10, field(1, b""))
+    assert list(read_points(metrics_data(gauge, whole, exponential))) == [
         MetricPoint("lag", "topic=t", 2.5),
         MetricPoint("sent", "", 7.0, is_sum=True, is_delta=True, is_monotonic=True),
     ]
