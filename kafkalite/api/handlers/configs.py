@@ -179,10 +179,8 @@ class ConfigApi(NamedTuple):
     def _resources(self, kind: int) -> list[str]:
         if kind == TOPIC:
             return sorted(self.metadata.topics)
-        if kind == BROKER:
+        if kind in (BROKER, wire.BROKER_LOGGER_RESOURCE):
             return [str(broker_id) for broker_id in sorted(self.metadata.brokers)]
-        if kind not in ENTITY_KINDS:
-            return []  # brokers here have no settings of loggers
         folder = ENTITY_KINDS[kind].folder
         paths = self.metadata.entity_configs
         return sorted(desanitized(path.removeprefix(folder)) for path in paths if path.startswith(folder))

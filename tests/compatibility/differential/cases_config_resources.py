@@ -186,17 +186,8 @@ def what_has_settings(t: Teller) -> None:
             t.ask(
                 f"of types {kinds}",
                 ListConfigResourcesRequest(resource_types=kinds),
-                but=LOGGERS if not kinds and t.v else None,
             )
     t.ask("no more of the group", change(GROUP, group, (TIMEOUT, DELETE, None)), 1)
     t.ask("no more of metrics", change(METRICS, metrics, ("metrics", DELETE, None)), 1)
     settled(t, METRICS, metrics, "none again", "metrics", "")
-    t.ask("in the end", ListConfigResourcesRequest(), but=LOGGERS if t.v else None)
-
-
-LOGGERS = Explained(
-    "no loggers of brokers are listed",
-    "the levels of Java's loggers are Kafka's own",
-    "config_resources.1 again.**",
-    "config_resources.1 again",
-)
+    t.ask("in the end", ListConfigResourcesRequest())

@@ -144,6 +144,10 @@ Compared with Kafka's own classes by `tests/compatibility/interop/test_name_rule
   that would stay is alive and in sync; Kafka has no leader then. More in [replication](replication.md).
 * Settings of a broker can be changed at any other one, also while it is away; Kafka has clients go to the broker
   itself. What they are is told by the broker itself, as in Kafka.
+* DescribeCluster with IncludeFencedBrokers finds no more brokers than without: in ZooKeeper a broker is registered as
+  long as it lives, and nothing there says where one that is away would be. Kafka in KRaft mode keeps registrations.
+* The `version` in a record of a group's regular expression counts the topics that were created since the broker's
+  start; Kafka has the offset of its metadata log there. Neither reads that of another broker.
 * A broker whose number was made up tells that number as its `broker.id`; Kafka tells -1, as configured.
 * A broker that cannot reach ZooKeeper asks the others whether its session is over, and gives way; Kafka leads on.
 """

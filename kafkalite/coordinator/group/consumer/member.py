@@ -113,8 +113,9 @@ class ConsumerMember(NamedTuple):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression of the group matched. `version` is that of the view of topics,
-    `timestamp_ms` a date."""
+    """The topics that a regular expression of the group matched. `version` is that of the broker's view of topics, as
+    Kafka's is the offset of its metadata log: no other broker reads it, since a group that was loaded resolves its
+    expressions anew. `timestamp_ms` is a date."""
 
     topics: frozenset[str]
     version: int
