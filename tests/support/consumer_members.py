@@ -45,6 +45,11 @@ class ConsumerMember:
         self._send()
         self.close()
 
+    def reconnect(self, bootstrap: str) -> None:
+        """The same member over new connections, since its broker was another process."""
+        self._cluster.close()
+        self._cluster = ClusterClient(bootstrap, DEADLINE_S)
+
     def close(self) -> None:
         self._cluster.close()
 

@@ -44,7 +44,7 @@ def test_a_refusal_is_told_in_the_dialog(open_page: OpenPage) -> None:
 def test_a_setting_is_changed_and_taken_back(open_page: OpenPage, world: World) -> None:
     page = open_page("/topics/scratch/configuration")
     page.get_by_role("button", name="Change retention.ms").click()
-    page.get_by_label("Value").fill("3600000")
+    page.get_by_role("textbox", name="Value").fill("3600000")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("retention.ms of scratch was changed").wait_for()
     assert _config(world, "scratch", "retention.ms") == "3600000"
@@ -58,7 +58,7 @@ def test_a_setting_is_changed_and_taken_back(open_page: OpenPage, world: World) 
 def test_a_wrong_value_is_refused_with_its_reason(open_page: OpenPage, world: World) -> None:
     page = open_page("/topics/scratch/configuration")
     page.get_by_role("button", name="Change retention.ms").click()
-    page.get_by_label("Value").fill("soon")
+    page.get_by_role("textbox", name="Value").fill("soon")
     page.get_by_role("button", name="Save").click()
     assert "soon" in page.get_by_role("dialog").get_by_role("alert").inner_text()
     assert _config(world, "scratch", "retention.ms") == "604800000"
@@ -179,7 +179,7 @@ def test_producers_and_open_transactions_are_shown(open_page: OpenPage, world: W
 def test_what_a_restart_would_do_is_told(open_page: OpenPage) -> None:
     page = open_page("/storage")
     table = page.get_by_role("table", name="Effects of a restart")
-    expect(table).to_contain_text("out of reach: no other in-sync replica")
+    expect(table).to_contain_text("unavailable: no other in-sync replica")
     expect(table).to_contain_text("are read")
 
 
