@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.compatibility.interop.conftest import BrokerProcess
+from tests.compatibility.interop.java_tools import JavaTools
 from tests.compatibility.interop.reference_broker import ReferenceBroker
 from tests.compatibility.interop.tool_runner import ToolRunner
 from tests.support.consumer_members import ConsumerMember
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Java"
 CLIENT = "kafka-clients and its tools"
 VERSION = "4.3.0"
+COUNT = 20
 
 LISTED = (
     *("", "--consumer", "--group-type classic", "--group-type consumer", "--protocol consumer", "--protocol nothing"),
@@ -196,3 +198,23 @@ def test_configs_of_groups(places: list[Place], proved: Callable[[str, str, str]
 def test_features(places: list[Place], proved: Callable[[str, str, str], None]) -> None:
     proved(CLIENT, VERSION, "kafka-features: every command, with refusals: what it prints at Kafka")
     compare(places, "FeatureCommand", *FEATURES)
+
+
+def test_verifiable_clients(
+    places: list[Place], tools_4_3: Callable[[str], JavaTools], proved: Callable[[str, str, str], None]
+) -> None:
+    proved(CLIENT, VERSION, "VerifiableProducer, VerifiableConsumer of the consumer protocol: the facts as at Kafka")
+    facts = []
+    for place in places:
+        tools = tools_4_3(place.bootstrap)
+        tools.create_topic("verified", 1)
+        produced = tools("VerifiableProducer", "--topic", "verified", "--max-messages", COUNT, "--acks", -1)
+        words = ["--topic", "verified", "--group-id", "verified", "--group-protocol", "consumer", "--verbose"]
+        words += ["--reset-policy", "earliest", "--max-messages", str(COUNT)]
+        facts.append([without_rates(line) for line in (produced + tools("VerifiableConsumer", *words)).splitlines()])
+    assert facts[0] == facts[1]
+    assert sum('"record_data"' in line for line in facts[0]) == COUNT
+
+
+def without_rates(line: str) -> str:
+    return re.sub(r'"(timestamp|avg_throughput|target_throughput)":[-\d.]+', r'"\1":N', line)
