@@ -147,7 +147,8 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def dump_log(request: pytest.FixtureRequest, data_dir: Path) -> None:
-    """Let Kafka's own tool read what is left; where it cannot be had, the table says so and the tests stand."""
+    """Let Kafka's own tool read what is left; where it cannot be had, the table says so and the tests stand. A module
+    whose tests compact topics says so by `IS_COMPACTED`."""
 
     def tell(result: str) -> None:
         what = f"every file that {ecosystem_of(request.node)} ({Path(request.path).name}) leaves"
@@ -155,7 +156,7 @@ def dump_log(request: pytest.FixtureRequest, data_dir: Path) -> None:
         request.session.stash.setdefault(ROWS, []).append((request.path, row))
 
     try:
-        verdict = java_dump_log.judge(data_dir)
+        verdict = java_dump_log.judge(data_dir, compacted=getattr(request.module, "IS_COMPACTED", False))
     except pytest.skip.Exception as reason:
         tell(f"{NOT_RUN}{reason}")
         return
