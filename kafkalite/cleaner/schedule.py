@@ -18,20 +18,9 @@ from bisect import insort
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from kafkalite.cleaner import status
 from kafkalite.cleaner.job.job import Ending, Outcome
 from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_time, plan, unknown_plan
-from kafkalite.cleaner.status import (
-    CLEANING,
-    ENTERED_FROM,
-    FLUSHING,
-    IDLE,
-    QUEUED,
-    UNCLEANABLE,
-    CleanerHealth,
-    CleaningState,
-    PartitionCleaning,
-    Pause,
-)
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
 from kafkalite.common.named_tuple import NamedTuple
@@ -61,7 +50,7 @@ class CleanerState:
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.key: TopicPartition = (log.topic, log.partition)
-        self.current = IDLE
+        self.current = status.IDLE
         self.plan: LogToClean | None = None
         self.uncleanable: str | None = None
         self.unplanned: str | None = None
@@ -70,7 +59,7 @@ class CleanerState:
         self.runs = 0
         self.last: CleanStats | None = None
         self.last_run_ms = -1
-        self._pause = Pause()
+        self._pause = status.Pause()
         self._failed_config: TopicConfig | None = None
         self._facts: tuple[object, ...] | None = None  # of `plan`
 
@@ -80,13 +69,13 @@ class CleanerState:
 
     # states
 
-    def enter(self, state: CleaningState) -> None:
-        assert self.current in ENTERED_FROM[state], f"{self.key}: {self.current} -> {state}"
+    def enter(self, state: status.CleaningState) -> None:
+        assert self.current in status.ENTERED_FROM[state], f"{self.key}: {self.current} -> {state}"
         self.current = state
 
     def become_idle(self) -> None:
         """Nothing is to be done with the log now."""
-        state = IDLE if self.uncleanable is None else UNCLEANABLE
+        state = status.IDLE if self.uncleanable is None else status.UNCLEANABLE
         if self.current is not state:
             self.enter(state)
 
@@ -106,9 +95,9 @@ class CleanerState:
         """Forget the failures of earlier cleanings."""
         self.uncleanable = None
         self.deaths = 0
-        self._pause = Pause()
-        if self.current is UNCLEANABLE:
-            self.enter(IDLE)
+        self._pause = status.Pause()
+        if self.current is status.UNCLEANABLE:
+            self.enter(status.IDLE)
 
     def ended(self, outcome: Outcome, now_monotonic_ms: int, wall_ms: int, backoff_ms: int) -> None:
         """A cleaning has ended, or could not begin."""
@@ -157,23 +146,23 @@ class CleanerState:
         self.unplanned = None
         return self.plan
 
-    def row(self, why_nothing_runs: str | None, now_monotonic_ms: int) -> PartitionCleaning:
+    def row(self, why_nothing_runs: str | None, now_monotonic_ms: int) -> status.PartitionCleaning:
         """The row of the log in `kafkalite cleaner status`."""
         found = self.plan or unknown_plan(self.log.start_offset, self.log.size_bytes)
-        state = IDLE
+        state = status.IDLE
         why_not = found.why_not or why_nothing_runs
-        if self.current is CLEANING:
-            state, why_not = CLEANING, None
+        if self.current is status.CLEANING:
+            state, why_not = status.CLEANING, None
         elif self.uncleanable is not None:
-            state, why_not = UNCLEANABLE, self.uncleanable
+            state, why_not = status.UNCLEANABLE, self.uncleanable
         elif self.unplanned is not None or (why_not is None and self.log.failure is not None):
             why_not = self.unplanned or self.log.failure
         elif why_not is None and self._pause.until_ms > now_monotonic_ms:
             pause_s = (self._pause.until_ms - now_monotonic_ms + 999) // 1000
             why_not = f"the last try failed; the next is in {pause_s} s"
-        elif self.current in (QUEUED, FLUSHING):
-            state = QUEUED
-        return PartitionCleaning(
+        elif self.current in (status.QUEUED, status.FLUSHING):
+            state = status.QUEUED
+        return status.PartitionCleaning(
             topic=self.log.topic,
             partition=self.log.partition,
             state=state,
@@ -367,7 +356,7 @@ _WORK_OF_A_LOG = 4
 
 
 def scan_for_due(
-    logs: LogManager, states: CleanerStates, clock: Clock, health: CleanerHealth
+    logs: LogManager, states: CleanerStates, clock: Clock, health: status.CleanerHealth
 ) -> Generator[None, None, list[tuple[float, TopicPartition]]]:
     """Scans all logs, some in each step; returns the dirty ratio and name of each due log. An unexpected exception (a
     bug) at one log is reported to `health`, and the scan continues. Logs that are being cleaned, or are on the move to
@@ -386,7 +375,7 @@ def scan_for_due(
             elif (
                 logs.logs.get(key) is log
                 and key not in logs.moves
-                and (state := states.of(log)).current is not CLEANING
+                and (state := states.of(log)).current is not status.CLEANING
                 and (dirty_ratio := _due_ratio(state, states, logs, clock)) is not None
             ):
                 due.append((dirty_ratio, key))

@@ -25,12 +25,7 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.output import aligned, complain, json_line, print_all
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.protocol.messages.entity_configs import (
-    AlterUserScramCredentialsRequest,
-    DescribeUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
+from kafkalite.protocol.messages import entity_configs as wire
 from kafkalite.security.sasl.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -46,7 +41,7 @@ _VERSION = 0
 
 def list_users(cluster: ClusterClient) -> dict[str, dict[str, int]]:
     """The iterations of each user's credentials, by mechanism. Raises Unanswered."""
-    answer = cluster.first.ask(DescribeUserScramCredentialsRequest(users=None), _VERSION)
+    answer = cluster.first.ask(wire.DescribeUserScramCredentialsRequest(users=None), _VERSION)
     if answer.error_code:
         raise Unanswered(f"the users cannot be listed: {answer.error_message or name_of_error(answer.error_code)}")
     names = {number: name for name, number in _NUMBERS.items()}
@@ -63,20 +58,20 @@ def add_user(cluster: ClusterClient, name: str, password: str, iterations: Mappi
         salt = secrets.token_bytes(SALT_BYTES)
         salted = hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password.encode(), salt, count)
         upsertions.append(
-            ScramCredentialUpsertion(
+            wire.ScramCredentialUpsertion(
                 name=name, mechanism=_NUMBERS[mechanism], iterations=count, salt=salt, salted_password=salted
             )
         )
-    _alter(cluster, AlterUserScramCredentialsRequest(upsertions=upsertions))
+    _alter(cluster, wire.AlterUserScramCredentialsRequest(upsertions=upsertions))
 
 
 def remove_user(cluster: ClusterClient, name: str, mechanisms: Collection[str]) -> None:
     """Removes the credentials of these mechanisms. Raises Unanswered."""
-    deletions = [ScramCredentialDeletion(name=name, mechanism=_NUMBERS[each]) for each in mechanisms]
-    _alter(cluster, AlterUserScramCredentialsRequest(deletions=deletions))
+    deletions = [wire.ScramCredentialDeletion(name=name, mechanism=_NUMBERS[each]) for each in mechanisms]
+    _alter(cluster, wire.AlterUserScramCredentialsRequest(deletions=deletions))
 
 
-def _alter(cluster: ClusterClient, request: AlterUserScramCredentialsRequest) -> None:
+def _alter(cluster: ClusterClient, request: wire.AlterUserScramCredentialsRequest) -> None:
     """Sends the request to the controller, as Apache Kafka requires. Raises Unanswered."""
     for each in cluster.controller().ask(request, _VERSION).results:
         if each.error_code:

@@ -22,16 +22,8 @@ from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, ListedG
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
+from kafkalite.protocol.messages import group_offsets as wire
 from kafkalite.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, DescribedConsumerGroup
-from kafkalite.protocol.messages.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-)
 from kafkalite.protocol.messages.groups import (
     DeleteGroupsRequest,
     DescribedGroup,
@@ -160,7 +152,7 @@ class GroupAdmin:
     def offsets(self, group_id: str, coordinator: int | None = None) -> dict[TopicPartition, int]:
         """All offsets that the group has committed, from its `coordinator` if that is given, and then without a retry.
         Raises Unanswered, also if one partition has an error."""
-        request = OffsetFetchRequest(group_id=group_id, topics=None)
+        request = wire.OffsetFetchRequest(group_id=group_id, topics=None)
         if coordinator is None:
             _, answer = self._ask(group_id, request, _FETCH_VERSION)
         else:
@@ -181,11 +173,11 @@ class GroupAdmin:
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[str]:
         """Sets offsets of a group without members. Returns a sentence for each one that stays as it was."""
-        topics: dict[str, OffsetCommitRequestTopic] = {}
+        topics: dict[str, wire.OffsetCommitRequestTopic] = {}
         for (topic, index), offset in sorted(offsets.items()):
-            one = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-            topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(one)
-        request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
+            one = wire.OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+            topics.setdefault(topic, wire.OffsetCommitRequestTopic(name=topic)).partitions.append(one)
+        request = wire.OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
         _, answer = self._ask(group_id, request, _COMMIT_VERSION, _first_of_commit)
         return [
             f"{topic.name}-{one.partition_index} keeps its offset: {name_of_error(one.error_code)}"
@@ -197,11 +189,11 @@ class GroupAdmin:
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> list[str]:
         """Deletes committed offsets of topics that the group does not read now. Returns a sentence for each one that
         stays. Raises ConfigError for a group that does not exist."""
-        topics: dict[str, OffsetDeleteRequestTopic] = {}
+        topics: dict[str, wire.OffsetDeleteRequestTopic] = {}
         for topic, index in sorted(partitions):
-            one = OffsetDeleteRequestPartition(partition_index=index)
-            topics.setdefault(topic, OffsetDeleteRequestTopic(name=topic)).partitions.append(one)
-        request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+            one = wire.OffsetDeleteRequestPartition(partition_index=index)
+            topics.setdefault(topic, wire.OffsetDeleteRequestTopic(name=topic)).partitions.append(one)
+        request = wire.OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
         _, answer = self._ask(group_id, request, _DELETE_OFFSETS_VERSION)
         if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise self._no_group(group_id)

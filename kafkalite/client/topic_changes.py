@@ -13,20 +13,13 @@ from typing import Any
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.common.errors import ErrorCode, Unanswered
+from kafkalite.protocol.messages import topics as wire
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.configs import (
     TOPIC_RESOURCE,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-)
-from kafkalite.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
 )
 
 _VERSION = 0
@@ -68,12 +61,12 @@ def create_topics(
     validate_only: bool = False,
 ) -> Refusals:
     """Raises Unanswered."""
-    settings = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
+    settings = [wire.CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
     topics = [
-        CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
+        wire.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
         for name in names
     ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
+    request = wire.CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
     answer = cluster.controller().ask(request, _CREATE_VERSION, timeout_s + _GRACE_S)
     passed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
     return _refusals("is not created", answer.topics, passed)
@@ -84,12 +77,12 @@ def ensure_topics(cluster: ClusterClient, retries: Retries, partition_counts: Ma
     Raises WriteFailed if one cannot be created, or has fewer partitions.
     """
     topics = [
-        CreatableTopic(name=name, num_partitions=count, replication_factor=-1)
+        wire.CreatableTopic(name=name, num_partitions=count, replication_factor=-1)
         for name, count in partition_counts.items()
     ]
 
     def create() -> int:
-        response = cluster.controller().ask(CreateTopicsRequest(topics=topics), _CREATE_VERSION)
+        response = cluster.controller().ask(wire.CreateTopicsRequest(topics=topics), _CREATE_VERSION)
         codes = {one.name: one for one in response.topics if one.error_code != ErrorCode.TOPIC_ALREADY_EXISTS}
         for name, one in codes.items():
             if one.error_code == ErrorCode.NOT_CONTROLLER:
@@ -117,7 +110,7 @@ def delete_topics(
     cluster: ClusterClient, names: Sequence[str], timeout_s: float, *, if_exists: bool = False
 ) -> Refusals:
     """Raises Unanswered."""
-    request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=int(timeout_s * 1000))
+    request = wire.DeleteTopicsRequest(topic_names=list(names), timeout_ms=int(timeout_s * 1000))
     answer = cluster.controller().ask(request, _DELETE_VERSION, timeout_s + _GRACE_S)
     passed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else ErrorCode.NONE
     return _refusals("is not deleted", answer.responses, passed)
@@ -125,8 +118,8 @@ def delete_topics(
 
 def add_partitions(cluster: ClusterClient, name: str, count: int, timeout_s: float) -> Refusals:
     """Adds partitions up to `count`. Raises Unanswered."""
-    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-    request = CreatePartitionsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
+    topic = wire.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = wire.CreatePartitionsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
     answer = cluster.controller().ask(request, _CREATE_PARTITIONS_VERSION, timeout_s + _GRACE_S)
     return _refusals("gets no more partitions", answer.results)
 

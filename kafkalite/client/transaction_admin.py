@@ -19,17 +19,7 @@ from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
-from kafkalite.protocol.messages.transactions import (
-    DescribedProducer,
-    DescribedTransaction,
-    DescribeProducersRequest,
-    DescribeProducersTopicRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from kafkalite.protocol.messages import transactions as wire
 
 ANY_DURATION = -1
 _LIST_VERSION = 0
@@ -85,7 +75,7 @@ class TransactionAdmin:
     ) -> list[ListedTransaction]:
         """The transactional ids of all coordinators: in these states, with these producer ids, with a transaction that
         has been open for longer than this. By default all."""
-        request = ListTransactionsRequest(
+        request = wire.ListTransactionsRequest(
             state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=min_duration_ms
         )
         version = _LIST_BY_DURATION_VERSION if min_duration_ms >= 0 else _LIST_VERSION
@@ -103,21 +93,21 @@ class TransactionAdmin:
             ]
         return sorted(found)
 
-    def describe(self, transactional_id: str) -> tuple[int, DescribedTransaction] | None:
+    def describe(self, transactional_id: str) -> tuple[int, wire.DescribedTransaction] | None:
         """The coordinator and the state of a transactional id. None: it does not exist."""
         coordinator = NO_LEADER
 
-        def ask() -> DescribedTransaction:
+        def ask() -> wire.DescribedTransaction:
             nonlocal coordinator
             error_code, coordinator = self._cluster.find_coordinator(transactional_id, TRANSACTION_KEY)
             if error_code:
-                return DescribedTransaction(error_code=error_code)
-            ids = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+                return wire.DescribedTransaction(error_code=error_code)
+            ids = wire.DescribeTransactionsRequest(transactional_ids=[transactional_id])
             response = self._cluster.client(coordinator).ask(ids, _DESCRIBE_VERSION)
-            state: DescribedTransaction = response.transaction_states[0]
+            state: wire.DescribedTransaction = response.transaction_states[0]
             return state
 
-        described: DescribedTransaction = self._retries.ask_coordinator(ask)
+        described: wire.DescribedTransaction = self._retries.ask_coordinator(ask)
         if described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return None
         if described.error_code:
@@ -126,7 +116,7 @@ class TransactionAdmin:
 
     # --- partitions
 
-    def producers(self, partition: TopicPartition, broker_id: int | None = None) -> list[DescribedProducer]:
+    def producers(self, partition: TopicPartition, broker_id: int | None = None) -> list[wire.DescribedProducer]:
         """The active producers of a partition, from its leader, or from the replica on `broker_id`."""
         broker_id = self._cluster.leader_of(partition) if broker_id is None else broker_id
         return next(iter(self._describe_producers(broker_id, [partition])))[1]
@@ -136,15 +126,15 @@ class TransactionAdmin:
     ) -> None:
         """Append an abort marker for the producer's transaction to this one partition."""
         topic, index = partition
-        marker = WritableTxnMarker(
+        marker = wire.WritableTxnMarker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             coordinator_epoch=max(coordinator_epoch, 0),  # without one: not greater than that of any coordinator
             transaction_result=False,
-            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+            topics=[wire.WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
         )
         leader = self._cluster.client(self._cluster.leader_of(partition))
-        response = leader.ask(WriteTxnMarkersRequest(markers=[marker]), _WRITE_MARKERS_VERSION)
+        response = leader.ask(wire.WriteTxnMarkersRequest(markers=[marker]), _WRITE_MARKERS_VERSION)
         for each in (one for marker in response.markers for topic in marker.topics for one in topic.partitions):
             if each.error_code:
                 name = name_of_error(each.error_code)
@@ -208,13 +198,13 @@ class TransactionAdmin:
 
     def _describe_producers(
         self, broker_id: int, partitions: list[TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, list[DescribedProducer]]]:
+    ) -> Iterator[tuple[TopicPartition, list[wire.DescribedProducer]]]:
         client = self._cluster.client(broker_id)
         for start in range(0, len(partitions), _PARTITIONS_MAX):
-            topics: dict[str, DescribeProducersTopicRequest] = {}
+            topics: dict[str, wire.DescribeProducersTopicRequest] = {}
             for name, index in partitions[start : start + _PARTITIONS_MAX]:
-                topics.setdefault(name, DescribeProducersTopicRequest(name=name)).partition_indexes.append(index)
-            response = client.ask(DescribeProducersRequest(topics=list(topics.values())), _DESCRIBE_VERSION)
+                topics.setdefault(name, wire.DescribeProducersTopicRequest(name=name)).partition_indexes.append(index)
+            response = client.ask(wire.DescribeProducersRequest(topics=list(topics.values())), _DESCRIBE_VERSION)
             for topic in response.topics:
                 for one in topic.partitions:
                     if one.error_code:
@@ -224,6 +214,6 @@ class TransactionAdmin:
                     yield (topic.name, one.partition_index), one.active_producers
 
 
-def partitions_of(described: DescribedTransaction) -> list[TopicPartition]:
+def partitions_of(described: wire.DescribedTransaction) -> list[TopicPartition]:
     """The partitions of the current transaction; while it ends, the ones that still lack their marker."""
     return [(topic.topic, index) for topic in described.topics for index in topic.partitions]

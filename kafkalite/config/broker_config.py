@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.config import setting_checks
 from kafkalite.config.group_settings import GroupSettings, group_conflict
 from kafkalite.config.listeners import (
     PREFIX,
@@ -28,18 +29,6 @@ from kafkalite.config.listeners import (
     parse_protocol_map,
     prefixes,
     resolve_listeners,
-)
-from kafkalite.config.setting_checks import (
-    limits_conflict,
-    one_copy_warnings,
-    parse_authorizer,
-    parse_directories,
-    parse_endpoint_identification,
-    parse_principals,
-    parse_replica_selector,
-    parse_store_type,
-    parse_zookeeper_connect,
-    resolve_broker_id,
 )
 from kafkalite.config.settings import (
     INT_MAX,
@@ -85,8 +74,8 @@ class BrokerConfig(GroupSettings):
     reserved_broker_max_id: int = integer(1000, "Highest broker.id that may be configured; generated ids are above it.", at_least=0)
     node_id: int = integer(0, "KRaft's name for broker.id; both must be equal if both are set.", at_least=-1)
     broker_rack: str | None = string(None, "The rack of this broker, as clients see it in Metadata.")
-    log_dirs: str | None = string(None, "The data directories, with commas between them (Kafka's own default: /tmp/kafka-logs).", convert=parse_directories, sample="kafkalite-data")
-    log_dir: str = string("kafkalite-data", "One data directory, used when log.dirs is not set.", convert=parse_directories)
+    log_dirs: str | None = string(None, "The data directories, with commas between them (Kafka's own default: /tmp/kafka-logs).", convert=setting_checks.parse_directories, sample="kafkalite-data")
+    log_dir: str = string("kafkalite-data", "One data directory, used when log.dirs is not set.", convert=setting_checks.parse_directories)
 
     _listeners = section("Listeners and connections")
     listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092", dynamic=True)
@@ -104,7 +93,7 @@ class BrokerConfig(GroupSettings):
     connections_max_idle_ms: int = long(600_000, "An idle connection is closed after this time; negative is never.")
 
     _zookeeper = section("ZooKeeper")
-    zookeeper_connect: str | None = string(None, "The servers of the cluster's ZooKeeper, perhaps with a root node: host:port,host:port/chroot. Unset, this broker is a cluster by itself and keeps its metadata in a file.", convert=parse_zookeeper_connect)
+    zookeeper_connect: str | None = string(None, "The servers of the cluster's ZooKeeper, perhaps with a root node: host:port,host:port/chroot. Unset, this broker is a cluster by itself and keeps its metadata in a file.", convert=setting_checks.parse_zookeeper_connect)
     zookeeper_session_timeout_ms: int = integer(18_000, "The session of a broker from which ZooKeeper receives nothing for this long expires.", at_least=1)
     zookeeper_connection_timeout_ms: int | None = integer(None, "How long a start waits for ZooKeeper; unset, zookeeper.session.timeout.ms.", at_least=1)
     zookeeper_set_acl: bool = boolean(False, "Restrict changes of the znodes that this broker writes to clients with its credentials.")
@@ -116,14 +105,14 @@ class BrokerConfig(GroupSettings):
     zookeeper_ssl_client_enable: bool = boolean(False, "Speak TLS with ZooKeeper.")
     zookeeper_ssl_keystore_location: str | None = string(None, "File with this broker's key and certificates for ZooKeeper.")
     zookeeper_ssl_keystore_password: str | None = password(None, "The password of that file, or of the key in a PEM file.")
-    zookeeper_ssl_keystore_type: str | None = string(None, "PEM, PKCS12 or JKS (which stands for PEM or PKCS12 here, by the file's content); unset, by the end of its name, else PEM.", convert=parse_store_type)
+    zookeeper_ssl_keystore_type: str | None = string(None, "PEM, PKCS12 or JKS (which stands for PEM or PKCS12 here, by the file's content); unset, by the end of its name, else PEM.", convert=setting_checks.parse_store_type)
     zookeeper_ssl_truststore_location: str | None = string(None, "File with the authorities that may sign ZooKeeper's certificate; unset, the system's.")
     zookeeper_ssl_truststore_password: str | None = password(None, "The password of that file, if it needs one.")
-    zookeeper_ssl_truststore_type: str | None = string(None, "As zookeeper.ssl.keystore.type.", convert=parse_store_type)
+    zookeeper_ssl_truststore_type: str | None = string(None, "As zookeeper.ssl.keystore.type.", convert=setting_checks.parse_store_type)
     zookeeper_ssl_protocol: str = string("TLSv1.2", "The lowest version of TLS, when zookeeper.ssl.enabled.protocols is unset (in Kafka the only one).", one_of=("TLSv1.2", "TLSv1.3"))
     zookeeper_ssl_enabled_protocols: tuple[str, ...] = words((), "Versions of TLS that may be used.", one_of=("TLSv1.2", "TLSv1.3"), unset=True)
     zookeeper_ssl_cipher_suites: tuple[str, ...] = words((), "Cipher suites that may be used, by their IANA names; empty leaves it to OpenSSL.", unset=True)
-    zookeeper_ssl_endpoint_identification_algorithm: str = string("HTTPS", "Empty: the host name in ZooKeeper's certificate is not verified.", convert=parse_endpoint_identification)
+    zookeeper_ssl_endpoint_identification_algorithm: str = string("HTTPS", "Empty: the host name in ZooKeeper's certificate is not verified.", convert=setting_checks.parse_endpoint_identification)
     zookeeper_clientCnxnSocket: str | None = string(None, "Java's class for it; kafkalite needs none.")
 
     _topics = section("Topics")
@@ -209,7 +198,7 @@ class BrokerConfig(GroupSettings):
     follower_replication_throttled_rate: int = long(LONG_MAX, "Bytes per second from the leaders of follower.replication.throttled.replicas while not in sync.", at_least=0, dynamic=True, dynamic_only=True)
     replica_alter_log_dirs_io_max_bytes_per_second: int = long(LONG_MAX, "Bytes per second that moves between data directories may copy.", at_least=1, dynamic=True, dynamic_only=True)
     num_replica_alter_log_dirs_threads: int | None = integer(None, "Moves between data directories at a time; the number of directories unless it is set.", at_least=1)
-    replica_selector_class: str | None = string(None, "Names the replica from which a consumer is to read: RackAwareReplicaSelector prefers an in-sync one in its rack (broker.rack, client.rack).", convert=parse_replica_selector)
+    replica_selector_class: str | None = string(None, "Names the replica from which a consumer is to read: RackAwareReplicaSelector prefers an in-sync one in its rack (broker.rack, client.rack).", convert=setting_checks.parse_replica_selector)
     replication_quota_window_num: int = integer(11, "Windows over which these rates are measured.", at_least=1)
     replication_quota_window_size_seconds: int = integer(1, "Length of such a window.", at_least=1)
 
@@ -231,8 +220,8 @@ class BrokerConfig(GroupSettings):
     transaction_state_log_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when transactions are loaded.", at_least=1)
 
     _authorization = section("Authorization")
-    authorizer_class_name: str = string("", "kafka.security.authorizer.AclAuthorizer: access control lists decide which operations are allowed; empty: every operation is.", convert=parse_authorizer)
-    super_users: tuple[str, ...] = string("", "Principals that may do everything: User:alice;User:bob.", convert=parse_principals, dynamic_only=True)
+    authorizer_class_name: str = string("", "kafka.security.authorizer.AclAuthorizer: access control lists decide which operations are allowed; empty: every operation is.", convert=setting_checks.parse_authorizer)
+    super_users: tuple[str, ...] = string("", "Principals that may do everything: User:alice;User:bob.", convert=setting_checks.parse_principals, dynamic_only=True)
     allow_everyone_if_no_acl_found: bool = boolean(False, "Whether every principal may use a resource that has no access control list.", dynamic_only=True)
 
     _metrics = section("Metrics and console")
@@ -299,8 +288,8 @@ class BrokerConfig(GroupSettings):
             if setting.idle:
                 warnings.append(f"{name} is accepted, but has no effect in kafkalite yet")
         if values.get("zookeeper_connect") is None:
-            warnings += one_copy_warnings(values)
-        resolve_broker_id(values)
+            warnings += setting_checks.one_copy_warnings(values)
+        setting_checks.resolve_broker_id(values)
         may_wait = given if "listeners" in dynamic else {**dynamic_default, **dynamic}
         resolve_listeners(given, values, cls.by_name, warnings, may_wait)
         config = cls(**values)
@@ -314,7 +303,7 @@ class BrokerConfig(GroupSettings):
 
     def _conflict(self) -> str | None:
         """The conflict between settings that are each valid by themselves, if there is one."""
-        if (found := limits_conflict(self.values())) is not None:
+        if (found := setting_checks.limits_conflict(self.values())) is not None:
             return found
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:

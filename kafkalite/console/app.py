@@ -43,16 +43,7 @@ from kafkalite.console.calls.route import (
 )
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.login import Login
-from kafkalite.console.request.parameters import (
-    CLIENT_FAULTS,
-    ApiError,
-    invalid,
-    of_client,
-    read_body,
-    read_only,
-    read_query,
-    too_many,
-)
+from kafkalite.console.request import parameters
 from kafkalite.console.routes import ROUTES, document
 from kafkalite.console.streams import content, events, first_of
 
@@ -83,7 +74,7 @@ def _query(request: Request) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in found:
-            raise invalid(f"the parameter {name[:40]!r} is given twice")
+            raise parameters.invalid(f"the parameter {name[:40]!r} is given twice")
         found[name] = value
     return found
 
@@ -93,11 +84,11 @@ async def _json_body(request: Request) -> Any:
     if not body:
         return {}
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise invalid("a change is JSON, with Content-Type: application/json")
+        raise parameters.invalid("a change is JSON, with Content-Type: application/json")
     try:
         return read_json(body, strict=True)
     except ValueError:
-        raise invalid("the body is no JSON") from None
+        raise parameters.invalid("the body is no JSON") from None
 
 
 async def _encoded(portions: AsyncIterator[list[Event]], done: Callable[[], None]) -> AsyncIterator[bytes]:
@@ -305,10 +296,10 @@ class Console:
         async def guarded(request: Request) -> Response:
             try:
                 return await endpoint(request)
-            except ApiError as fault:
+            except parameters.ApiError as fault:
                 return JSONResponse(fault.body(), fault.status)
-            except CLIENT_FAULTS as fault:
-                error = of_client(fault)
+            except parameters.CLIENT_FAULTS as fault:
+                error = parameters.of_client(fault)
                 return JSONResponse(error.body(), error.status)
             except ClientDisconnect:
                 return PlainTextResponse("", 400)
@@ -323,10 +314,10 @@ class Console:
             body = await _json_body(request) if route.is_change else {}
             pool = session.pool
             if pool is None:
-                raise ApiError(401, "LOGIN_REQUIRED", "log in first: the brokers require SASL")
+                raise parameters.ApiError(401, "LOGIN_REQUIRED", "log in first: the brokers require SASL")
             path = _path_values(route, request)
-            query = read_query(route.parameters, _query(request))
-            fields = read_body(route.parameters, body)
+            query = parameters.read_query(route.parameters, _query(request))
+            fields = parameters.read_body(route.parameters, body)
 
             def call(cluster: Any) -> Any:
                 return route.handler(Call(path, query, fields, session, cluster, pool, self.history, self.decoders))
@@ -343,7 +334,9 @@ class Console:
 
     async def _events(self, session: Session, pool: BrokerPool, call: Callable[[Any], Any]) -> Response:
         if session.searches >= SEARCHES_PER_SESSION_MAX or self.sessions.searches >= SEARCHES_MAX:
-            raise too_many(f"{SEARCHES_PER_SESSION_MAX} searches of a session may run at once; stop one of them")
+            raise parameters.too_many(
+                f"{SEARCHES_PER_SESSION_MAX} searches of a session may run at once; stop one of them"
+            )
         session.searches += 1
 
         def done() -> None:
@@ -365,5 +358,5 @@ class Console:
     def check_change(self, request: Request, session: Session) -> None:
         """Raises ApiError unless changes are allowed, and the request is not from a page of another site."""
         if not self.may_write:
-            raise read_only()
+            raise parameters.read_only()
         self.login.check_token(request, session)

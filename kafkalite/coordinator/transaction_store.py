@@ -12,18 +12,12 @@ from collections.abc import Callable
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TRANSACTION_STATE_TOPIC, fits_string
 from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
+from kafkalite.coordinator.transaction import transaction_state
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_state import (
-    COMPLETED_AS,
-    ONGOING,
-    TransactionMetadata,
-    read_key,
-    read_value,
-)
 
 logger = logging.getLogger(__name__)
 
-OPEN = frozenset({ONGOING})
+OPEN = frozenset({transaction_state.ONGOING})
 
 
 class TransactionLoader(PartitionLoader):
@@ -33,7 +27,7 @@ class TransactionLoader(PartitionLoader):
 
     def __init__(self) -> None:
         super().__init__()
-        self.transactions: dict[str, TransactionMetadata] = {}
+        self.transactions: dict[str, transaction_state.TransactionMetadata] = {}
 
     def known_key(self, key: bytes | None, value: bytes | None, offset: int) -> bytes | None:
         if key is None:
@@ -41,11 +35,11 @@ class TransactionLoader(PartitionLoader):
         return key
 
     def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
-        transactional_id = read_key(key)
+        transactional_id = transaction_state.read_key(key)
         if transactional_id is None:
             logger.warning("skipped key %r of __transaction_state: its version is unknown", key)
         else:
-            self.transactions[transactional_id] = read_value(value)
+            self.transactions[transactional_id] = transaction_state.read_value(value)
 
 
 class TransactionStore(PartitionedStore[Transaction, TransactionLoader]):
@@ -89,7 +83,7 @@ class TransactionStore(PartitionedStore[Transaction, TransactionLoader]):
         state, transactional_id = transaction.state, transaction.transactional_id
         if state in OPEN and not self.open:
             self.on_open()
-        for states, transactions in ((OPEN, self.open), (COMPLETED_AS, self.ending)):
+        for states, transactions in ((OPEN, self.open), (transaction_state.COMPLETED_AS, self.ending)):
             if state in states:
                 transactions[transactional_id] = transaction
             else:

@@ -16,14 +16,8 @@ from weakref import WeakValueDictionary
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
+from kafkalite.metadata import new_topics
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
-from kafkalite.metadata.new_topics import (
-    Racks,
-    assign_added_partitions,
-    assign_replicas,
-    check_more_partitions,
-    check_new_topic,
-)
 from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.replica_manager import ReplicaManager
@@ -142,7 +136,7 @@ class TopicAdmin:
 
     def _check_new(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> None:
         """Raise the KafkaError that creating this topic must end in."""
-        check_new_topic(name, partition_count, self._taken_names())
+        new_topics.check_new_topic(name, partition_count, self._taken_names())
         self._replicas.configs.check(overrides)
 
     async def delete(self, name_or_id: str | uuid.UUID, charge: Charge = free) -> Topic:
@@ -177,12 +171,12 @@ class TopicAdmin:
                 await self._applier.reconcile(name)
                 if total_count == len(states):
                     return
-            check_more_partitions(name, len(states), total_count)
+            new_topics.check_more_partitions(name, len(states), total_count)
             if replicas is not None:
                 added: Assignment = dict(enumerate(replicas, start=len(states)))
             else:
                 existing = {index: state.replicas for index, state in states.items()}
-                added = assign_added_partitions(self._racks(), existing, total_count - len(states))
+                added = new_topics.assign_added_partitions(self._racks(), existing, total_count - len(states))
             if not validate_only:
                 charge(len(added))
                 await self._metadata.writes.add_partitions(name, _first_states(added))
@@ -219,9 +213,9 @@ class TopicAdmin:
 
     def _placed(self, partition_count: int, replication_factor: int | None) -> Assignment:
         factor = self._default_factor() if replication_factor is None else replication_factor
-        return assign_replicas(self._racks(), partition_count, factor)
+        return new_topics.assign_replicas(self._racks(), partition_count, factor)
 
-    def _racks(self) -> Racks:
+    def _racks(self) -> new_topics.Racks:
         return {broker.broker_id: broker.rack for broker in self._metadata.brokers.values()}
 
 

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
 from kafkalite.config.group_config import GroupConfigs
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
-from kafkalite.coordinator.group.consumer.group_environment import (
-    ConsumerGroupSettings,
-    GroupEnvironment,
-    GroupTotals,
-    TopicRegex,
-)
+from kafkalite.coordinator.group.consumer import group_environment
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, transaction_state
@@ -72,9 +67,9 @@ class Coordinators:
         self.group_configs = GroupConfigs(config())
         self._metadata = metadata
         self._stop_following: Callable[[], None] | None = None
-        settings = ConsumerGroupSettings(config, self.group_configs)
-        self.group_totals = GroupTotals()
-        environment = GroupEnvironment(self._topics, settings.of, _compile_regex, self.group_totals)
+        settings = group_environment.ConsumerGroupSettings(config, self.group_configs)
+        self.group_totals = group_environment.GroupTotals()
+        environment = group_environment.GroupEnvironment(self._topics, settings.of, _compile_regex, self.group_totals)
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, environment)
         self.offsets_topic.attach(self.groups.store)
         writes = metadata.writes
@@ -197,7 +192,7 @@ class Coordinators:
         return NO_LEADER if leader is None else leader
 
 
-def _compile_regex(regex: str) -> TopicRegex:
+def _compile_regex(regex: str) -> group_environment.TopicRegex:
     """Imported with the first regular expression. Raises ValueError, which names its fault."""
     from kafkalite.common.linear_regex import LinearRegex
 

@@ -25,14 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafkalite.cli.local_cluster.broker_process import (
-    BrokerProcess,
-    ChildProcess,
-    ClusterPlan,
-    check_directory,
-    plan,
-    with_zookeeper,
-)
+from kafkalite.cli.local_cluster import broker_process
 from kafkalite.cli.local_cluster.zookeeper_process import ZooKeeperProcess, missing_requirement
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.storage.file_names import LOCK
@@ -49,19 +42,19 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def serve_cluster(properties: Mapping[str, str], count: int, log_level: str, *, adopts: bool = False) -> None:
     """Run `count` brokers until a signal. With `adopts` the brokers whose directories have data take them over, as with
     --adopt for a single one. Raises ConfigError, OSError."""
-    planned = plan(properties, count, adopts=adopts)
+    planned = broker_process.plan(properties, count, adopts=adopts)
     missing = None if planned.connect else missing_requirement()
     if missing is not None:
         raise ConfigError(
             "several brokers need a ZooKeeper: name one (--override zookeeper.connect=HOST:2181), or let kafkalite "
             f"run one of its own, for which there is {missing}"
         )
-    check_directory(planned.directory)
+    broker_process.check_directory(planned.directory)
     with asyncio.Runner() as runner:
         runner.run(_serve(planned, log_level))
 
 
-async def _serve(planned: ClusterPlan, log_level: str) -> None:
+async def _serve(planned: broker_process.ClusterPlan, log_level: str) -> None:
     stop_requested = asyncio.Event()
     cluster: _LocalCluster | None = None
     loop = asyncio.get_running_loop()
@@ -95,13 +88,13 @@ async def _serve(planned: ClusterPlan, log_level: str) -> None:
 class _LocalCluster:
     """The ZooKeeper, if it is our own, and the brokers."""
 
-    def __init__(self, planned: ClusterPlan, log_level: str, lock: int, lifeline: int) -> None:
+    def __init__(self, planned: broker_process.ClusterPlan, log_level: str, lock: int, lifeline: int) -> None:
         self._planned = planned
         self._log_level = log_level
         self._lock = lock
         self._lifeline = lifeline
         self._zookeeper: ZooKeeperProcess | None = None
-        self._brokers: list[BrokerProcess] = []
+        self._brokers: list[broker_process.BrokerProcess] = []
         self._supervisors: list[asyncio.Future[Any]] = []
 
     async def run(self, stop_requested: asyncio.Future[Any]) -> None:
@@ -147,8 +140,10 @@ class _LocalCluster:
             directory = Path(self._planned.directory) / "zookeeper"
             self._zookeeper = ZooKeeperProcess(directory, keep_open=[self._lock])
             await self._zookeeper.start()
-            plans = tuple(with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
-        self._brokers = [BrokerProcess(each, self._log_level, self._lifeline, [self._lock]) for each in plans]
+            plans = tuple(broker_process.with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
+        self._brokers = [
+            broker_process.BrokerProcess(each, self._log_level, self._lifeline, [self._lock]) for each in plans
+        ]
         for adopts in (True, False):  # a broker whose data are taken over also brings the cluster id
             await _together([broker for broker in self._brokers if broker.plan.adopts is adopts])
 
@@ -168,12 +163,12 @@ class _LocalCluster:
             flush=True,
         )
 
-    async def _supervise(self, broker: BrokerProcess) -> None:
+    async def _supervise(self, broker: broker_process.BrokerProcess) -> None:
         await _supervise(broker)
         logger.info("%s was stopped, and is not restarted", broker.name)
 
 
-async def _together(brokers: Sequence[BrokerProcess]) -> None:
+async def _together(brokers: Sequence[broker_process.BrokerProcess]) -> None:
     """Start all of them in parallel, or none. Raises ConfigError, OSError."""
     starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
     try:
@@ -185,7 +180,7 @@ async def _together(brokers: Sequence[BrokerProcess]) -> None:
         raise
 
 
-async def _supervise(process: ChildProcess) -> None:
+async def _supervise(process: broker_process.ChildProcess) -> None:
     """Restart it whenever it dies. Returns when it has ended in order."""
     restart_after_s = _RESTART_AFTER_S_MIN
     while True:

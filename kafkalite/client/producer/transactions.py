@@ -19,13 +19,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.group_offsets import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from kafkalite.protocol.messages import group_offsets as wire
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -157,8 +151,8 @@ class GroupOffsets:
         """The last committed offset, None if there is none. Waits while a transaction with an offset for the partition
         is open."""
         topic, index = partition
-        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[index])]
-        request = OffsetFetchRequest(group_id=self.group_id, topics=topics, require_stable=True)
+        topics = [wire.OffsetFetchRequestTopic(name=topic, partition_indexes=[index])]
+        request = wire.OffsetFetchRequest(group_id=self.group_id, topics=topics, require_stable=True)
 
         def ask() -> int | tuple[CommittedOffset | None]:
             response = self._ask_coordinator(request, _FETCH_OFFSETS_VERSION)
@@ -189,13 +183,13 @@ class GroupOffsets:
             response = self._cluster.ask_coordinator(transactional_id, TRANSACTION_KEY, add, _ADD_OFFSETS_VERSION)
             return response if isinstance(response, int) else int(response.error_code)
 
-        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        topics: dict[str, wire.TxnOffsetCommitRequestTopic] = {}
         for (topic, index), (offset, metadata) in offsets.items():
-            one = TxnOffsetCommitRequestPartition(
+            one = wire.TxnOffsetCommitRequestPartition(
                 partition_index=index, committed_offset=offset, committed_metadata=metadata
             )
-            topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(one)
-        request = TxnOffsetCommitRequest(
+            topics.setdefault(topic, wire.TxnOffsetCommitRequestTopic(name=topic)).partitions.append(one)
+        request = wire.TxnOffsetCommitRequest(
             transactional_id=transactional_id,
             group_id=self.group_id,
             producer_id=identity.producer_id,

@@ -23,13 +23,7 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.messages.log_dirs import (
-    CLEANER_IS_OFF,
-    COUNTING,
-    COUNTS,
-    DescribeLogDirsPartition,
-    LogCleaning,
-)
+from kafkalite.protocol.messages import log_dirs as wire
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +49,7 @@ class PartitionFacts:
     control_records: int | None = None
     segments: int | None = None
     is_counting: bool = False
-    cleaning: LogCleaning | None = None
+    cleaning: wire.LogCleaning | None = None
 
     def is_like(self, other: PartitionFacts) -> bool:
         """Whether the log is unchanged: no append, deletion, compaction or commit between the two."""
@@ -183,24 +177,24 @@ def _add_directories(made: Inventory, broker_id: int, client: BlockingClient, le
 
 
 def _add_counts(made: Inventory, broker_id: int, client: BlockingClient, keys: list[TopicPartition]) -> None:
-    for response, partitions in log_dirs.describe(client, keys, count_records=COUNTS, describe_cleaning=True):
+    for response, partitions in log_dirs.describe(client, keys, count_records=wire.COUNTS, describe_cleaning=True):
         if not response.counts_records:
             return  # an Apache Kafka
         made.is_kafkalite = True
-        made.cleaner_is_off = made.cleaner_is_off or response.cleaning == CLEANER_IS_OFF
+        made.cleaner_is_off = made.cleaner_is_off or response.cleaning == wire.CLEANER_IS_OFF
         for key, one in partitions:
             if one.counts is not None and not one.is_future_key:
                 _add_count(made.partitions.setdefault(key, PartitionFacts(broker_id)), one)
 
 
-def _add_count(facts: PartitionFacts, one: DescribeLogDirsPartition) -> None:
+def _add_count(facts: PartitionFacts, one: wire.DescribeLogDirsPartition) -> None:
     counts: Any = one.counts
     facts.size_bytes = one.partition_size
     facts.start_offset, facts.end_offset = counts.start_offset, counts.end_offset
     facts.live_records = None if counts.live_records < 0 else counts.live_records
     facts.control_records = None if counts.control_records < 0 else counts.control_records
     facts.segments = counts.segment_count
-    facts.is_counting = COUNTING in (counts.live_records, counts.control_records)
+    facts.is_counting = wire.COUNTING in (counts.live_records, counts.control_records)
     facts.cleaning = one.cleaning
 
 

@@ -13,29 +13,16 @@ import signal
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from kafkalite.console.decoders import avro, protobuf
-from kafkalite.console.decoders.wire import (
-    AVRO,
-    DONE,
-    FAULT,
-    LAST_FAULT,
-    MEMORY_BYTES_MAX,
-    PROTOBUF,
-    REQUEST,
-    Schema,
-    decode_request,
-    encode_frame,
-    exchange_cpu_s,
-)
+from kafkalite.console.decoders import avro, protobuf, wire
 
 _STDIN, _STDOUT = 0, 1
 _REASON_CHARS_MAX = 200
 _SMALL_BYTES = 16 << 10
-_COMPILE = {AVRO: avro.compile_schema, PROTOBUF: protobuf.compile_schema}
+_COMPILE = {wire.AVRO: avro.compile_schema, wire.PROTOBUF: protobuf.compile_schema}
 
 
 @lru_cache(maxsize=16)
-def _compiled(schema: Schema) -> Callable[[bytes], str]:
+def _compiled(schema: wire.Schema) -> Callable[[bytes], str]:
     return _COMPILE[schema.kind](schema.text, schema.message)
 
 
@@ -43,29 +30,31 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the terminal, meant for the console
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # a lower one may be set, and some systems have none
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+        resource.setrlimit(resource.RLIMIT_AS, (wire.MEMORY_BYTES_MAX, wire.MEMORY_BYTES_MAX))
     with contextlib.suppress(BrokenPipeError):
-        while head := _read(REQUEST.size):
-            head_bytes, body_bytes = REQUEST.unpack(head)
-            _answer(*decode_request(_read(head_bytes), _read(body_bytes)))
+        while head := _read(wire.REQUEST.size):
+            head_bytes, body_bytes = wire.REQUEST.unpack(head)
+            _answer(*wire.decode_request(_read(head_bytes), _read(body_bytes)))
 
 
-def _answer(schema: Schema, records: list[bytes]) -> None:
+def _answer(schema: wire.Schema, records: list[bytes]) -> None:
     frames: list[bytes] = []
     try:
-        limit_s = exchange_cpu_s(sum(map(len, records)))
+        limit_s = wire.exchange_cpu_s(sum(map(len, records)))
         signal.setitimer(signal.ITIMER_PROF, limit_s)  # SIGPROF ends a process that does not handle it
         decode = _compiled(schema)
-        frames.append(encode_frame(DONE, ""))
+        frames.append(wire.encode_frame(wire.DONE, ""))
         for data in records:
             try:
-                frames.append(encode_frame(DONE, decode(data)))
+                frames.append(wire.encode_frame(wire.DONE, decode(data)))
             except MemoryError:
                 raise
             except Exception as fault:
                 frames.append(_fault_frame(fault))
     except MemoryError:
-        frames.append(encode_frame(LAST_FAULT, f"it needs more than {MEMORY_BYTES_MAX >> 20} MiB of memory"))
+        frames.append(
+            wire.encode_frame(wire.LAST_FAULT, f"it needs more than {wire.MEMORY_BYTES_MAX >> 20} MiB of memory")
+        )
     except Exception as fault:  # the libraries' own errors have no common base
         frames.append(_fault_frame(fault))
     signal.setitimer(signal.ITIMER_PROF, 0)
@@ -74,7 +63,7 @@ def _answer(schema: Schema, records: list[bytes]) -> None:
 
 
 def _fault_frame(fault: Exception) -> bytes:
-    return encode_frame(FAULT, (str(fault) or type(fault).__name__)[:_REASON_CHARS_MAX])
+    return wire.encode_frame(wire.FAULT, (str(fault) or type(fault).__name__)[:_REASON_CHARS_MAX])
 
 
 def _joined(frames: list[bytes]) -> Iterator[bytes]:

@@ -17,12 +17,7 @@ from multiprocessing.pool import AsyncResult
 from kafkalite.common.errors import ConfigError, Malformed
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.settings import INT_MAX
-from kafkalite.inspection.dump.index_dump import (
-    dump_offset_index,
-    dump_snapshot,
-    dump_time_index,
-    dump_txn_index,
-)
+from kafkalite.inspection.dump import index_dump
 from kafkalite.inspection.dump.log_text import LogPrinter
 from kafkalite.inspection.files.log_file import LogFile, Window
 from kafkalite.inspection.files.printer import GAPS, Complaint, DumpOptions, Printer, Progress
@@ -61,13 +56,13 @@ def _dump_file(path: str, options: DumpOptions, printer: Printer, progress: Prog
     if suffix in _BATCHES:
         dump_log(path, options, printer, progress.advance)
     elif suffix == OFFSET_INDEX:
-        dump_offset_index(path, options, printer)
+        index_dump.dump_offset_index(path, options, printer)
     elif suffix == TIME_INDEX:
-        dump_time_index(path, options, printer)
+        index_dump.dump_time_index(path, options, printer)
     elif suffix == TXN_INDEX:
-        dump_txn_index(path, printer)
+        index_dump.dump_txn_index(path, printer)
     elif suffix == SNAPSHOT:
-        dump_snapshot(path, printer)
+        index_dump.dump_snapshot(path, printer)
     else:
         printer.complain(f"Ignoring unknown file {path}")
 

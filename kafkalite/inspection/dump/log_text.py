@@ -20,19 +20,7 @@ import numpy as np
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.files.log_file import (
-    Row,
-    Window,
-    blocks_of,
-    columns_of_window,
-    fields,
-    header_names,
-    is_valid,
-    rows_of_batch,
-    rows_of_window,
-    sequences,
-    take_blocks,
-)
+from kafkalite.inspection.files import log_file
 from kafkalite.inspection.files.printer import DumpOptions, Printer
 from kafkalite.inspection.files.record_text import DecodedRecord, control_text
 from kafkalite.record.batch import (
@@ -69,7 +57,7 @@ class LogPrinter:
         self._show_batch = _batch_object if printer.as_json else _batch_line
         self._show_records = _record_objects if printer.as_json else _record_lines
 
-    def print_windows(self, windows: Iterable[Window]) -> None:
+    def print_windows(self, windows: Iterable[log_file.Window]) -> None:
         for window in windows:
             if self._options.deep:
                 self._print_records(window)
@@ -91,19 +79,19 @@ class LogPrinter:
             header = parse_header(batch)
             valid = crc32c(batch[CRC_FROM:]) == header.crc
         else:
-            header, valid = _header(batch), is_valid(batch)
+            header, valid = _header(batch), log_file.is_valid(batch)
         self._printer.line(self._show_batch(header, position, valid))
         codec = header.attributes & CODEC_MASK
         if codec < len(CODEC_NAMES):
             return header, ""
         return header, f"position {position}: Unknown compression type id: {codec}"
 
-    def _print_records(self, window: Window) -> None:
-        columns = None if self._printer.as_json else columns_of_window(window)
+    def _print_records(self, window: log_file.Window) -> None:
+        columns = None if self._printer.as_json else log_file.columns_of_window(window)
         if columns is not None and _is_without_gaps(columns):
             self._print_columns(window, columns)
             return
-        for at, end, rows in zip(window.bounds, window.bounds[1:], rows_of_window(window), strict=False):
+        for at, end, rows in zip(window.bounds, window.bounds[1:], log_file.rows_of_window(window), strict=False):
             position = window.start + at
             header, fault = self._print_batch(window.data[at:end], position)
             if isinstance(rows, Malformed):
@@ -114,9 +102,9 @@ class LogPrinter:
                     self.follow(row[0], row[0])
                 self._printer.lines(self._show_records(header, block, self._options))
 
-    def _print_columns(self, window: Window, columns: Columns) -> None:
+    def _print_columns(self, window: log_file.Window, columns: Columns) -> None:
         """As `_print_records`, for batches of v2 with all their offsets: 1.1 us a record instead of 4.4 us."""
-        lines = chain.from_iterable(_lines_of_columns(block, self._options) for block in blocks_of(columns))
+        lines = chain.from_iterable(_lines_of_columns(block, self._options) for block in log_file.blocks_of(columns))
         batches = columns.batches
         counts, firsts = batches.record_count.tolist(), batches.base_offset.tolist()
         is_control = batches.is_control.tolist()
@@ -127,10 +115,10 @@ class LogPrinter:
                 continue
             self.follow(firsts[row], firsts[row] + counts[row] - 1)
             if not is_control[row]:
-                for block in take_blocks(lines, counts[row]):
+                for block in log_file.take_blocks(lines, counts[row]):
                     self._printer.lines(block)
                 continue
-            rows = rows_of_batch(batch)
+            rows = log_file.rows_of_batch(batch)
             if isinstance(rows, Malformed):
                 self._printer.complain(f"position {position}: {rows}")
             else:
@@ -156,13 +144,13 @@ def _lines_of_columns(columns: Columns, options: DumpOptions) -> list[str]:
         value_size = np.where(columns.value_is_null, -1, columns.value_end - columns.value_start)
         kinds = [_TIMESTAMP_TYPES[kind] for kind in columns.timestamp_type.tolist()]
         sizes = key_size.tolist(), value_size.tolist()
-        numbers = offsets, kinds, columns.timestamp.tolist(), *sizes, sequences(columns).tolist()
-        lines = [_RECORD_LINE % part for part in zip(*numbers, header_names(columns), strict=True)]
+        numbers = offsets, kinds, columns.timestamp.tolist(), *sizes, log_file.sequences(columns).tolist()
+        lines = [_RECORD_LINE % part for part in zip(*numbers, log_file.header_names(columns), strict=True)]
     if options.decoder is None:
         return lines
     data = columns.data.tobytes()
-    keys = fields(data, columns.key_start, columns.key_end)
-    values = fields(data, columns.value_start, columns.value_end)
+    keys = log_file.fields(data, columns.key_start, columns.key_end)
+    values = log_file.fields(data, columns.value_start, columns.value_end)
     return list(map(_with_data, lines, map(options.decoder, keys, values, offsets)))
 
 
@@ -261,7 +249,7 @@ def _batch_object(header: BatchHeader, position: int, valid: bool) -> str:
 # records
 
 
-def _record_lines(header: BatchHeader, rows: list[Row], options: DumpOptions) -> list[str]:
+def _record_lines(header: BatchHeader, rows: list[log_file.Row], options: DumpOptions) -> list[str]:
     kind = _timestamp_type(header.magic, header.attributes)
     lines = [""] * len(rows)
     if options.metadata and header.magic < MAGIC:
@@ -284,11 +272,11 @@ def _record_lines(header: BatchHeader, rows: list[Row], options: DumpOptions) ->
     return [_with_data(line, decoder(row[3], row[4], row[0])) for line, row in zip(lines, rows, strict=True)]
 
 
-def _record_objects(header: BatchHeader, rows: list[Row], options: DumpOptions) -> list[str]:
+def _record_objects(header: BatchHeader, rows: list[log_file.Row], options: DumpOptions) -> list[str]:
     return [_dumps(_record_object(header, row, options)) for row in rows]
 
 
-def _record_object(header: BatchHeader, row: Row, options: DumpOptions) -> dict[str, Any]:
+def _record_object(header: BatchHeader, row: log_file.Row, options: DumpOptions) -> dict[str, Any]:
     members: dict[str, Any] = {"type": "record", "offset": row.offset}
     if options.metadata:
         members |= {"timestamp": row.timestamp, "keySize": _size(row.key), "valueSize": _size(row.value)}

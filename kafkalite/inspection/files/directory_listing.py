@@ -15,17 +15,8 @@ import stat
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
+from kafkalite.log.storage import file_names
 from kafkalite.log.storage.checkpoint_file import decode_offsets
-from kafkalite.log.storage.file_names import (
-    CLEAN_SHUTDOWN,
-    KRAFT_LOG,
-    LOCK,
-    LOG,
-    META_PROPERTIES,
-    RECOVERY_POINTS,
-    parse_partition_directory,
-    parse_segment_file,
-)
 
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -64,7 +55,7 @@ def kind_of(path: str) -> str | None:
     return None if stat.S_ISREG(mode) else _KINDS[stat.S_IFMT(mode)]
 
 
-_SIGNS = (META_PROPERTIES, RECOVERY_POINTS, CLEAN_SHUTDOWN, LOCK)
+_SIGNS = (file_names.META_PROPERTIES, file_names.RECOVERY_POINTS, file_names.CLEAN_SHUTDOWN, file_names.LOCK)
 
 
 class PartitionDirectory(NamedTuple):
@@ -89,14 +80,14 @@ class PartitionDirectory(NamedTuple):
     @property
     def is_kraft(self) -> bool:
         """Whether this is KRaft's own log: no topic, so kafkalite never opens it."""
-        return self.topic == KRAFT_LOG
+        return self.topic == file_names.KRAFT_LOG
 
     @property
     def log_bytes(self) -> int:
         return sum(map(self.segment_bytes, self.bases))
 
     def segment_bytes(self, base: int) -> int:
-        return self.files[f"{base:020d}{LOG}"]
+        return self.files[f"{base:020d}{file_names.LOG}"]
 
     def file(self, base: int, suffix: str) -> str:
         return f"{self.path}/{base:020d}{suffix}"
@@ -124,7 +115,7 @@ class DirectoryListing(NamedTuple):
     @property
     def is_locked(self) -> bool:
         """Whether a broker, kafkalite or Apache Kafka, runs on the directory."""
-        return self.root is not None and _is_locked(f"{self.root}/{LOCK}")
+        return self.root is not None and _is_locked(f"{self.root}/{file_names.LOCK}")
 
 
 def list_directory(path: str) -> DirectoryListing:
@@ -133,7 +124,7 @@ def list_directory(path: str) -> DirectoryListing:
     if not os.path.isdir(path):
         raise ConfigError(f"there is no directory {path}")
     names = sorted(os.listdir(path))
-    if any(name.endswith(LOG) and parse_segment_file(name) for name in names) or (
+    if any(name.endswith(file_names.LOG) and file_names.parse_segment_file(name) for name in names) or (
         _partition_of(os.path.basename(path)) and not any(name in names for name in _SIGNS)
     ):
         parent = os.path.dirname(path)
@@ -145,7 +136,7 @@ def list_directory(path: str) -> DirectoryListing:
         if _partition_of(name) is not None and os.path.isdir(f"{path}/{name}")
     ]
     if not any(name in names for name in _SIGNS) and not any(one.bases for one in partitions):
-        raise ConfigError(f"{path} is no data directory: it has no partitions and no {META_PROPERTIES}")
+        raise ConfigError(f"{path} is no data directory: it has no partitions and no {file_names.META_PROPERTIES}")
     return DirectoryListing(path, names, partitions, whole=True)
 
 
@@ -160,15 +151,15 @@ def list_partition(path: str) -> PartitionDirectory:
                 files[entry.name] = entry.stat().st_size
             else:
                 others.append(entry.name)
-    found = (parse_segment_file(name) for name in files)
-    bases = sorted(one[0] for one in found if one is not None and one[1:] == (LOG, ""))
+    found = (file_names.parse_segment_file(name) for name in files)
+    bases = sorted(one[0] for one in found if one is not None and one[1:] == (file_names.LOG, ""))
     return PartitionDirectory(path, topic, partition, files, bases, sorted(others))
 
 
 def _partition_of(name: str) -> TopicPartition | None:
-    if name == f"{KRAFT_LOG}-0":
-        return KRAFT_LOG, 0
-    return parse_partition_directory(name)
+    if name == f"{file_names.KRAFT_LOG}-0":
+        return file_names.KRAFT_LOG, 0
+    return file_names.parse_partition_directory(name)
 
 
 def _is_locked(path: str) -> bool:

@@ -24,17 +24,9 @@ from typing import Any
 
 from kafkalite.common.errors import ConfigError, Malformed
 from kafkalite.common.names import TopicPartition, format_uuid, java_hash
+from kafkalite.protocol import records
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message, int16, int64
-from kafkalite.protocol.records import (
-    GROUP_RECORDS,
-    TRANSACTION_STATES,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    GroupMetadataValue,
-    TransactionLogKey,
-    TransactionLogValue,
-)
 from kafkalite.record.transaction_marker import ABORT, COMMIT, control_key
 
 DecodedRecord = tuple[str | None, str | None]
@@ -113,9 +105,9 @@ def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> 
         return f"Error at offset {offset}, skipping. it has no key", None
     try:
         kind = _version(key, "key")
-        if kind not in GROUP_RECORDS:
+        if kind not in records.GROUP_RECORDS:
             return f"Unknown record type {kind} at offset {offset}, skipping.", None
-        key_type, value_type, version_max = GROUP_RECORDS[kind]
+        key_type, value_type, version_max = records.GROUP_RECORDS[kind]
         about = to_json({"type": str(kind), "data": as_json(_read(key_type, kind, key, "key"), kind)})
         if value is None:
             return about, "<DELETE>"
@@ -124,10 +116,10 @@ def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> 
             raise Malformed(f"value version {version} is not known")
         message = _read(value_type, version, value, "value")
         data = as_json(message, version)
-        if isinstance(message, GroupMetadataValue) and message.protocol_type == _CONSUMER:
+        if isinstance(message, records.GroupMetadataValue) and message.protocol_type == _CONSUMER:
             for described, member in zip(data["members"], message.members, strict=True):
-                described["subscription"] = _embedded(ConsumerProtocolSubscription, member.subscription)
-                described["assignment"] = _embedded(ConsumerProtocolAssignment, member.assignment)
+                described["subscription"] = _embedded(records.ConsumerProtocolSubscription, member.subscription)
+                described["assignment"] = _embedded(records.ConsumerProtocolAssignment, member.assignment)
         return about, to_json({"version": str(version), "data": data})
     except Malformed as error:
         return f"Error at offset {offset}, skipping. {error}", None
@@ -139,23 +131,23 @@ def decode_transaction_record(key: bytes | None, value: bytes | None, offset: in
         version = _version(key or b"", "key")
         if version != 0:
             return f"unknown::version={version}", None
-        name = _read(TransactionLogKey, version, key or b"", "key").transactional_id
+        name = _read(records.TransactionLogKey, version, key or b"", "key").transactional_id
         about = f"transaction_metadata::transactionalId={name}"
         if value is None:
             return about, "<DELETE>"
         version = _version(value, "value")
         if not 0 <= version <= _TRANSACTION_VALUE_VERSION_MAX:
             raise Malformed(f"Unknown version {version} from the transaction log message value")
-        state = _read(TransactionLogValue, version, value, "value")
+        state = _read(records.TransactionLogValue, version, value, "value")
     except Malformed as error:
         return f"Error at offset {offset}, skipping. {error}", None
     status = state.transaction_status
-    known = 0 <= status < len(TRANSACTION_STATES)
+    known = 0 <= status < len(records.TRANSACTION_STATES)
     parts = state.transaction_partitions if status else None
     partitions = _as_scala_orders({(part.topic, number) for part in parts or () for number in part.partition_ids})
     return about, (
         f"producerId:{state.producer_id},producerEpoch:{state.producer_epoch},"
-        f"state={TRANSACTION_STATES[status] if known else status},partitions=[{','.join(partitions)}],"
+        f"state={records.TRANSACTION_STATES[status] if known else status},partitions=[{','.join(partitions)}],"
         f"txnLastUpdateTimestamp={state.transaction_last_update_timestamp_ms},"
         f"txnTimeoutMs={state.transaction_timeout_ms}"
     )

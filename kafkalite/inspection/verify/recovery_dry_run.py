@@ -25,18 +25,7 @@ from kafkalite.inspection.verify.partition_check import PartitionReport
 from kafkalite.log.recovery.log_loader import LoadOptions, load
 from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.state.producer_state import EXPIRATION_MS
-from kafkalite.log.storage.file_names import (
-    DELETED,
-    LEADER_EPOCHS,
-    LOG,
-    OFFSET_INDEX,
-    PARTITION_METADATA,
-    SNAPSHOT,
-    SWAP,
-    TIME_INDEX,
-    TXN_INDEX,
-    parse_segment_file,
-)
+from kafkalite.log.storage import file_names
 from kafkalite.log.storage.files import Files
 
 _BATCH_BYTES = 256  # more than a header and a transaction marker have
@@ -140,10 +129,10 @@ def dry_run(partition: PartitionDirectory, options: LoadOptions, config: TopicCo
 
 def _make_shadow(partition: PartitionDirectory, shadow: str) -> None:
     for name in partition.files:
-        found = parse_segment_file(name)
-        if found is not None and found[1] == LOG:
+        found = file_names.parse_segment_file(name)
+        if found is not None and found[1] == file_names.LOG:
             os.symlink(f"{partition.path}/{name}", f"{shadow}/{name}")
-        elif found is not None or name in (LEADER_EPOCHS, PARTITION_METADATA):
+        elif found is not None or name in (file_names.LEADER_EPOCHS, file_names.PARTITION_METADATA):
             _copy(f"{partition.path}/{name}", f"{shadow}/{name}")
 
 
@@ -158,8 +147,8 @@ def _copy(source: str, target: str) -> None:
 def _compare(partition: PartitionDirectory, shadow: str, forecast: Forecast) -> None:
     left = set(os.listdir(shadow))
     for name in partition.files:
-        found = parse_segment_file(name)
-        if found is None and name != LEADER_EPOCHS:
+        found = file_names.parse_segment_file(name)
+        if found is None and name != file_names.LEADER_EPOCHS:
             continue
         if name not in left:
             forecast.gone.add(name)
@@ -200,7 +189,7 @@ def predict(fault: Fault, forecast: Forecast | None, report: PartitionReport | N
         outcome = Severity.STAYS, "a log of KRaft: kafkalite leaves it alone"
     elif forecast.refusal:
         outcome = Severity.REFUSES, f"the broker does not start: {forecast.refusal}"
-    elif name in report.partition.files and name.endswith(LOG):
+    elif name in report.partition.files and name.endswith(file_names.LOG):
         outcome = _predict_segment(fault, forecast, report, name)
     else:
         outcome = _predict_file(forecast, name)
@@ -219,7 +208,7 @@ def _predict_segment(fault: Fault, forecast: Forecast, report: PartitionReport, 
     if fault.unwritten and left == fault.position:
         return Severity.REPAIRED, f"the last {cut} bytes are cut off; no whole batch is among them", 0
     if left < size and left <= max(fault.position, 0):
-        behind = [base for base in report.partition.bases if f"{base:020d}{LOG}" > name]
+        behind = [base for base in report.partition.bases if f"{base:020d}{file_names.LOG}" > name]
         more = f", and {len(behind)} segments behind it are deleted" if behind else ""
         return Severity.LOSES, f"the log is cut at position {left}{more}", cut
     if left < size:
@@ -247,7 +236,7 @@ def predict_unexplained(
         return
     explained = {finding.path for finding in findings if finding.severity in (Severity.LOSES, Severity.REPAIRED)}
     for base in report.partition.bases:
-        path = report.partition.file(base, LOG)
+        path = report.partition.file(base, file_names.LOG)
         left = sum(_parts_of(os.path.basename(path), forecast, report))
         cut = report.partition.segment_bytes(base) - left
         if cut > 0 and path not in explained:
@@ -257,31 +246,31 @@ def predict_unexplained(
 
 def _parts_of(name: str, forecast: Forecast, report: PartitionReport) -> list[int]:
     """The sizes of the segments that are in the place of that one after a restart: several, if it is split."""
-    behind = [base for base in report.partition.bases if f"{base:020d}{LOG}" > name]
-    end = f"{behind[0]:020d}{LOG}" if behind else "~"
+    behind = [base for base in report.partition.bases if f"{base:020d}{file_names.LOG}" > name]
+    end = f"{behind[0]:020d}{file_names.LOG}" if behind else "~"
     return [size for other, size in forecast.sizes.items() if name <= other < end]
 
 
 def _predict_file(forecast: Forecast, name: str) -> tuple[Severity, str]:
-    stem, suffix, leftover = parse_segment_file(name) or (0, name, "")
+    stem, suffix, leftover = file_names.parse_segment_file(name) or (0, name, "")
     if name in forecast.gone:
-        if leftover == SWAP:
-            live = name.removesuffix(SWAP)
+        if leftover == file_names.SWAP:
+            live = name.removesuffix(file_names.SWAP)
             took_place = live in forecast.sizes or live in forecast.rewritten
             return Severity.REPAIRED, "it takes its place" if took_place else "it is deleted"
-        is_awaited = leftover == DELETED  # a stop does not wait for file.delete.delay.ms
+        is_awaited = leftover == file_names.DELETED  # a stop does not wait for file.delete.delay.ms
         return Severity.HARMLESS if is_awaited else Severity.REPAIRED, "it is deleted"
     if name in forecast.rewritten:
         return Severity.REPAIRED, "it is made again from the log"
-    if suffix in (OFFSET_INDEX, TIME_INDEX):
+    if suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX):
         return Severity.STAYS, (
             "it stays: reads that it leads astray begin at the segment's own begin; "
-            f"delete {stem:020d}{OFFSET_INDEX}, and a restart makes both indexes again"
+            f"delete {stem:020d}{file_names.OFFSET_INDEX}, and a restart makes both indexes again"
         )
-    if suffix == SNAPSHOT:
+    if suffix == file_names.SNAPSHOT:
         return Severity.HARMLESS, "it is not used: a newer one, or the log itself, says more"
-    if suffix == LEADER_EPOCHS:
+    if suffix == file_names.LEADER_EPOCHS:
         return Severity.STAYS, "what can be read of it counts; the epochs in the batches are not asked"
-    if suffix == TXN_INDEX:
+    if suffix == file_names.TXN_INDEX:
         return Severity.STAYS, "it stays: consumers with read_committed may be shown what was aborted, or miss records"
     return Severity.STAYS, "it stays as it is"

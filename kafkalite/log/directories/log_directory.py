@@ -27,13 +27,8 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.forks import HomeProcess
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.region import OpenFile
+from kafkalite.log.directories import meta_properties
 from kafkalite.log.directories.election_file import ElectionFile
-from kafkalite.log.directories.meta_properties import (
-    CleanShutdownFile,
-    LastShutdown,
-    MetaProperties,
-    read_meta_properties,
-)
 from kafkalite.log.directories.offset_checkpoints import LogOffsets, OffsetCheckpoints
 from kafkalite.log.directories.partition_directories import PartitionDirectories
 from kafkalite.log.partition.log_context import remember_failed_sync
@@ -88,11 +83,11 @@ class LogDirectory:
         self.elections = ElectionFile(path, files)
         self.partitions = PartitionDirectories(path, files, background, timers)
         self.background = background
-        self.meta: MetaProperties | None = None
-        self.last_shutdown = LastShutdown(clean=True, by_another=False)
+        self.meta: meta_properties.MetaProperties | None = None
+        self.last_shutdown = meta_properties.LastShutdown(clean=True, by_another=False)
         self.state = DirectoryState.CLOSED
         self.failure: str | None = None
-        self._clean_shutdown_file = CleanShutdownFile(path, files)
+        self._clean_shutdown_file = meta_properties.CleanShutdownFile(path, files)
         self._files = files
         self._lock: OpenFile | None = None
         self._home = HomeProcess()
@@ -116,13 +111,13 @@ class LogDirectory:
         """
         os.makedirs(self.path, exist_ok=True)
         self._lock = _lock(self._files, self.path_of(LOCK))
-        self.meta = read_meta_properties(self._files, self.path_of(META_PROPERTIES))
+        self.meta = meta_properties.read_meta_properties(self._files, self.path_of(META_PROPERTIES))
         self.last_shutdown = self._clean_shutdown_file.read(
             lambda: self.meta is None and not self.partitions.listing().logs
         )
         self._enter(DirectoryState.ONLINE)
 
-    def claim(self, meta: MetaProperties, now_ms: int) -> None:
+    def claim(self, meta: meta_properties.MetaProperties, now_ms: int) -> None:
         """Writes meta.properties, unless it says so already. Raises OSError."""
         if self.meta is None:
             self.checkpoints.create()

@@ -24,16 +24,10 @@ from kafkalite.common.forks import close_in_children
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.directories import startup_loading
 from kafkalite.log.directories.log_directories import CheckpointWriter, LogDirectories, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.log_moves import LogMoves
-from kafkalite.log.directories.startup_loading import (
-    PROGRESS_INTERVAL_S,
-    StartupLoading,
-    flush_recovered,
-    lacks_committed,
-    logs_to_load,
-)
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.partition.partition_log import PartitionLog
@@ -159,7 +153,7 @@ class LogManager:
         *,
         broker_id: int | None = None,
         takes_over: bool = False,
-        progress_interval_s: float = PROGRESS_INTERVAL_S,
+        progress_interval_s: float = startup_loading.PROGRESS_INTERVAL_S,
     ) -> None:
         """Claims the directories for `cluster_id` (and `broker_id`, if the settings do not have it) and opens every
         log; after an unclean shutdown, recovers them.
@@ -179,10 +173,12 @@ class LogManager:
             for name in stored.contents[directory.path].deleted:
                 delay_ms = self._config.log_segment_delete_delay_ms
                 directory.partitions.remove_later(directory.path_of(name), delay_ms)
-        found = logs_to_load(stored, topic_config_for, takes_over=takes_over)
+        found = startup_loading.logs_to_load(stored, topic_config_for, takes_over=takes_over)
         threads = self._config.num_recovery_threads_per_data_dir
         mark_offline = self.directories.mark_offline
-        await StartupLoading(found, stored, self._context, threads, mark_offline, progress_interval_s).run()
+        await startup_loading.StartupLoading(
+            found, stored, self._context, threads, mark_offline, progress_interval_s
+        ).run()
         for key, directory in stored.directories.items():
             if directory.is_online:
                 self.logs[key] = directory.logs[key]
@@ -198,7 +194,7 @@ class LogManager:
             directory.elections.restore(self.logs)
         if self.online != online:
             self.on_tail_in_doubt()
-        elif lacks_committed(self.logs, stored):
+        elif startup_loading.lacks_committed(self.logs, stored):
             self.on_lost_tail()
         # not before: during loading errors come from other threads, and the loading handles them
         self._files.on_io_error = self._on_io_error
@@ -215,7 +211,7 @@ class LogManager:
                 directory.on_io_error(error)
         self._continue_moves()
         if not self.was_clean:
-            flush_recovered(self.logs, self._timers, self.checkpoint)
+            startup_loading.flush_recovered(self.logs, self._timers, self.checkpoint)
 
     def _continue_moves(self) -> None:
         """Deletes unfinished copies of an earlier run, and begins them again."""

@@ -15,21 +15,8 @@ import uuid
 from kafkalite.common.clock import TimerGroup
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
+from kafkalite.log.storage import file_names
 from kafkalite.log.storage.checkpoint_file import read_topic_id
-from kafkalite.log.storage.file_names import (
-    CLEANED,
-    DELETE_DIRECTORY,
-    FIRST_SEGMENT,
-    LOG,
-    PARTITION_METADATA,
-    STRAY_DIRECTORY,
-    future_directory,
-    parse_future_directory,
-    parse_partition_directory,
-    partition_directory,
-    renamed_directory,
-    replaced_directory,
-)
 from kafkalite.log.storage.files import Background, Done, Files, storage_error
 
 logger = logging.getLogger(__name__)
@@ -61,34 +48,34 @@ class PartitionDirectories:
         return list(self._futures)
 
     def log_path(self, key: TopicPartition) -> str:
-        return f"{self.path}/{partition_directory(*key)}"
+        return f"{self.path}/{file_names.partition_directory(*key)}"
 
     def listing(self) -> DirectoryContents:
         """Raises OSError."""
         contents = DirectoryContents([], [], {}, [])
         for name in sorted(self._files.listdir(self.path)):
-            key = parse_partition_directory(name)
+            key = file_names.parse_partition_directory(name)
             if key is not None:
                 if os.path.isdir(f"{self.path}/{name}"):
                     contents.logs.append(key)
-            elif name.endswith(DELETE_DIRECTORY):
+            elif name.endswith(file_names.DELETE_DIRECTORY):
                 contents.deleted.append(name)
-            elif name.endswith(STRAY_DIRECTORY):
+            elif name.endswith(file_names.STRAY_DIRECTORY):
                 contents.strays.append(name)
-            elif (key := parse_future_directory(name)) is not None:
+            elif (key := file_names.parse_future_directory(name)) is not None:
                 contents.futures.setdefault(key, []).append(name)
         self._futures = contents.futures
         return contents
 
     def topic_id_of(self, key: TopicPartition) -> uuid.UUID | None:
         """As `topic_id_in`, for the directory of a log."""
-        return self.topic_id_in(partition_directory(*key))
+        return self.topic_id_in(file_names.partition_directory(*key))
 
     def topic_id_in(self, name: str) -> uuid.UUID | None:
         """The topic id in the partition.metadata of the directory of that name; None without one. An
         unreadable file is reported by the log."""
         try:
-            return read_topic_id(self._files, f"{self.path}/{name}/{PARTITION_METADATA}")
+            return read_topic_id(self._files, f"{self.path}/{name}/{file_names.PARTITION_METADATA}")
         except (ValueError, OSError):
             return None
 
@@ -96,18 +83,18 @@ class PartitionDirectories:
         """Whether the log ever had a record. Raises StorageError."""
         path = self.log_path(key)
         try:
-            segments = [name for name in self._files.listdir(path) if name.endswith(LOG)]
-            return any(name != FIRST_SEGMENT or os.path.getsize(f"{path}/{name}") > 0 for name in segments)
+            segments = [name for name in self._files.listdir(path) if name.endswith(file_names.LOG)]
+            return any(name != file_names.FIRST_SEGMENT or os.path.getsize(f"{path}/{name}") > 0 for name in segments)
         except OSError as error:
             raise storage_error(f"cannot look into {key[0]}-{key[1]}", path, error) from error
 
     def rename(self, key: TopicPartition, suffix: str) -> str:
         """Frees the name of a log: its directory gets a new path with `suffix`, which is returned. Raises OSError."""
-        return self._rename(partition_directory(*key), key, suffix)
+        return self._rename(file_names.partition_directory(*key), key, suffix)
 
     def new_future(self, key: TopicPartition) -> str:
         """The name for a new unfinished copy."""
-        name = future_directory(*key)
+        name = file_names.future_directory(*key)
         self._futures.setdefault(key, []).append(name)
         return name
 
@@ -123,7 +110,7 @@ class PartitionDirectories:
 
         The names of both show the next start that they belong together, if the broker dies in between.
         """
-        path = f"{self.path}/{replaced_directory(future)}"
+        path = f"{self.path}/{file_names.replaced_directory(future)}"
         self._files.rename(self.log_path(key), path)
         self._files.sync(self.path)
         return path
@@ -133,7 +120,7 @@ class PartitionDirectories:
 
         Returns their new paths. Raises OSError.
         """
-        return [self._rename(name, key, DELETE_DIRECTORY) for name in self._futures.pop(key, ())]
+        return [self._rename(name, key, file_names.DELETE_DIRECTORY) for name in self._futures.pop(key, ())]
 
     def restore(self, name: str, key: TopicPartition) -> None:
         """Gives a log that was renamed its name again. Raises OSError."""
@@ -141,17 +128,17 @@ class PartitionDirectories:
         self._files.sync(self.path)
 
     def _rename(self, name: str, key: TopicPartition, suffix: str) -> str:
-        path = f"{self.path}/{renamed_directory(*key, suffix)}"
+        path = f"{self.path}/{file_names.renamed_directory(*key, suffix)}"
         self._files.rename(f"{self.path}/{name}", path)
         return path
 
     def delete_log(self, key: TopicPartition, delay_ms: int) -> None:
         """Frees the name of a closed log at once; its files go later, on another thread. Raises StorageError."""
-        self.remove_later(self._rename_aside(key, DELETE_DIRECTORY), delay_ms)
+        self.remove_later(self._rename_aside(key, file_names.DELETE_DIRECTORY), delay_ms)
 
     def keep_as_stray(self, key: TopicPartition) -> None:
         """Renames a closed log to <topic>-<partition>.<uuid>-stray, for the operator. Raises StorageError."""
-        path = self._rename_aside(key, STRAY_DIRECTORY)
+        path = self._rename_aside(key, file_names.STRAY_DIRECTORY)
         logger.warning("%s-%d is kept as %s and not served", *key, path)
 
     def _rename_aside(self, key: TopicPartition, suffix: str) -> str:
@@ -179,7 +166,7 @@ class PartitionDirectories:
             except FileNotFoundError:
                 return  # the log was deleted, and its directory renamed
             for name in names:
-                if name.endswith(CLEANED):
+                if name.endswith(file_names.CLEANED):
                     self._files.unlink_if_exists(f"{path}/{name}")
 
         self._background(job, done)

@@ -18,16 +18,7 @@ from kafkalite.log.recovery.log_recovery import LogRecovery
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
-from kafkalite.log.storage.file_names import (
-    LEADER_EPOCHS,
-    OFFSET_INDEX,
-    PARTITION_METADATA,
-    SNAPSHOT,
-    TIME_INDEX,
-    TXN_INDEX,
-    SegmentFiles,
-    list_segment_files,
-)
+from kafkalite.log.storage import file_names
 from kafkalite.log.storage.files import Files
 
 logger = logging.getLogger(__name__)
@@ -74,11 +65,12 @@ def load(
 ) -> LoadedLog:
     """Loads a log. Raises OSError, and StorageError for a log that this version would damage."""
     listing = _list(directory, files)
-    epochs = LeaderEpochCache(f"{directory}/{LEADER_EPOCHS}", files)
+    epochs = LeaderEpochCache(f"{directory}/{file_names.LEADER_EPOCHS}", files)
     epochs.load()
-    snapshots = listing.offsets[SNAPSHOT]
+    snapshots = listing.offsets[file_names.SNAPSHOT]
     with_offset_index, with_time_index, with_txn_index = (
-        set(listing.offsets[suffix]) for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+        set(listing.offsets[suffix])
+        for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX)
     )
     producers = ProducerState(directory, snapshots, files)
     segments = [Segment(directory, base, size, config, now_ms, files) for base, size in listing.sizes.items()]
@@ -142,7 +134,7 @@ def _fit_epochs(
         recovery.complete_epochs(start_offset, end_offset)
         epochs.truncate_from_end(end_offset, keeps_one=True)
         # directories, too: a killed broker may have created names that are not fsynced
-        metadata = f"{directory}/{PARTITION_METADATA}"
+        metadata = f"{directory}/{file_names.PARTITION_METADATA}"
         recovery.rewritten += [epochs.path, metadata, directory, os.path.dirname(directory)]
 
 
@@ -169,15 +161,15 @@ def _within(high_watermark: int, start_offset: int, end_offset: int) -> int:
     return NEVER if high_watermark == NEVER else max(start_offset, min(high_watermark, end_offset))
 
 
-def _list(directory: str, files: Files) -> SegmentFiles:
+def _list(directory: str, files: Files) -> file_names.SegmentFiles:
     """Removes .cleaned, .swap and .deleted files, and indexes without a segment; returns the new listing."""
-    listing = list_segment_files(directory)
+    listing = file_names.list_segment_files(directory)
     if listing.temporary:
         from kafkalite.log.recovery.swap_recovery import complete_swaps
 
         complete_swaps(directory, listing.temporary, files)
         return _list(directory, files)
-    for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
+    for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX):
         for base in set(listing.offsets[suffix]) - listing.sizes.keys():
             # a new segment of that name would use it
             logger.warning("%s/%020d%s has no segment; deleting it", directory, base, suffix)

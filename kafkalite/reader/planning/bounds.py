@@ -33,17 +33,8 @@ from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.index.sparse_index import TIME_ENTRY, IndexFile
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.segment_file import SegmentFile
+from kafkalite.log.storage import file_names
 from kafkalite.log.storage.checkpoint_file import decode_entries, read_offsets, read_topic_id
-from kafkalite.log.storage.file_names import (
-    HIGH_WATERMARKS,
-    LEADER_EPOCHS,
-    LOG_STARTS,
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    TIME_INDEX,
-    SegmentFiles,
-    segment_stem,
-)
 from kafkalite.log.storage.files import Files
 from kafkalite.reader.planning.discovery import Replica, list_segments
 from kafkalite.reader.planning.read_options import At, Position, ReadOptions
@@ -89,7 +80,7 @@ def first_offset_at(
 
 def earlier_up_to(directory: str, segment: SegmentRange, timestamp_ms: int) -> int:
     """An offset before which all records of the segment are earlier than `timestamp_ms`, as its time index knows."""
-    index = IndexFile(f"{directory}/{segment_stem(segment.base_offset)}{TIME_INDEX}", TIME_ENTRY)
+    index = IndexFile(f"{directory}/{file_names.segment_stem(segment.base_offset)}{file_names.TIME_INDEX}", TIME_ENTRY)
     try:
         entry = index.last
         if entry is None or entry[0] >= timestamp_ms:
@@ -123,7 +114,7 @@ class Bounds(NamedTuple):
     """
 
     directory: str
-    segments: SegmentFiles
+    segments: file_names.SegmentFiles
     log_start: int
     end: int
     log_end: int
@@ -141,7 +132,7 @@ class Bounds(NamedTuple):
 
 def cluster_id(data_directory: str) -> str | None:
     """Of meta.properties; None if that is not there, or has none."""
-    properties = read_meta_properties(_FILES, os.path.join(data_directory, META_PROPERTIES))
+    properties = read_meta_properties(_FILES, os.path.join(data_directory, file_names.META_PROPERTIES))
     return None if properties is None else properties.cluster_id
 
 
@@ -153,15 +144,15 @@ class DataDirectories:
 
     def log_start(self, replica: Replica, of: TopicPartition) -> int:
         """The checkpointed log start offset, 0 without one: then the first segment begins the log."""
-        return self._checkpoint(replica, LOG_STARTS).get(of, 0)
+        return self._checkpoint(replica, file_names.LOG_STARTS).get(of, 0)
 
     def high_watermark(self, replica: Replica, of: TopicPartition) -> int:
         """A lower bound of the high watermark."""
-        return self._checkpoint(replica, HIGH_WATERMARKS).get(of, 0)
+        return self._checkpoint(replica, file_names.HIGH_WATERMARKS).get(of, 0)
 
     def broker_id(self, replica: Replica) -> object:
         """The id of the broker that the data directory is of; without meta.properties the directory itself."""
-        properties = read_meta_properties(_FILES, os.path.join(replica.data_directory, META_PROPERTIES))
+        properties = read_meta_properties(_FILES, os.path.join(replica.data_directory, file_names.META_PROPERTIES))
         if properties is None or properties.broker_id is None:
             return replica.data_directory
         return properties.broker_id
@@ -250,7 +241,7 @@ def _bounds(of: TopicPartition, replica: Replica, directories: DataDirectories) 
 def _topic_id(replica: Replica) -> uuid.UUID | None:
     """None where the directory does not say."""
     try:
-        return read_topic_id(_FILES, os.path.join(replica.directory, PARTITION_METADATA))
+        return read_topic_id(_FILES, os.path.join(replica.directory, file_names.PARTITION_METADATA))
     except (ValueError, OSError):
         return None
 
@@ -278,7 +269,7 @@ def _best(of: TopicPartition, replicas: Sequence[Replica], directories: DataDire
 def _last_epoch(replica: Replica) -> int | None:
     """The latest leader epoch that the replica has records of, -1 for none; None if it is unknown."""
     try:
-        entries = decode_entries(_FILES.read(os.path.join(replica.directory, LEADER_EPOCHS)), 2)
+        entries = decode_entries(_FILES.read(os.path.join(replica.directory, file_names.LEADER_EPOCHS)), 2)
         return int(entries[-1][0]) if entries else -1
     except (FileNotFoundError, ValueError):
         return None

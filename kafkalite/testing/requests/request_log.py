@@ -18,15 +18,8 @@ from pathlib import Path
 from kafkalite.common.clock import Clock, monotonic_s
 from kafkalite.common.region import FileRegion, Part
 from kafkalite.network.client_connection import Answer, ClientConnection, Handler
+from kafkalite.testing.requests import recorded_request
 from kafkalite.testing.requests.interception import Interception, changed_answer
-from kafkalite.testing.requests.recorded_request import (
-    Frames,
-    RecordedRequest,
-    api_name,
-    diagram_html,
-    diagram_text,
-    write_trace,
-)
 
 REQUESTS_MAX = 10_000
 BYTES_MAX = 64 << 20
@@ -41,7 +34,7 @@ class RequestLog:
     def __init__(self, interception: Interception, clock: Callable[[], Clock]) -> None:
         self._interception = interception
         self._clock = clock
-        self._records: deque[Frames] = deque()
+        self._records: deque[recorded_request.Frames] = deque()
         self._bytes = 0
         self._is_recording = False
         self._next = itertools.count().__next__
@@ -62,8 +55,8 @@ class RequestLog:
         self._records = deque()  # the broker's loop may be using the old one
         self._bytes = 0
 
-    def __iter__(self) -> Iterator[RecordedRequest]:
-        return map(RecordedRequest, tuple(self._records))
+    def __iter__(self) -> Iterator[recorded_request.RecordedRequest]:
+        return map(recorded_request.RecordedRequest, tuple(self._records))
 
     def __len__(self) -> int:
         return len(self._records)
@@ -73,10 +66,10 @@ class RequestLog:
 
     def of(
         self, api: str | None = None, *, client_id: str | None = None, topic: str | None = None
-    ) -> list[RecordedRequest]:
+    ) -> list[recorded_request.RecordedRequest]:
         """The requests of an API ("Produce", or "PRODUCE"), of clients with that id, that name that topic. Raises
         ValueError if there is no such API."""
-        wanted = None if api is None else api_name(api)
+        wanted = None if api is None else recorded_request.api_name(api)
         return [
             each
             for each in self
@@ -87,21 +80,21 @@ class RequestLog:
 
     def diagram(self) -> str:
         """A sequence diagram, as text."""
-        return diagram_text(list(self))
+        return recorded_request.diagram_text(list(self))
 
     def save(self, path: str | Path) -> None:
         """Write them to a file: a trace, which `Trace.load` reads, or an HTML page if its name ends in .html. Raises
         OSError."""
         requests = list(self)
         if str(path).endswith((".html", ".htm")):
-            Path(path).write_text(diagram_html(requests), encoding="utf-8")
+            Path(path).write_text(recorded_request.diagram_html(requests), encoding="utf-8")
         else:
-            write_trace(Path(path), [each.frames for each in requests])
+            recorded_request.write_trace(Path(path), [each.frames for each in requests])
 
     def _record(self, connection: ClientConnection, frame: memoryview, following: Handler) -> Answer:
         began_s = monotonic_s()
         client = f"{connection.host}:{connection.port}"
-        kept = Frames(self._next(), self._clock().wall_ms(), client, bytes(frame))
+        kept = recorded_request.Frames(self._next(), self._clock().wall_ms(), client, bytes(frame))
         self._keep(kept)
 
         def answered(parts: list[Part] | None) -> list[Part] | None:
@@ -119,7 +112,7 @@ class RequestLog:
 
         return changed_answer(following(connection, frame), answered)
 
-    def _keep(self, frames: Frames) -> None:
+    def _keep(self, frames: recorded_request.Frames) -> None:
         records = self._records
         records.append(frames)
         self._bytes += len(frames.request)

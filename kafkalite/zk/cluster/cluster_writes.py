@@ -21,17 +21,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import NO_LEADER, TopicPartition
-from kafkalite.metadata.cluster_metadata import (
-    CLUSTER_DEFAULT,
-    PRODUCER_ID_BLOCK,
-    PRODUCER_ID_MAX,
-    ChangeConfig,
-    ChangeEntries,
-    ChangeToken,
-    MetadataWrites,
-    PartitionRecord,
-    TopicRecord,
-)
+from kafkalite.metadata import cluster_metadata
 from kafkalite.security.acl.acl import Resource
 from kafkalite.zk.client.operations import (
     BadVersion,
@@ -89,7 +79,7 @@ def _one_change(
     return allowed
 
 
-class ClusterWrites(MetadataWrites):
+class ClusterWrites(cluster_metadata.MetadataWrites):
     """Writes over the session of `lifecycle`. They wait for the controller up to `timeout_ms`."""
 
     def __init__(self, lifecycle: BrokerLifecycle, view: ClusterView, timeout_ms: int) -> None:
@@ -112,7 +102,7 @@ class ClusterWrites(MetadataWrites):
         return await self._lifecycle.until(condition, self._timeout_ms)
 
     @_one_change
-    async def create_topic(self, topic: TopicRecord) -> None:
+    async def create_topic(self, topic: cluster_metadata.TopicRecord) -> None:
         name = topic.name
         replicas = {number: partition.replicas for number, partition in topic.partitions.items()}
         data = znode_data.topic_json(znode_data.TopicNode(replicas, topic.topic_id))
@@ -160,7 +150,7 @@ class ClusterWrites(MetadataWrites):
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, f"The controller does not delete topic '{name}'.")
 
     @_one_change
-    async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
+    async def add_partitions(self, name: str, partitions: Mapping[int, cluster_metadata.PartitionRecord]) -> None:
         for _ in range(_ATTEMPTS):
             known = await self._require(name)
             topic = known.value
@@ -183,7 +173,7 @@ class ClusterWrites(MetadataWrites):
 
     @_one_change
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
-        entity = znode_paths.CONFIG_DEFAULT if broker == CLUSTER_DEFAULT else broker
+        entity = znode_paths.CONFIG_DEFAULT if broker == cluster_metadata.CLUSTER_DEFAULT else broker
         await self._set_config(znode_paths.CONFIG_BROKERS, entity, config)
 
     async def _set_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
@@ -197,7 +187,7 @@ class ClusterWrites(MetadataWrites):
         raise _contended(path)
 
     @_one_change
-    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
+    async def change_entity_config(self, path: str, change: cluster_metadata.ChangeConfig) -> None:
         node_path = f"{znode_paths.CONFIG}/{path}"
         notifications = [Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json(path), sequential=True)]
         entity_type = path.partition("/")[0]
@@ -213,7 +203,7 @@ class ClusterWrites(MetadataWrites):
         raise _contended(node_path)
 
     @_one_change
-    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
+    async def change_acls(self, resource: Resource, change: cluster_metadata.ChangeEntries) -> None:
         path, (change_path, change_data) = security_nodes.acl_path(resource), security_nodes.acl_change(resource)
         for _ in range(_ATTEMPTS):
             node = self._view.node(path)
@@ -229,7 +219,7 @@ class ClusterWrites(MetadataWrites):
         raise _contended(path)
 
     @_one_change
-    async def change_delegation_token(self, token_id: str, change: ChangeToken) -> None:
+    async def change_delegation_token(self, token_id: str, change: cluster_metadata.ChangeToken) -> None:
         path = security_nodes.token_path(token_id)
         notification = Create(security_nodes.TOKEN_CHANGE, token_id.encode(), sequential=True)
         for _ in range(_ATTEMPTS):
@@ -285,19 +275,19 @@ class ClusterWrites(MetadataWrites):
         Source: kafka.coordinator.transaction.ZkProducerIdManager."""
         while True:
             first, version = await self._free_producer_id()
-            block = range(first, first + PRODUCER_ID_BLOCK)
-            if block.stop > PRODUCER_ID_MAX:
+            block = range(first, first + cluster_metadata.PRODUCER_ID_BLOCK)
+            if block.stop > cluster_metadata.PRODUCER_ID_MAX:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
             if await self._reserve_producer_ids(block, version):
                 return block
 
     @_one_change
     async def skip_producer_ids(self, last: int) -> None:
-        while 0 <= last < PRODUCER_ID_MAX:
+        while 0 <= last < cluster_metadata.PRODUCER_ID_MAX:
             first, version = await self._free_producer_id()
             if first > last:
                 return
-            block = range(max(first, last + 1 - PRODUCER_ID_BLOCK), last + 1)
+            block = range(max(first, last + 1 - cluster_metadata.PRODUCER_ID_BLOCK), last + 1)
             if await self._reserve_producer_ids(block, version):
                 return
 
@@ -364,7 +354,7 @@ class ClusterWrites(MetadataWrites):
         if not await self._wait(are_led):
             raise self._not_seen_to(f"Topic '{name}' {what}, but no leaders yet")
 
-    def _is_led(self, partition: PartitionRecord) -> bool:
+    def _is_led(self, partition: cluster_metadata.PartitionRecord) -> bool:
         return partition.leader != NO_LEADER or not any(each in self._view.brokers for each in partition.replicas)
 
     def _absent_replicas(self, name: str) -> list[int]:

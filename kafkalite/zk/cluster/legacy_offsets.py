@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.zk.client.operations import (
-    Create,
-    Node,
-    NodeExists,
-    NoNode,
-    Operation,
-    OperationFailed,
-    SetData,
-    Unavailable,
-)
+from kafkalite.zk.client import operations
 from kafkalite.zk.znodes import znode_paths
 
 if TYPE_CHECKING:
@@ -58,9 +49,9 @@ class LegacyOffsets:
         where = {partition: offset_path(group, *partition) for partition in partitions}
         try:
             nodes = await self._session.read(list(where.values()))
-        except Unavailable as fault:
+        except operations.Unavailable as fault:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(fault)) from None
-        except OperationFailed as fault:
+        except operations.OperationFailed as fault:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses it: {fault}") from None
         return {partition: _offset_in(node) for partition, node in zip(where, nodes, strict=True)}
 
@@ -70,19 +61,19 @@ class LegacyOffsets:
         every = znode_paths.with_parents(list(offsets))
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:
-                writes: list[Operation] = []
+                writes: list[operations.Operation] = []
                 for path, node in zip(every, await self._session.read(every), strict=True):
                     data = b"%d" % offsets[path] if path in offsets else b""
                     if node is None:
-                        writes.append(Create(path, data))
+                        writes.append(operations.Create(path, data))
                     elif data:
-                        writes.append(SetData(path, data))
+                        writes.append(operations.SetData(path, data))
                 await self._session.write(writes)
                 return
-            except Unavailable as fault:
+            except operations.Unavailable as fault:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(fault)) from None
-            except OperationFailed as fault:
-                if attempt == WRITE_ATTEMPTS or not isinstance(fault, NodeExists | NoNode):
+            except operations.OperationFailed as fault:
+                if attempt == WRITE_ATTEMPTS or not isinstance(fault, operations.NodeExists | operations.NoNode):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses it: {fault}") from None
 
 
@@ -95,7 +86,7 @@ def offset_path(group: str, topic: str, partition: int) -> str:
     return path
 
 
-def _offset_in(node: Node | None) -> tuple[int, ErrorCode]:
+def _offset_in(node: operations.Node | None) -> tuple[int, ErrorCode]:
     if node is None or not node.data:
         return NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not _NUMBER.fullmatch(node.data) or not _LONG_MIN <= (offset := int(node.data)) <= _LONG_MAX:

@@ -19,12 +19,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import (
-    MEMBER,
-    ClusterMetadata,
-    RegistrationState,
-    TopicRecord,
-)
+from kafkalite.metadata import cluster_metadata
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
@@ -45,7 +40,7 @@ _CHANGE_TIMEOUT_MS = 30_000  # for the controller to act on a change; clients wa
 PathListener = Callable[[Iterable[str]], None]
 
 
-class ZooKeeperMetadata(ClusterMetadata):
+class ZooKeeperMetadata(cluster_metadata.ClusterMetadata):
     """See the module. `data_dirs` are this broker's locked directories; the first has the file of its sessions. `clean`
     are those of them that were in use and were shut down cleanly. `min_insync_replicas` is for topics without a
     setting.
@@ -120,12 +115,12 @@ class ZooKeeperMetadata(ClusterMetadata):
         return None if known is None else known.value
 
     @property
-    def registration_state(self) -> RegistrationState:
+    def registration_state(self) -> cluster_metadata.RegistrationState:
         return self.lifecycle.registration_state
 
     @property
     def is_surely_registered(self) -> bool:
-        return self.lifecycle.registration_state is MEMBER and self.lifecycle.lease.is_held
+        return self.lifecycle.registration_state is cluster_metadata.MEMBER and self.lifecycle.lease.is_held
 
     @property
     def registration(self) -> int:
@@ -226,7 +221,7 @@ class ZooKeeperMetadata(ClusterMetadata):
     async def unregister(self) -> None:
         await self.lifecycle.unregister()
 
-    async def adopt(self, topics: Iterable[TopicRecord]) -> None:
+    async def adopt(self, topics: Iterable[cluster_metadata.TopicRecord]) -> None:
         """Create topics in ZooKeeper whose data are in this broker's directories, all of them on this broker. Raises
         ConfigError, KafkaError."""
         topics = list(topics)

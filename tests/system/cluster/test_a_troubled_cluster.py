@@ -20,13 +20,13 @@ from typing import NamedTuple
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.metadata import cluster_metadata
 from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.record import read_records
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
-from kafkalite.zk.cluster import cluster_writes
 from kafkalite.zk.znodes import znode_paths
 from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.support.wait import DEADLINE_S
@@ -208,7 +208,7 @@ Live = Callable[[int, float], Load]
 
 @pytest.fixture
 def live(zookeeper: ZooKeeper, chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
-    monkeypatch.setattr(cluster_writes, "PRODUCER_ID_BLOCK", IDS_IN_BLOCK)
+    monkeypatch.setattr(cluster_metadata, "PRODUCER_ID_BLOCK", IDS_IN_BLOCK)
 
     async def life(seed: int, seconds: float, wires: dict[int, Cut]) -> Load:
         own = {number: {"zookeeper_connect": wires[number].connect + chroot} for number in IDS}

@@ -8,7 +8,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_store import GroupLoader
-from kafkalite.protocol.records import MemberMetadata
+from kafkalite.protocol.records import GroupMetadataValue, MemberMetadata
 from kafkalite.record.batch import build_batch
 from kafkalite.record.message_set import build_message, build_set
 from kafkalite.record.record import Record
@@ -74,7 +74,7 @@ def test_the_last_word_counts_and_tombstones_delete(log):
 
 
 def test_a_tombstone_that_comes_in_a_later_turn_deletes_all_the_same(log):
-    value = record_codec.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
+    value = GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
     log.commits(1)
     log.write((record_codec.group_key("g"), record_codec.group_value(value)))
     assert list(log.read().groups) == ["g"]
@@ -165,7 +165,7 @@ def test_members_come_back_stable_with_a_fresh_session(world):
 def test_records_of_corrupt_groups_do_no_harm(world):
     member = MemberMetadata(member_id="m", group_instance_id="i", session_timeout=10_000)
     twin = MemberMetadata(member_id="n", group_instance_id="i", session_timeout=-5)
-    value = record_codec.GroupMetadataValue(
+    value = GroupMetadataValue(
         protocol_type="", generation=2**31 - 1, protocol=None, leader="gone", members=[member, member, twin]
     )
     world.log.append((world.store.partition_for("g"), record_codec.group_key("g"), record_codec.group_value(value)))

@@ -24,6 +24,7 @@ from kafkalite.coordinator.internal_topic import ROLL_BYTES, TURN_BYTES, Interna
 from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
+from kafkalite.protocol.records import GroupMetadataValue
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.metadata_applier import MetadataApplier
@@ -205,7 +206,7 @@ def test_what_its_creator_said_about_cleaning_up_stands(live: Callable[[Story], 
 def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_lies(
     live: Callable[[Story], None],
 ) -> None:
-    group_value = record_codec.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
+    group_value = GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
 
     async def first(broker: Life) -> None:
         await broker.offsets_topic.ensure()

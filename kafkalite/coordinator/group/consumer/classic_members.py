@@ -22,13 +22,7 @@ from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
 from kafkalite.coordinator.group.group import JoinRequest, JoinResult, SyncRequest, SyncResult
 from kafkalite.coordinator.group.partition_sets import FREE
 from kafkalite.coordinator.runtime.effects import Answer, Waiter
-from kafkalite.protocol.records import (
-    CONSUMER_PROTOCOL_TYPE,
-    ConsumerProtocolSubscription,
-    encode_assignment,
-    read_subscription,
-    subscription_version,
-)
+from kafkalite.protocol import records
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.consumer.group_change import GroupChange
@@ -66,7 +60,7 @@ class ClassicMembers:
         """Whether all members of the classic protocol support one of these protocols."""
         tables = self._group.tables
         names = [name for name, _ in request.protocols]
-        is_consumer = request.protocol_type == CONSUMER_PROTOCOL_TYPE
+        is_consumer = request.protocol_type == records.CONSUMER_PROTOCOL_TYPE
         return is_consumer and any(tables.protocol_counts[name] == tables.classic_count for name in names)
 
     def _join(
@@ -78,7 +72,7 @@ class ClassicMembers:
         is_downgrade = self._replaces_last(request.instance_id)
         member = self._member_for(request, member_id, change)
         try:
-            embedded = read_subscription(request.protocols[0][1])
+            embedded = records.read_subscription(request.protocols[0][1])
         except Malformed as fault:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fault)) from fault
         subscription = _overlaid(member.subscription, request, embedded)
@@ -95,7 +89,7 @@ class ClassicMembers:
             owned = owned_by_id(embedded, group.environment.topics)
             current = group.reconcile(change, member_id, owned, now, is_resubscribed=is_resubscribed)
         protocol_name = request.protocols[0][0]
-        result = JoinResult(ErrorCode.NONE, member_id, current.epoch, CONSUMER_PROTOCOL_TYPE, protocol_name)
+        result = JoinResult(ErrorCode.NONE, member_id, current.epoch, records.CONSUMER_PROTOCOL_TYPE, protocol_name)
         answer = HeldAnswer(waiter, result, partial(JoinResult, member_id=member_id))
         if is_downgrade:
             reason = "it is classic again, and its assignment is outdated" if is_outdated else None
@@ -132,7 +126,7 @@ class ClassicMembers:
         except KafkaError as error:
             return (Answer(waiter, SyncResult(error.code)),)
         protocol_name, metadata = classic.protocols[0]
-        is_other_type = request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE)
+        is_other_type = request.protocol_type not in (None, records.CONSUMER_PROTOCOL_TYPE)
         if is_other_type or request.protocol_name not in (None, protocol_name):
             return (Answer(waiter, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)),)
         current = member.current
@@ -141,8 +135,8 @@ class ClassicMembers:
             return (*self._await_join(member, now_ms), refusal)
         topics = group.environment.topics
         named = ((topics.name_of(topic_id), sorted(epochs)) for topic_id, epochs in current.assigned.items())
-        assignment = encode_assignment(
-            [(name, indexes) for name, indexes in named if name is not None], subscription_version(metadata)
+        assignment = records.encode_assignment(
+            [(name, indexes) for name, indexes in named if name is not None], records.subscription_version(metadata)
         )
         change = group.new_change()
         group.deadlines.cancel(Wait.SYNC, member.member_id)
@@ -221,13 +215,15 @@ class ClassicMembers:
         return group.fence(list(leaving.values()), [answer], "left")
 
 
-def owned_by_id(embedded: ConsumerProtocolSubscription, topics: Topics) -> dict[UUID, list[int]]:
+def owned_by_id(embedded: records.ConsumerProtocolSubscription, topics: Topics) -> dict[UUID, list[int]]:
     """The partitions that a subscription says its member owns, of topics that exist."""
     ids = ((topics.id_of(each.topic), each.partitions) for each in embedded.owned_partitions)
     return {topic_id: indexes for topic_id, indexes in ids if topic_id is not None}
 
 
-def _overlaid(before: Subscription, request: JoinRequest, embedded: ConsumerProtocolSubscription) -> Subscription:
+def _overlaid(
+    before: Subscription, request: JoinRequest, embedded: records.ConsumerProtocolSubscription
+) -> Subscription:
     return Subscription(
         before.instance_id if request.instance_id is None else request.instance_id,
         embedded.rack_id or before.rack_id,
