@@ -24,7 +24,7 @@ from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore, OpenTransaction
 from kafkalite.coordinator.group.record_codec import KEY_TAIL, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_store import GroupStore
-from kafkalite.coordinator.runtime.effects import COMMIT_APPEND_ERROR, Records, Waiter
+from kafkalite.coordinator.runtime.effects import COMMIT_APPEND_ERROR, STAYS_IN_LOG, Records, Waiter
 from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.protocol.records import NO_TIMESTAMP
 
@@ -299,13 +299,15 @@ class _PendingCommit:
         return records
 
     def on_append(self, error: ErrorCode) -> None:
-        """The append is done, or failed with `error`."""
+        """The append is done, or failed with `error`. Offsets that are in the log although it failed count here, too:
+        another broker would read them, and a later commit may follow them."""
         self.is_done = True
         store, transaction = self._store, self._transaction
+        is_in_log = not error or error in STAYS_IN_LOG
         for topic, index, committed in self._accepted:
             # an offset that was removed while its commit was pending stays removed
             is_kept = not self._is_pending or store.complete_commit((topic, index), committed.order)
-            if error or not is_kept:
+            if not is_in_log or not is_kept:
                 continue
             if transaction is None:
                 store.put(topic, index, committed)

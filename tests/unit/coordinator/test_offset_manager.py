@@ -104,13 +104,11 @@ def test_a_commit_is_visible_when_it_is_on_disk(world):
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
         (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
         (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
-        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 def test_a_commit_that_the_log_refuses_did_not_happen(world, refusal, heard):
@@ -118,6 +116,20 @@ def test_a_commit_that_the_log_refuses_did_not_happen(world, refusal, heard):
     world.refuses = refusal
     assert world.commit({("orders", 1): 2, ("nowhere", 1): 2}) == [heard, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.offsets() == {("orders", 1): 1}
+
+
+@pytest.mark.parametrize(
+    ("late", "heard"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_a_commit_that_is_in_the_log_counts_though_its_client_hears_an_error(world, late, heard):
+    world.commit({("orders", 1): 1})
+    world.refuses = late
+    assert world.commit({("orders", 1): 2}) == [heard]
+    assert world.offsets() == {("orders", 1): 2}
 
 
 def test_answers_of_the_log_out_of_order_turn_nothing_back(world):
