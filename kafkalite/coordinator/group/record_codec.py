@@ -140,7 +140,8 @@ def read_offset_value(data: bytes, order: int = 0) -> OffsetAndMetadata:
             with suppress(UnicodeDecodeError):
                 metadata = data[tail - size : tail].decode() if size else ""
                 (timestamp_ms,) = _VALUE_TAIL.unpack_from(data, tail)
-                return _make(OffsetAndMetadata, (offset, leader_epoch, metadata, timestamp_ms, NO_TIMESTAMP, order))
+                fields = (offset, leader_epoch, metadata, timestamp_ms, NO_TIMESTAMP, order, ZERO_UUID)
+                return _make(OffsetAndMetadata, fields)
     value = read_versioned(OffsetCommitValue, known_version_of(data, VALUE_VERSION_MAX), data)
     return OffsetAndMetadata(
         value.offset,
