@@ -107,7 +107,8 @@ class OffsetManager:
                 group = store.new_group(group_id)
         if group is not None:
             now_ms = self._clock.monotonic_ms()
-            error, effects = group.validate_commit(identity, _partitions(offsets), now_ms)
+            partitions = _partitions(offsets, self._config.offset_metadata_max_bytes)
+            error, effects = group.validate_commit(identity, partitions, now_ms)
             if effects:
                 store.perform(group, effects)
         if error or group is None:
@@ -152,14 +153,16 @@ class OffsetManager:
         group_id, identity, _, producer, offsets, _ = request
         store = self._store
         group, error = store.find(group_id)
-        if not error:
+        length_max = self._config.offset_metadata_max_bytes
+        if not error and group is None and request.adds_partition and identity.epoch >= 0:
+            error = ErrorCode.ILLEGAL_GENERATION  # as Kafka 4 does, the first with this version
+        elif not error:
             group = group or store.new_group(group_id)
-            error = group.validate_transactional_commit(identity, _partitions(offsets))
+            error = group.validate_transactional_commit(identity, _partitions(offsets, length_max))
         if error or group is None:
             waiter.answer([error] * len(offsets))
             return
         commit = _PendingCommit(group.offsets, waiter)
-        length_max = self._config.offset_metadata_max_bytes
         records = commit.prepare(group_id, offsets, length_max, self._clock.wall_ms(), NO_TIMESTAMP, {})
         if not records:
             waiter.answer(commit.errors)
@@ -331,8 +334,12 @@ class _PendingCommit:
             self._store.prepare_commit((topic, index), committed.order)
 
 
-def _partitions(offsets: Iterable[OffsetToCommit]) -> Iterator[TopicPartition]:
-    return ((each[0], each[1]) for each in offsets)
+def _partitions(offsets: Iterable[OffsetToCommit], metadata_length_max: int) -> Iterator[TopicPartition]:
+    """The partitions that a group checks: those whose metadata is too long are refused by themselves."""
+    return (
+        (topic, index) for topic, index, _, _, metadata, _ in offsets
+        if not (metadata and _is_too_long(metadata, metadata_length_max))
+    )  # fmt: skip
 
 
 def _is_too_long(metadata: str, limit: int) -> bool:

@@ -20,7 +20,8 @@ FAMILIES = (
     "reassignments", "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete",
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transactions_v2", "transaction_admin", "topic_partitions", "frames",
-    "old_versions", "config_resources", "features", "consumer_groups", *SECURED,
+    "old_versions", "config_resources", "features", "consumer_groups", "consumer_transactions",
+    *SECURED,
 )  # fmt: skip
 
 SETTINGS = {
