@@ -182,10 +182,12 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
             self.perform(group, group.on_loaded(now))
 
     def _drop(self, group: Group, error: ErrorCode) -> None:
-        self._replaced.pop(group, None)
+        old = self._replaced.pop(group, None)
         if self.by_id.get(group.group_id) is group:
             del self.by_id[group.group_id]
         self.perform(group, group.close(error))
+        if old is not None:  # its members may still wait
+            self.perform(old, old.close(error))
 
     # --- groups
 
@@ -223,10 +225,14 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         self._replaced[new] = old
 
     def on_append(self, group: Group, error: ErrorCode) -> None:
-        """Records of the group were appended, or not: it keeps the place that it has taken, or gives it back."""
+        """Records of the group were appended, or not: it keeps the place that it has taken, or gives it back.
+
+        A group that is still being stored keeps its place: the records of its conversion were accepted before those
+        that are refused now. The conversion to a classic group has an append of its own.
+        """
         if not error or error in STAYS_IN_LOG:
             self.confirm(group)
-        elif group in self._replaced or group.is_unborn:
+        elif group.kind != CLASSIC and not group.is_storing and (group in self._replaced or group.is_unborn):
             self.restore(group)
 
     def confirm(self, group: Group) -> None:

@@ -39,7 +39,7 @@ class Topics:
         self.topics = {}
         self.brokers = {}
         self._listeners = []
-        self._generation = 0
+        self.changes = 0
         for name, count in counts.items():
             self.create(name, count)
 
@@ -63,6 +63,7 @@ class Topics:
         return TopicRecord(name, id_, {each: PartitionRecord((1,), 1, 0, (1,), 0) for each in range(count)}, {})
 
     def _notify(self, change, name):
+        self.changes += 1
         for listener in self._listeners:
             listener(change, name)
 
@@ -84,8 +85,11 @@ def compile_regex(text):
 class PythonRegex:
     def __init__(self, pattern):
         self.pattern = pattern
+        self.fails = False
 
     async def select(self, names):
+        if self.fails:
+            raise RuntimeError("the matching fails")
         return [name for name in names if self.pattern.fullmatch(name)]
 
 
@@ -112,6 +116,7 @@ class World:
         self.dawdles = False
         self.held = []
         self.resolving = []
+        self.matching_fails = False
         self._uuids = itertools.count(1)
         self._start()
 
@@ -127,11 +132,16 @@ class World:
         )
 
         self.view = TopicsView(self.topics)
-        environment = GroupEnvironment(self.view, lambda group_id: self.config, compile_regex, GroupTotals())
+        environment = GroupEnvironment(self.view, lambda group_id: self.config, self._compile_regex, GroupTotals())
         self.coordinator = GroupCoordinator(
             broker, self.clock, self._append, environment, new_uuid=lambda: f"u{next(self._uuids)}"
         )
         self.coordinator.consumer_groups._spawn = self.resolving.append
+
+    def _compile_regex(self, text):
+        regex = compile_regex(text)
+        regex.fails = self.matching_fails
+        return regex
 
     def _append(self, partition, records, done, *, producer=None, guard=None):
         if self.refuses:
@@ -162,18 +172,24 @@ class World:
         if compacted:
             last = {key: at for at, (key, _) in enumerate(self.log)}
             self.log = [record for at, record in enumerate(self.log) if last[record[0]] == at]
-        self.held.clear()
+        held, self.held = self.held, []
+        for task in self.resolving:
+            task.close()
         self.resolving.clear()
         self.coordinator.close()
+        for done in held:  # as a partition that is not led any more
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._start()
         self.load()
 
-    def resolve(self):
-        """All matching of regular expressions that was begun is done."""
+    def resolve(self, *, fails=False):
+        """All matching of regular expressions that was begun is done, or fails."""
         tasks, self.resolving[:] = list(self.resolving), []
+        self.matching_fails = fails
         for task in tasks:
             for _ in iter(lambda task=task: _step(task), False):
                 pass
+        self.matching_fails = False
 
     # --- requests
 
@@ -223,14 +239,14 @@ class World:
         self.coordinator.join(group, request, waiter)
         return waiter
 
-    def classic_sync(self, member_id, generation, assignments=(), *, group="g", instance=None):
-        request = SyncRequest(member_id, instance, generation, "consumer", "range", dict(assignments), True)
+    def classic_sync(self, member_id, generation, assignments=(), *, group="g", instance=None, protocol="range"):
+        request = SyncRequest(member_id, instance, generation, "consumer", protocol, dict(assignments), True)
         waiter = Answered()
         self.coordinator.sync(group, request, waiter)
         return waiter
 
-    def classic_beat(self, member_id, generation, *, group="g"):
-        return self.coordinator.heartbeat(group, member_id, None, generation)
+    def classic_beat(self, member_id, generation, *, group="g", instance=None):
+        return self.coordinator.heartbeat(group, member_id, instance, generation)
 
     def classic_leave(self, *identities, group="g"):
         waiter = Answered()

@@ -144,3 +144,64 @@ def test_a_member_that_does_not_join_again_is_fenced(world):
         world.classic_beat(old, 1)  # alive, but it never joins
         world.beat("zz", 2)
     assert old not in world.group().tables.members
+
+
+def test_sessions_of_both_protocols_that_end_at_once(world):
+    """As after a restart, when all sessions begin anew and no client comes back."""
+    old = classic_group(world)
+    world.join("zz", "foo")
+    world.classic_join(old, owned=[("foo", [0])])
+    world.restart()
+    world.clock.advance(SESSION_MS)
+    assert world.group().kind == "classic"  # the last member of the consumer protocol is gone
+    world.clock.advance(SESSION_MS)
+    assert world.group().state_name == "Empty"
+
+
+def test_a_refused_conversion_of_several_ended_sessions_is_tried_again(world):
+    old = classic_group(world)
+    world.join("zz", "foo")
+    world.classic_join(old, owned=[("foo", [0])])
+    world.restart()
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.clock.advance(SESSION_MS)
+    assert world.group().kind == "consumer"
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(500)
+    assert not {"zz", old} <= set(world.group().tables.members if world.group().kind == "consumer" else ())
+
+
+def test_an_upgrade_in_a_rebalance_begins_another_one(world):
+    classic_group(world)
+    waiting = world.classic_join()  # for the first one, which does not join again
+    assert waiting.result is None
+    world.join("zz")  # a member without topics
+    assert waiting.result.error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.group().tables.group_epoch == world.group().tables.target_epoch == 2
+    targets = [each for member in world.group().tables.members for each in world.group().tables.targets.get(member)]
+    assert targets, "the partitions have no owner to come"
+
+
+def test_a_change_that_is_refused_leaves_the_conversion_before_it(world):
+    classic_group(world)
+    world.dawdles = True
+    joining = world.send("zz", 0, rebalance_timeout_ms=1, topics=["foo"], owns={})
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.join("yy", "foo").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.refuses = ErrorCode.NONE
+    assert world.group().kind == "consumer" and set(world.group().tables.members) >= {"zz"}
+    world.catch_up()
+    assert joining.result.error == ErrorCode.NONE
+    before = dict(world.group().tables.members)
+    world.restart()
+    assert world.group().tables.members == before
+
+
+def test_joins_that_an_unfinished_upgrade_keeps_waiting_are_answered_at_its_end(world):
+    classic_group(world)
+    waiting = world.classic_join()
+    world.dawdles = True
+    world.send("zz", 0, rebalance_timeout_ms=1, topics=["foo"], owns={})
+    assert waiting.result is None
+    world.coordinator.store.unload(0)
+    assert waiting.result.error == ErrorCode.NOT_COORDINATOR

@@ -90,6 +90,10 @@ class ConsumerGroup(Group):
         tables = self.tables
         return not tables.members and tables.group_epoch == tables.target_epoch == FIRST_EPOCH
 
+    @property
+    def is_storing(self) -> bool:
+        return self.members.is_storing
+
     # --- heartbeats
 
     def consumer_heartbeat(
@@ -154,7 +158,7 @@ class ConsumerGroup(Group):
         subscription = _overlaid(before, request)
         is_renamed = subscription.topic_names != before.topic_names
         regex_change, is_new_regex = self.members.update_subscription(change, member, subscription)
-        is_resubscribed = is_renamed or regex_change is RegexChange.RESOLVED
+        is_resubscribed = is_renamed or regex_change is RegexChange.RESOLVED or self.members.is_upgraded
         regexes = None
         if self._is_refresh_due(last_refresh, config, now.wall_ms, is_new=is_new_regex):
             self.regex_refresh.begin(self.environment.topics.version)

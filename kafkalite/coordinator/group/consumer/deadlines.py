@@ -70,6 +70,11 @@ class MemberDeadlines:
             del self._by_wait[wait][member_id]
         return due
 
+    def watch_anew(self) -> Sequence[SetTimer]:
+        """Set the timer after a time in which it may have fired without `take_due`."""
+        self.timer_ms = NEVER_MS
+        return self.watch_earliest()
+
     def watch_earliest(self) -> Sequence[SetTimer]:
         """Set the timer again after `take_due`."""
         earliest_ms = min(

@@ -86,6 +86,12 @@ class GroupMembers:
         return bool(self._in_flight)
 
     @property
+    def is_upgraded(self) -> bool:
+        """Whether this is the first change since the group was classic with members. It begins a rebalance even if the
+        newcomer subscribes to nothing: the last one may have been interrupted, and left partitions without an owner."""
+        return bool(self.preceding_records) and self.tables.classic_count > 0
+
+    @property
     def is_stale(self) -> bool:
         """Whether the topics of the group have to be compared with its hash."""
         if self._fresh_epoch is None or self.tables.group_epoch < self._fresh_epoch:
@@ -275,16 +281,25 @@ class GroupMembers:
     # --- deadlines
 
     def on_timer(self, now: Moment) -> Sequence[Any]:
-        """Fence the members whose deadlines have passed."""
+        """Fence the members whose deadlines have passed. If the group becomes classic without one of them, the others
+        wait: they are of the classic group then."""
         effects: list[Any] = []
+        conversion: Sequence[Any] = ()
         for wait, member_id in self.deadlines.take_due(now.monotonic_ms):
             member = self.tables.members.get(member_id)
             if member is None:
                 continue
             if wait is Wait.REVOCATION and self._revocation_epochs.get(member_id) != member.current.epoch:
                 continue
-            effects += self.fence([member], (), f"it did not give {wait.value} in time", (wait, member_id))
-        return [*effects, *self.deadlines.watch_earliest()]
+            if conversion:
+                self.deadlines.set(wait, member_id, now.monotonic_ms + RETRY_MS)
+                continue
+            fencing = self.fence([member], (), f"it did not give {wait.value} in time", (wait, member_id))
+            if fencing and isinstance(fencing[0], DowngradeGroup):
+                conversion = fencing
+            else:
+                effects += fencing
+        return [*effects, *self.deadlines.watch_earliest(), *conversion]
 
     def start_sessions(self, now: Moment) -> Sequence[Any]:
         """The group was read from its log: every deadline begins anew."""
@@ -299,9 +314,11 @@ class GroupMembers:
         return self.deadlines.set(Wait.SESSION, member_id, now_ms + timeout_ms)
 
     def retry_removal(self, member_ids: Iterable[str], now: Moment) -> Sequence[Any]:
-        """The log refused the conversion that was to remove these members: their sessions end a moment later."""
-        deadline_ms = now.monotonic_ms + RETRY_MS
-        return [effect for each in member_ids for effect in self.deadlines.set(Wait.SESSION, each, deadline_ms)]
+        """The log refused the conversion that was to remove these members: their sessions end a moment later. The timer
+        is set anew, for it was ignored meanwhile."""
+        for each in member_ids:
+            self.deadlines.set(Wait.SESSION, each, now.monotonic_ms + RETRY_MS)
+        return self.deadlines.watch_anew()
 
     def close(self, error: ErrorCode) -> Sequence[Any]:
         """The group is gone from here: waiting answers get `error`."""

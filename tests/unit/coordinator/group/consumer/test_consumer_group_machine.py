@@ -1,10 +1,13 @@
 """A consumer group under any order of heartbeats, crashes and failures: never two owners, and it converges.
 
-Clients behave as Java's: they own what they were assigned, revoke in their own time, lose answers, and join again when
-they are fenced. Members of the classic protocol come and go among them.
+Members of both protocols come and go, change their topics and regular expressions, lose answers, and turn to the other
+protocol; the log is slow or refuses, matching fails, topics come, grow and go. After every step the log is read into
+another coordinator, which must know the same.
 """
 
 from __future__ import annotations
+
+import uuid
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,104 +16,86 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
 
 from kafkalite.common.errors import ErrorCode
-from tests.support.consumer_group_world import SESSION_MS, Topics, World, named, topic_id
+from tests.support.consumer_group_world import SESSION_MS, Topics, World
+from tests.support.group_clients import COOPERATIVE, EAGER, ClassicClient, ConsumerClient
 
 NAMES = ["foo", "bar", "baz"]
-MEMBERS = ["m1", "m2", "m3", "m4"]
-FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
-RETRIED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-class Client:
-    """One consumer. `owned` are partitions that it reads; `assigned` those that it was told to have."""
-
-    def __init__(self, member_id, instance_id):
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.topics = ["foo"]
-        self.forget()
-
-    def forget(self):
-        self.epoch = 0
-        self.owned = set()
-        self.assigned = set()
-        self.is_member = False
-        self.is_heard = True  # nothing was lost since its last answer
+REGEXES = ["", "ba.", "foo|baz", ".*"]
+SLOTS = ["m1", "m2", "m3", "m4"]
+STATIC = "m4"
+ROUNDS = 120  # of 1.5 s each, until a group has converged: two sessions and a rebalance at most
+slots = st.sampled_from(SLOTS)
 
 
 class ConsumerGroupMachine(RuleBasedStateMachine):
-    @initialize(interval=st.sampled_from([0, 1_000]))
-    def begin(self, interval):
+    with_regexes = True
+    with_classic = True
+
+    @initialize(
+        interval=st.sampled_from([0, 1_000]),
+        protocol=st.sampled_from([EAGER, COOPERATIVE]),
+        classic=st.sets(slots),
+    )
+    def begin(self, interval, protocol, classic):
         self.world = World(Topics(foo=3, bar=2), assignment_interval_ms=interval).load()
-        self.clients = {each: Client(each, "i" if each == "m4" else None) for each in MEMBERS}
+        self.protocol = protocol  # of all classic clients, which must have one in common
+        self.count = 0
+        self.clients = {slot: self.new_client(slot, is_classic=slot in classic) for slot in SLOTS}
         self.group_epoch = 0
+        self.seen = None
+
+    def new_client(self, slot, topics=("foo",), regex="", *, is_classic):
+        self.count += 1
+        instance_id = "i" if slot == STATIC else None
+        if is_classic and self.with_classic:
+            return ClassicClient(self.world, self.protocol, instance_id, topics)
+        return ConsumerClient(self.world, f"{slot}-{self.count}", instance_id, topics, regex)
 
     # --- what clients do
 
-    def heartbeat(self, client, *, is_lost=False, says_owned=False, resubscribes=None):
-        if client.epoch < 0:
-            client.forget()
-        is_join = client.epoch == 0
-        fields = {"instance_id": client.instance_id}
-        if resubscribes is not None:
-            client.topics = resubscribes
-            fields["topics"] = list(resubscribes)
-        if is_join or not client.is_heard:
-            fields |= {"rebalance_timeout_ms": 20_000, "topics": list(client.topics)}
-            says_owned = True
-        if says_owned:
-            fields["owns"] = named(_by_topic(client.owned))
-        answer = self.world.beat(client.member_id, client.epoch, **fields)
+    def heartbeat(self, client, *, is_lost=False, says_owned=False):
+        client.hear(is_lost=is_lost)
+        client.step(says_owned=says_owned)
+        client.hear(is_lost=is_lost)
         self.group_epoch_only_rises()
-        if is_lost:
-            client.is_heard = False
-            return
-        if answer.error in FENCED:
-            client.forget()
-        elif answer.error == ErrorCode.UNRELEASED_INSTANCE_ID or answer.error in RETRIED:
-            client.is_heard = False
-        else:
-            assert answer.error == ErrorCode.NONE, answer
-            assert is_join or answer.member_epoch >= client.epoch
-            client.epoch, client.is_member, client.is_heard = answer.member_epoch, True, True
-            if answer.assignment is not None:
-                client.assigned = {(each, index) for each, some in answer.assignment.items() for index in some}
-                client.owned &= client.assigned | client.owned  # it revokes later
-            if client.owned <= client.assigned:
-                client.owned = set(client.assigned)
 
-    @rule(member=st.sampled_from(MEMBERS), is_lost=st.booleans(), says_owned=st.booleans())
-    def beat(self, member, is_lost, says_owned):
-        self.heartbeat(self.clients[member], is_lost=is_lost, says_owned=says_owned)
+    @rule(slot=slots, is_lost=st.booleans(), says_owned=st.booleans())
+    def beat(self, slot, is_lost, says_owned):
+        self.heartbeat(self.clients[slot], is_lost=is_lost, says_owned=says_owned)
 
-    @rule(member=st.sampled_from(MEMBERS), topics=st.sets(st.sampled_from(NAMES)).map(sorted))
-    def resubscribe(self, member, topics):
-        self.heartbeat(self.clients[member], resubscribes=topics)
+    @rule(times=st.integers(1, 4))
+    def all_beat(self, times):
+        for client in list(self.clients.values()) * times:
+            self.heartbeat(client, says_owned=True)
 
-    @rule(member=st.sampled_from(MEMBERS))
-    def revoke(self, member):
-        """The callback of the client is done: it reads what it was told to have, and says so."""
-        client = self.clients[member]
-        client.owned = set(client.assigned)
-        self.heartbeat(client, says_owned=True)
+    @rule(slot=slots, topics=st.sets(st.sampled_from(NAMES)).map(sorted), regex=st.sampled_from(REGEXES))
+    def resubscribe(self, slot, topics, regex):
+        client = self.clients[slot]
+        client.resubscribe(topics, regex if self.with_regexes and isinstance(client, ConsumerClient) else "")
+        self.heartbeat(client)
 
-    @rule(member=st.sampled_from(MEMBERS), is_lost=st.booleans(), returns=st.booleans())
-    def leave(self, member, is_lost, returns):
-        client = self.clients[member]
-        epoch = -2 if returns and client.instance_id else -1
-        if client.is_member:
-            client.owned.clear()  # a client that leaves reads nothing, whether it is heard or not
-            self.world.leave(member, epoch, instance_id=client.instance_id)
-            client.forget()
+    @rule(slot=slots)
+    def revoke(self, slot):
+        self.clients[slot].revoke()
+        self.heartbeat(self.clients[slot], says_owned=True)
 
-    @rule(member=st.sampled_from(MEMBERS))
-    def die(self, member):
-        self.clients[member].forget()
+    @rule(slot=slots, returns=st.booleans())
+    def leave(self, slot, returns):
+        self.clients[slot].leave(returns=returns)
+
+    @rule(slot=slots, leaves=st.booleans(), is_classic=st.booleans())
+    def restart(self, slot, leaves, is_classic):
+        """The client dies, and another one comes, perhaps of the other protocol."""
+        old = self.clients[slot]
+        if leaves:
+            old.leave(returns=True)
+        self.clients[slot] = self.new_client(slot, old.topics, old.regex, is_classic=is_classic)
 
     # --- what happens around them
 
@@ -118,8 +103,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def time_passes(self, ms):
         self.world.clock.advance(ms)
         self.group_epoch_only_rises()
-        group = self.world.group()
-        known = group.tables.members if group is not None else {}
+        known = _member_ids(self.world.group())
         for client in self.clients.values():
             if client.member_id not in known:
                 client.owned.clear()  # a client that was not heard for so long stops reading by itself
@@ -128,51 +112,74 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def topic_grows(self, name, more):
         topics = self.world.topics
         if name not in topics.topics:
-            topics.create(name, more)
+            topics.create(name, more, uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}-{topics.changes}"))
         elif len(topics.topics[name].partitions) < 8:
             topics.grow(name, len(topics.topics[name].partitions) + more)
+
+    @rule(name=st.sampled_from(NAMES))
+    def topic_goes(self, name):
+        if name in self.world.topics.topics:
+            self.world.topics.delete(name)
+
+    @precondition(lambda self: self.world.resolving)
+    @rule(fails=st.booleans())
+    def resolve(self, fails):
+        self.world.resolve(fails=fails)
 
     @rule(compacted=st.booleans())
     def crash(self, compacted):
         self.world.restart(compacted=compacted)
 
-    @rule(member=st.sampled_from(MEMBERS), error=st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS]))
-    def fail(self, member, error):
+    @rule(slot=slots, error=st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS]))
+    def fail(self, slot, error):
         """The log refuses what this heartbeat would write."""
-        before = _state(self.world.group())
+        group, client = self.world.group(), self.clients[slot]
+        before = _state(group)
         self.world.refuses = error
-        self.heartbeat(self.clients[member])
+        self.heartbeat(client)
         self.world.refuses = ErrorCode.NONE
-        assert _state(self.world.group()) == before
+        is_classic = group is None or group.kind == "classic" or not group.has_members
+        if isinstance(client, ConsumerClient) or not is_classic:
+            assert _state(self.world.group()) == before
+
+    @rule()
+    def the_log_dawdles(self):
+        self.world.dawdles = True
+
+    @precondition(lambda self: self.world.dawdles)
+    @rule(error=st.sampled_from([ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]))
+    def the_log_answers(self, error):
+        self.world.dawdles = False
+        self.world.catch_up(error)
 
     # --- what holds
 
     def group_epoch_only_rises(self):
         group = self.world.group()
-        if group is not None:
-            assert group.tables.group_epoch >= self.group_epoch
-            self.group_epoch = group.tables.group_epoch
-            assert group.tables.target_epoch <= group.tables.group_epoch
+        if group is None or group.kind != "consumer":
+            self.seen = None
+            return
+        if self.seen is not None:
+            assert group.tables.group_epoch >= self.seen
+        self.seen = group.tables.group_epoch
+        assert group.tables.target_epoch <= group.tables.group_epoch
 
     @invariant()
     def no_partition_has_two_owners(self):
         if not hasattr(self, "world"):
             return
         group = self.world.group()
-        for members in [] if group is None else [group.tables.members.values()]:
+        for members in [group.tables.members.values()] if group is not None and group.kind == "consumer" else []:
             held = [
-                (topic, index)
+                (topic, index, member.current.epoch)
                 for member in members
                 for part in (member.current.assigned, member.current.pending_revocation)
                 for topic, some in part.items()
                 for index in some
             ]
-            assert len(held) == len(set(held))
-            for member in members:
-                for part in (member.current.assigned, member.current.pending_revocation):
-                    for topic, some in part.items():
-                        for index in some:
-                            assert group.tables.partition_epochs.get(topic, index) == member.current.epoch
+            assert len(held) == len({each[:2] for each in held})
+            for topic, index, epoch in held:
+                assert group.tables.partition_epochs.get(topic, index) == epoch
         read = [each for client in self.clients.values() for each in client.owned]
         assert len(read) == len(set(read)), "two clients read one partition"
 
@@ -180,13 +187,15 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def the_log_tells_the_same(self):
         if not hasattr(self, "world"):
             return
-        before = _state(self.world.group())
+        group = self.world.group()
+        if group is not None and group.kind == "classic" and group.state_name != "Stable":
+            return  # a classic group stores only what a rebalance has come to
         other = World.__new__(World)
         other.__dict__ |= self.world.__dict__
         other.log, other.held, other.resolving = list(self.world.log), [], []
         other._start()
         other.load()
-        assert _state(other.group()) == before
+        assert _state(other.group()) == _state(group)
 
     def teardown(self):
         if hasattr(self, "world"):
@@ -196,34 +205,43 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         """When all heartbeat, each partition of a subscribed topic gets its one reader. A static member that died is
         let in again when its session has ended."""
         world, clients = self.world, self.clients.values()
-        for _ in range(50):
-            world.clock.advance(1_500)
+        world.dawdles = False
+        world.catch_up()
+        for client in clients:  # the leader of a classic group notices by itself that topics have changed
+            client.resubscribe(client.topics, client.regex)
+        for _ in range(ROUNDS):
+            self.time_passes(1_500)
+            world.resolve()
             for client in clients:
-                client.owned = set(client.assigned)
+                client.revoke()
                 self.heartbeat(client, says_owned=True)
-            if all(client.is_member for client in clients) and world.group().state_name == "Stable":
-                break
-        assert world.group().state_name == "Stable"
-        wanted = {
-            (topic_id(name), index)
-            for client in clients
-            for name in client.topics
-            if name in world.topics.topics
-            for index in world.topics.topics[name].partitions
-        }
-        assert {each for client in clients for each in client.assigned} == wanted
+                self.no_partition_has_two_owners()
+            wanted = set().union(*(client.wanted() for client in clients))
+            read = {each for client in clients for each in client.owned}
+            if all(client.is_settled for client in clients) and read == wanted and world.group().state_name == "Stable":
+                return
+        raise AssertionError(f"{world.group().state_name}: {read ^ wanted}")
 
 
-def _by_topic(partitions):
-    found = {}
-    for topic, index in partitions:
-        found.setdefault(topic, []).append(index)
-    return found
+class ConsumersOnlyMachine(ConsumerGroupMachine):
+    """Clients of the consumer protocol that name their topics."""
+
+    with_regexes = with_classic = False
+
+
+def _member_ids(group):
+    if group is None:
+        return set()
+    return set(group.tables.members) if group.kind == "consumer" else {each.member_id for each in group.members}
 
 
 def _state(group):
     if group is None:
         return None
+    if group.kind == "classic":
+        described = group.describe()
+        members = {each.member_id: (each.instance_id, each.assignment) for each in described.members}
+        return described.state, described.epoch, members
     tables = group.tables
     counts = (tables.name_counts, tables.regex_counts, tables.assignor_counts, tables.protocol_counts)
     return (
@@ -234,22 +252,24 @@ def _state(group):
     )  # fmt: skip
 
 
-@pytest.mark.thorough
-def test_groups_converge_without_two_owners() -> None:
+def run(machine, examples, steps):
+    checks = list(HealthCheck)
     run_state_machine_as_test(
-        ConsumerGroupMachine,
+        machine,
         settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks
         ),
     )
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("machine", [ConsumersOnlyMachine, ConsumerGroupMachine])
+def test_groups_converge_without_two_owners(machine) -> None:
+    run(machine, 50, 30)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3 * 3600)
-def test_twenty_thousand_histories() -> None:
-    run_state_machine_as_test(
-        ConsumerGroupMachine,
-        settings=settings(
-            max_examples=20_000, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+@pytest.mark.parametrize("machine", [ConsumersOnlyMachine, ConsumerGroupMachine])
+def test_twenty_thousand_histories(machine) -> None:
+    run(machine, 20_000, 40)
