@@ -175,6 +175,9 @@ class GroupCoordinator:
     def _on_append(self, group: Group, then: Any, error: ErrorCode) -> Sequence[Effect]:
         if error:
             logger.error("group %s could not be stored: %s", group.group_id, error.name)
+        elif group.kind == CLASSIC and self.store.is_replaced(group):
+            # its successor does not know this assignment, so no member may get it
+            return group.on_append(then, ErrorCode.REBALANCE_IN_PROGRESS, self._performer.now())
         effects = group.on_append(then, error, self._performer.now())
         self.store.on_append(group, error)
         if isinstance(then, AssignmentStored) and not error:

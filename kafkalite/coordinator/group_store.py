@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition, fits_string
@@ -224,6 +224,10 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         self._move(old, new)
         self._replaced[new] = old
 
+    def is_replaced(self, group: Group) -> bool:
+        """Whether another group has taken its place, and is being stored."""
+        return self.by_id.get(group.group_id) is not group and group in self._replaced.values()
+
     def on_append(self, group: Group, error: ErrorCode) -> None:
         """Records of the group were appended, or not: it keeps the place that it has taken, or gives it back.
 
@@ -232,7 +236,9 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         """
         if not error or error in STAYS_IN_LOG:
             self.confirm(group)
-        elif group.kind != CLASSIC and not group.is_storing and (group in self._replaced or group.is_unborn):
+        elif group.kind == CLASSIC or cast("ConsumerGroup", group).members.is_storing:
+            return
+        elif group in self._replaced or group.is_unborn:
             self.restore(group)
 
     def confirm(self, group: Group) -> None:

@@ -176,11 +176,6 @@ class Group(ABC):
         """Whether nothing of it has been stored, so that it is as if it had not been made."""
         return False
 
-    @property
-    def is_storing(self) -> bool:
-        """Whether a change that its tables show is still on its way to the log."""
-        return False
-
     @abstractmethod
     def describe(self) -> GroupDescription: ...
 

@@ -205,3 +205,14 @@ def test_joins_that_an_unfinished_upgrade_keeps_waiting_are_answered_at_its_end(
     assert waiting.result is None
     world.coordinator.store.unload(0)
     assert waiting.result.error == ErrorCode.NOT_COORDINATOR
+
+
+def test_an_assignment_that_an_upgrade_overtakes_is_not_given(world):
+    """The consumer group assigns the partitions anew, so the members of the classic one must not read them."""
+    old = world.classic_join().result.member_id
+    world.dawdles = True
+    syncing = world.classic_sync(old, 1, {old: WHOLE})
+    joining = world.send("zz", 0, rebalance_timeout_ms=1, topics=["foo"], owns={})
+    world.catch_up()
+    assert syncing.result.error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert joining.result.error == ErrorCode.NONE

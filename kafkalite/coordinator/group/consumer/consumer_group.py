@@ -90,10 +90,6 @@ class ConsumerGroup(Group):
         tables = self.tables
         return not tables.members and tables.group_epoch == tables.target_epoch == FIRST_EPOCH
 
-    @property
-    def is_storing(self) -> bool:
-        return self.members.is_storing
-
     # --- heartbeats
 
     def consumer_heartbeat(
