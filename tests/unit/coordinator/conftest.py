@@ -16,6 +16,7 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
+from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -145,7 +146,7 @@ class World:
     def _append(self, partition, records, done, *, producer=None, guard=None):
         def answer(error=None):
             error = self.refuses if error is None else error
-            if not error:
+            if not error or error in STAYS_IN_LOG:
                 for record in records:
                     if producer is not None:
                         self.attributes[len(self.log)] = {"transactional": True, **producer._asdict()}
