@@ -21,7 +21,7 @@ from kafkalite.api.request.admission import (
     transactional_batch,
 )
 from kafkalite.api.request.awaited_election import AwaitedElections
-from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker
+from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker, node_endpoints
 from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, PendingResponse, RequestContext, Runtime
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
@@ -33,7 +33,7 @@ from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ClientConnection, Pending
 from kafkalite.protocol.messages import produce as wire
-from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
+from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch
 from kafkalite.record.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 from kafkalite.record.validation.batch_validation import InvalidRecords
 from kafkalite.replication.hosted_replicas import Topic
@@ -279,15 +279,14 @@ class ProduceApi(NamedTuple):
 
     def add_leaders(self, response: wire.ProduceResponse, find: FindBroker) -> None:
         """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
-        endpoints = {}
+        leaders = set()
         for topic in response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     leader, epoch = self.brokers.leader_of(topic.name, partition.index)
                     partition.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-                    if (it := find(leader)) is not None:
-                        endpoints[leader] = NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
-        response.node_endpoints = list(endpoints.values())
+                    leaders.add(leader)
+        response.node_endpoints = node_endpoints(leaders, find)
 
 
 def _refused_topics(request: wire.ProduceRequest, context: RequestContext) -> frozenset[str]:

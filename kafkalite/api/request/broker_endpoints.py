@@ -8,12 +8,13 @@ Source: kafka.server.MetadataCache (getAliveBrokerNodes, by listener name).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER
 from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
 from kafkalite.network.client_connection import ClientConnection
+from kafkalite.protocol.messages.metadata import NodeEndpoint
 from kafkalite.replication.replica_manager import ReplicaManager
 
 
@@ -86,6 +87,15 @@ class BrokerEndpoints:
     def _own_endpoint(self, connection: ClientConnection) -> BrokerEndpoint:
         host, port = self._own_address(connection)
         return BrokerEndpoint(self.broker_id, host, port, self._rack)
+
+
+def node_endpoints(leaders: Iterable[int], find: FindBroker) -> list[NodeEndpoint]:
+    """The endpoints of the leaders that an answer names, of those that the client can reach (KIP-951)."""
+    return [
+        NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
+        for it in map(find, sorted(set(leaders)))
+        if it is not None
+    ]
 
 
 def _endpoint(broker: BrokerRecord, listener_name: str) -> BrokerEndpoint | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kafkalite.api.request.admission import AdmissionEpoch
-from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker
+from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker, node_endpoints
 from kafkalite.api.request.fetch_sessions import FetchContext, FetchSessions, FollowerFetches, WantedPartition
 from kafkalite.api.request.request_context import Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -24,7 +24,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, may_be_led_elsewhere
 from kafkalite.network.client_connection import ignore
 from kafkalite.protocol.messages import fetch as wire
-from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
+from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch
 from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.leader_partition import LeaderPartition
@@ -409,12 +409,8 @@ class FetchReader:
             session.served(with_data)
         response = wire.FetchResponse(session_id=context.session_id, responses=topics)
         if names_leader:
-            leaders = {data.current_leader.leader_id for _, data in found if data.current_leader is not None}
-            response.node_endpoints = [
-                NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
-                for it in map(self._find, sorted(leaders))
-                if it is not None
-            ]
+            leaders = (data.current_leader.leader_id for _, data in found if data.current_leader is not None)
+            response.node_endpoints = node_endpoints(leaders, self._find)
         return response
 
 
