@@ -222,6 +222,21 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
 
+    @classmethod
+    def in_kafkas_words(cls, code: ErrorCode) -> KafkaError:
+        """With the message that Kafka's exception of this code has, where clients show it."""
+        return cls(code, _MESSAGES[code])
+
+
+_MESSAGES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.FENCED_STATE_EPOCH: (
+        "The share coordinator rejected the request because the share-group state epoch did not match."
+    ),
+}
+
 
 class UnverifiedTransaction(KafkaError):
     """A transactional batch came to a partition in which its producer has no open transaction, and the coordinator has

@@ -15,7 +15,8 @@ from kafkalite.common.named_tuple import NamedTuple
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
 
 STRING_BYTES_MAX = 32_767  # of a string with a 16-bit length
 TOPIC_NAME_LENGTH_MAX = 249  # so that "<name>-<partition>" and its suffixes fit a file name of 255 bytes

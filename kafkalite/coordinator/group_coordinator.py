@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
@@ -23,6 +23,7 @@ from kafkalite.coordinator.group.classic.group_state import AssignmentStored
 from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
 from kafkalite.coordinator.group.group import (
     CLASSIC,
+    SHARE,
     Group,
     GroupDescription,
     JoinRequest,
@@ -38,6 +39,10 @@ from kafkalite.coordinator.runtime.effects import (
     EffectPerformer,
     Waiter,
 )
+
+if TYPE_CHECKING:
+    from kafkalite.coordinator.group.share.share_group import ShareGroupConfig
+    from kafkalite.coordinator.share_groups import ShareGroups, ShareStates
 
 logger = logging.getLogger(__name__)
 
@@ -60,19 +65,34 @@ class GroupCoordinator:
         append: AppendRecords,
         environment: GroupEnvironment,
         *,
+        share_config: Callable[[str], ShareGroupConfig] | None = None,
+        states: ShareStates | None = None,
         new_uuid: Callable[[], object] = uuid.uuid4,
     ) -> None:
         self._performer: EffectPerformer[Group] = EffectPerformer(
             clock, append, self._on_append, self._on_timer, self._perform_other
         )
-        self.store = GroupStore(config, append, self._performer, environment)
+        self.store = GroupStore(config, append, self._performer, environment, share_config)
         self.consumer_groups = ConsumerGroups(config, self.store, self._performer, environment)
+        self._share_groups: ShareGroups | None = None
+        self._topics = environment.topics
+        self._states = states
         self.offsets = OffsetManager(config, clock, self.store)
         self._config = config
         self._monotonic_ms = clock.monotonic_ms
         self._new_uuid = new_uuid
         self._groups = self.store.by_id
         self.completed_rebalances = 0  # of classic groups
+
+    @property
+    def share_groups(self) -> ShareGroups:
+        """The groups of the share protocol, from their first use on."""
+        if self._share_groups is None:
+            assert self._states is not None, "a coordinator that serves share groups is given the share coordinators"
+            from kafkalite.coordinator.share_groups import ShareGroups
+
+            self._share_groups = ShareGroups(self.store, self._performer, self._topics, self._states)
+        return self._share_groups
 
     @property
     def timer_count(self) -> int:
@@ -155,11 +175,13 @@ class GroupCoordinator:
         found = [group for group in self._groups.values() if not states or group.state_name.lower() in states]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.store.loading else ErrorCode.NONE, found
 
-    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """DeleteGroups: removes groups without members, with their offsets."""
+    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+        """DeleteGroups: removes groups without members, with their offsets or the state of their share partitions."""
         errors = {}
         for group_id in dict.fromkeys(group_ids):
             group, error = self.store.find(group_id, may_be_empty=True)
+            if group is not None and group.kind == SHARE:
+                error = await self.share_groups.delete_states(group_id)
             if not error:
                 error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.prepare_deletion()
             if not error and group is not None:
@@ -190,7 +212,10 @@ class GroupCoordinator:
         return group.on_timer(timer, self._performer.now())
 
     def _perform_other(self, group: Group, effect: Any) -> None:
-        self.consumer_groups.perform(group, effect)
+        if group.kind == SHARE:
+            self.share_groups.perform(group, effect)
+        else:
+            self.consumer_groups.perform(group, effect)
 
     def _validate_join(self, request: JoinRequest) -> ErrorCode:
         config = self._config

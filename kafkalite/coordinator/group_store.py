@@ -9,7 +9,7 @@ Source: kafka.coordinator.group.GroupMetadataManager (3.9).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
     from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
     from kafkalite.coordinator.group.consumer.group_tables import Step
+    from kafkalite.coordinator.group.share.share_group import ShareGroup, ShareGroupConfig
+    from kafkalite.coordinator.group.share.share_tables import Step as ShareStep
     from kafkalite.protocol.records import GroupMetadataValue
     from kafkalite.record.columns.batch_columns import Flags
     from kafkalite.record.columns.record_columns import Columns
@@ -45,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 TOMBSTONES_PER_BATCH_MAX = 1_000
 _GROUPS_PER_TURN = 500  # each takes some 10 us, or more with many members
+FIRST_SHARE_KIND, LAST_SHARE_KIND = 10, 15  # of records
 
 
 class GroupLoader(PartitionLoader):
@@ -57,6 +60,7 @@ class GroupLoader(PartitionLoader):
         super().__init__()
         self.groups: dict[str, tuple[int, GroupMetadataValue]] = {}  # classic ones, with their order in the log
         self.steps: dict[str, list[tuple[int, Step]]] = {}  # of consumer groups, with their order in the log
+        self.share_steps: dict[str, list[ShareStep]] = {}
         self.offsets: dict[str, OffsetStore] = {}
         self.built: dict[str, Group] = {}  # by group id, in the order of `group_ids`
 
@@ -88,6 +92,12 @@ class GroupLoader(PartitionLoader):
     def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
         decoded = read_key(key)
         if decoded is None:
+            if FIRST_SHARE_KIND <= int.from_bytes(key[:2]) <= LAST_SHARE_KIND:
+                from kafkalite.coordinator.group.share import share_tables
+
+                step = share_tables.step_of(key, value)
+                self.share_steps.setdefault(share_tables.group_id_of(key), []).append(step)
+                return
             from kafkalite.coordinator.group.consumer.member_records import group_id_of, step_of
 
             self.steps.setdefault(group_id_of(key), []).append((order, step_of(key, value)))
@@ -105,7 +115,7 @@ class GroupLoader(PartitionLoader):
     @property
     def group_ids(self) -> list[str]:
         with_offsets = [group_id for group_id, offsets in self.offsets.items() if not offsets.is_empty]
-        return list(dict.fromkeys([*self.groups, *self.steps, *with_offsets]))
+        return list(dict.fromkeys([*self.groups, *self.steps, *self.share_steps, *with_offsets]))
 
     def consumer_steps(self, group_id: str) -> list[Step]:
         """The steps that make the group, in the order of the log; none if it is a classic one. If the log has records
@@ -125,6 +135,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         append: AppendRecords,
         performer: EffectPerformer[Group],
         environment: GroupEnvironment,
+        share_config: Callable[[str], ShareGroupConfig] | None = None,
     ) -> None:
         super().__init__(config.offsets_topic_num_partitions)
         self.append = append
@@ -134,6 +145,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}  # by partition: (producer id, is committed)
         self._replaced: dict[Group, Group] = {}  # by a group that is not stored yet: the one whose place it took
         self._environment = environment
+        self._share_config = share_config
         self._config = config
         self._now = performer.now
 
@@ -159,6 +171,10 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
                 group = self.new_consumer_group(group_id)
                 for step in steps:
                     group.tables.apply(step)
+            elif group_id in loader.share_steps and group_id not in loader.groups:
+                group = self.new_share_group(group_id)
+                for share_step in loader.share_steps[group_id]:
+                    group.tables.apply(share_step)
             else:
                 _, value = loader.groups.get(group_id, (0, None))
                 group = self._make_group(group_id, partition, now, value)
@@ -217,6 +233,14 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
 
         return ConsumerGroup(group_id, self.partition_for(group_id), self._environment)
+
+    def new_share_group(self, group_id: str) -> ShareGroup:
+        """As `new_group`, of the share protocol."""
+        from kafkalite.coordinator.group.share.share_group import ShareEnvironment, ShareGroup, ShareGroupConfig
+
+        config = self._share_config or (lambda _: ShareGroupConfig())
+        environment = ShareEnvironment(self._environment.topics, config)
+        return ShareGroup(group_id, self.partition_for(group_id), environment)
 
     def replace(self, old: Group, new: Group) -> None:
         """Give the place and the offsets of `old` to `new`, whose records are about to be appended: `confirm` or

@@ -2,7 +2,7 @@
 
 A coordinator owns exactly the partitions of its topic that this broker leads: a partition is loaded into the
 coordinator's store when this broker is elected leader (`on_election`), and unloaded when it resigns (`on_resignation`).
-Used for `__consumer_offsets` and `__transaction_state`.
+Used for `__consumer_offsets`, `__transaction_state` and `__share_group_state`.
 Source: kafka.coordinator.group.GroupMetadataManager, kafka.coordinator.transaction.TransactionStateManager (loading and
 appending), GroupCoordinator.offsetsTopicConfigs, TransactionStateManager.transactionTopicConfigs.
 """
@@ -25,6 +25,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import (
     GROUP_METADATA_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     ProducerIdAndEpoch,
     partition_for_id,
@@ -44,8 +45,8 @@ from kafkalite.replication.topic_admin import TopicAdmin
 logger = logging.getLogger(__name__)
 
 _INTERNAL_PRODUCE_VERSION = 9
-TRANSACTION_MIN_ISR = "transaction.state.log.min.isr"
 _CLEANUP_POLICY = {"cleanup.policy": "compact"}
+_OF_CLEANUP = ("cleanup.policy", "retention.ms")
 _PRODUCERS_FAULTS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 _WITHOUT_REPLICAS = frozenset(  # clients repeat their requests until there are enough, or another leader
     {
@@ -78,13 +79,14 @@ class TopicSettings(NamedTuple):
     factor_setting: str
     replication_factor: int
     min_isr: int | None
+    min_isr_setting: str
     explicit: AbstractSet[str]
 
     def with_replicas(self, replication_factor: int) -> dict[str, str]:
         """The topic's own settings if it gets so many replicas."""
         if self.min_isr is None:
             return dict(self.overrides)
-        is_set = TRANSACTION_MIN_ISR in self.explicit
+        is_set = self.min_isr_setting in self.explicit
         least = self.min_isr if is_set else min(self.min_isr, replication_factor)
         return {**self.overrides, "min.insync.replicas": str(least)}
 
@@ -102,6 +104,7 @@ def consumer_offsets(config: BrokerConfig) -> TopicSettings:
         "offsets.topic.replication.factor",
         config.offsets_topic_replication_factor,
         None,
+        "",
         config.explicit.keys(),
     )
 
@@ -120,6 +123,27 @@ def transaction_state(config: BrokerConfig) -> TopicSettings:
         "transaction.state.log.replication.factor",
         config.transaction_state_log_replication_factor,
         config.transaction_state_log_min_isr,
+        "transaction.state.log.min.isr",
+        config.explicit.keys(),
+    )
+
+
+def share_state(config: BrokerConfig) -> TopicSettings:
+    """Not compacted: an update is no last value. The share coordinator deletes what its snapshots make redundant."""
+    overrides = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.ms": "-1",
+        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+    }
+    return TopicSettings(
+        SHARE_STATE_TOPIC,
+        config.share_coordinator_state_topic_num_partitions,
+        overrides,
+        "share.coordinator.state.topic.replication.factor",
+        config.share_coordinator_state_topic_replication_factor,
+        config.share_coordinator_state_topic_min_isr,
+        "share.coordinator.state.topic.min.isr",
         config.explicit.keys(),
     )
 
@@ -184,6 +208,19 @@ class InternalTopic:
         partition = self._replicas.partition(self.name, index)
         return partition.leader_epoch if partition is not None else -1
 
+    def end_offset(self, index: int) -> int:
+        """The offset that the next append to partition `index` gets; -1 if it is not led here."""
+        partition = self._replicas.partition(self.name, index)
+        return partition.log.end_offset if partition is not None else -1
+
+    def delete_before(self, index: int, offset: int) -> None:
+        """Delete the committed records of partition `index` before the offset."""
+        partition = self._replicas.partition(self.name, index)
+        if partition is None or partition.log.start_offset >= min(offset, partition.high_watermark):
+            return
+        with _errors_logged("pruned", f"{self.name}-{index}"):
+            partition.delete_records_before(min(offset, partition.high_watermark))
+
     def attach(self, store: PartitionedStore[Any, Any]) -> None:
         self._store = store
 
@@ -242,8 +279,8 @@ class InternalTopic:
                 loading.cancel()
                 raise
         if "cleanup.policy" not in topic.overrides:
-            with _errors_logged("made compact", topic.name):
-                await self._make_compact(topic)
+            with _errors_logged("given its cleanup.policy", topic.name):
+                await self._set_cleanup_policy(topic)
 
     def on_election(self, partition: Partition) -> None:
         """This broker was elected leader of `partition`: load it if it belongs to this topic."""
@@ -314,10 +351,11 @@ class InternalTopic:
             now_ms = self._clock.monotonic_ms()
             self._load_times.append((now_ms, now_ms - begun_ms))
 
-    async def _make_compact(self, topic: Topic) -> None:
-        """Sets cleanup.policy=compact if a client created the topic without it; retention would delete the state."""
-        await self._topic_admin.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
-        logger.warning("topic %s was created without a cleanup.policy: it is compact from now on", topic.name)
+    async def _set_cleanup_policy(self, topic: Topic) -> None:
+        """A client created the topic without it; retention would delete the state."""
+        policy = {name: self._settings.overrides[name] for name in _OF_CLEANUP if name in self._settings.overrides}
+        await self._topic_admin.change_overrides(topic.name, lambda overrides: {**policy, **overrides})
+        logger.warning("topic %s was created without a cleanup.policy: it has %s from now on", topic.name, policy)
 
     def append(
         self,

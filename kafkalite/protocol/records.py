@@ -1,7 +1,7 @@
-"""Schemas of the records in the internal topics __consumer_offsets and __transaction_state, and of the bytes in them.
+"""Schemas of the records in __consumer_offsets, __transaction_state and __share_group_state, and of the bytes in them.
 
-Of groups: committed offsets, classic groups with the subscriptions and assignments of their consumers, and groups of
-KIP-848.
+Of groups: committed offsets, classic groups with the subscriptions and assignments of their consumers, consumer groups
+(KIP-848) and share groups (KIP-932).
 Source: the *Key.json and *Value.json of Apache Kafka's group-coordinator; TransactionLogKey.json and
 TransactionLogValue.json (4.0).
 """
@@ -169,6 +169,43 @@ class RegularExpressionValue(Message, flexible="0+"):
     timestamp: int = int64("0+")
 
 
+class ShareMemberMetadataValue(Message, flexible="0+"):
+    rack_id: str | None = string("0+", nullable="0+")
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    subscribed_topic_names: list[str] = array(STRING, "0+")
+
+
+class ShareCurrentAssignmentValue(Message, flexible="0+"):
+    member_epoch: int = int32("0+")
+    previous_member_epoch: int = int32("0+")
+    state: int = int8("0+")
+    assigned_partitions: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+
+
+class SharedTopicPartitions(Message):
+    """Kafka's TopicPartitionsInfo."""
+
+    topic_id: uuid.UUID = id16("0+")
+    topic_name: str = string("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class SharedTopic(Message):
+    """Kafka's TopicInfo."""
+
+    topic_id: uuid.UUID = id16("0+")
+    topic_name: str = string("0+")
+
+
+class StatePartitionMetadataValue(Message, flexible="0+"):
+    """The partitions whose state the share coordinator has, will have, and is to delete."""
+
+    initializing_topics: list[SharedTopicPartitions] = array(SharedTopicPartitions, "0+")
+    initialized_topics: list[SharedTopicPartitions] = array(SharedTopicPartitions, "0+")
+    deleting_topics: list[SharedTopic] = array(SharedTopic, "0+")
+
+
 class RecordKind(NamedTuple):
     """The key and the value of a kind of record, and the last known version of the value."""
 
@@ -187,6 +224,12 @@ GROUP_RECORDS = {
     6: RecordKind(GroupIdKey, AssignmentEpochValue, 0),
     7: RecordKind(MemberKey, TargetAssignmentValue, 0),
     8: RecordKind(MemberKey, CurrentAssignmentValue, 0),
+    10: RecordKind(MemberKey, ShareMemberMetadataValue, 0),
+    11: RecordKind(GroupIdKey, GroupEpochValue, 0),
+    12: RecordKind(GroupIdKey, AssignmentEpochValue, 0),
+    13: RecordKind(MemberKey, TargetAssignmentValue, 0),
+    14: RecordKind(MemberKey, ShareCurrentAssignmentValue, 0),
+    15: RecordKind(GroupIdKey, StatePartitionMetadataValue, 0),
     16: RecordKind(RegularExpressionKey, RegularExpressionValue, 0),
 }
 """By the version of the key."""
@@ -287,3 +330,50 @@ class TransactionLogValue(Message, flexible="1+"):
     transaction_last_update_timestamp_ms: int = int64("0+")
     transaction_start_timestamp_ms: int = int64("0+")
     client_transaction_version: int = int16("1+", tag=2)
+
+
+class SharePartitionKey(Message):
+    """Kafka's ShareSnapshotKey and ShareUpdateKey."""
+
+    group_id: str = string("0+")
+    topic_id: uuid.UUID = id16("0+")
+    partition: int = int32("0+")
+
+
+class StateBatch(Message):
+    """Consecutive records in one state; `last_offset` is inclusive."""
+
+    first_offset: int = int64("0+")
+    last_offset: int = int64("0+")
+    delivery_state: int = int8("0+")
+    delivery_count: int = int16("0+")
+
+
+class ShareSnapshotValue(Message, flexible="0+"):
+    snapshot_epoch: int = int32("0+")
+    state_epoch: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    start_offset: int = int64("0+")
+    delivery_complete_count: int = int32("0+", default=-1, tag=0)
+    create_timestamp: int = int64("0+")
+    write_timestamp: int = int64("0+")
+    state_batches: list[StateBatch] = array(StateBatch, "0+")
+
+
+class ShareUpdateValue(Message, flexible="0+"):
+    """A change since the last snapshot."""
+
+    snapshot_epoch: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    start_offset: int = int64("0+")
+    delivery_complete_count: int = int32("0+", default=-1, tag=0)
+    state_batches: list[StateBatch] = array(StateBatch, "0+")
+
+
+SHARE_SNAPSHOT = 0
+SHARE_UPDATE = 1
+SHARE_STATE_RECORDS = {
+    SHARE_SNAPSHOT: RecordKind(SharePartitionKey, ShareSnapshotValue, 0),
+    SHARE_UPDATE: RecordKind(SharePartitionKey, ShareUpdateValue, 0),
+}
+"""By the version of the key, in `__share_group_state`."""

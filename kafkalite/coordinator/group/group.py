@@ -19,7 +19,7 @@ from kafkalite.coordinator.group.offset_store import ExpirationCondition, Offset
 from kafkalite.coordinator.runtime.effects import Effect, Records, Waiter
 
 JOIN, SYNC = "join", "sync"
-CLASSIC, CONSUMER = "classic", "consumer"  # kinds of groups
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"  # kinds of groups
 _NAMED_MAX = 5
 
 Protocols = tuple[tuple[str, bytes], ...]

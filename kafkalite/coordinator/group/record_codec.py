@@ -1,9 +1,10 @@
 """Keys and values of `__consumer_offsets`: a version as i16, then the message in that version.
 
 The key's version is its kind, as in the table `GROUP_RECORDS`: 0 and 1 a committed offset, 2 a classic group, 3 to 8
-and 16 a consumer group (`consumer/member_records.py`); those of other group protocols are skipped. A record without a
-value is a tombstone. As Kafka 3.9 does, this broker writes value version 3, or 1 for an offset with a retention time of
-its own. Version 4 is 3 in compact form, and has the topic's id: it is written for an offset that was committed by id.
+and 16 a consumer group (`consumer/member_records.py`), 10 to 15 a share group (`share/share_tables.py`); those of Kafka
+Streams are skipped. A record without a value is a tombstone. As Kafka 3.9 does, this broker writes value version 3, or
+1 for an offset with a retention time of its own. Version 4 is 3 in compact form, and has the topic's id: it is written
+for an offset that was committed by id.
 Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupMetadataManager (3.9); KIP-915.
 """
 
@@ -35,7 +36,7 @@ OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 OFFSET_VALUE_VERSION_WITH_ID = 4
 GROUP_VALUE_VERSION = 3
-CONSUMER_GROUP_KEY_VERSIONS = (3, 4, 5, 6, 7, 8, 16)
+KEY_VERSIONS_OF_STEPS = (*range(3, 9), *range(10, 17))  # of consumer groups and share groups
 
 _KEY_HEAD = struct.Struct(">hh")
 _KEY_MIDDLE = struct.Struct(">h")
@@ -45,7 +46,7 @@ _VALUE_TAIL = struct.Struct(">q")
 _make = tuple.__new__
 VALUE_VERSION_MAX = GROUP_RECORDS[GROUP_KEY_VERSION].value_version_max
 _OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
-_CONSUMER_GROUP_KEYS = frozenset(VERSION.pack(kind) for kind in CONSUMER_GROUP_KEY_VERSIONS)
+_KEYS_OF_STEPS = frozenset(VERSION.pack(kind) for kind in KEY_VERSIONS_OF_STEPS)
 _KNOWN_VALUE_PREFIXES = frozenset(VERSION.pack(version) for version in range(VALUE_VERSION_MAX + 1))
 
 
@@ -168,9 +169,9 @@ def stored_key(key: bytes | None, value: bytes | None, offset: int) -> bytes | N
     """The key under which a record of the topic counts, with version 1 for offsets; None if it is skipped."""
     kind = key[:2] if key is not None else b""
     if key is None or len(kind) < 2 or (value is not None and value[:2] not in _KNOWN_VALUE_PREFIXES):
-        if kind <= _GROUP_KEY or kind in _CONSUMER_GROUP_KEYS:  # else a record of another group protocol
+        if kind <= _GROUP_KEY or kind in _KEYS_OF_STEPS:  # else a record of another group protocol
             logger.warning("skipped the record at offset %d of __consumer_offsets: its version is unknown", offset)
         return None
-    if kind in (_OFFSET_KEY, _GROUP_KEY) or kind in _CONSUMER_GROUP_KEYS:
+    if kind in (_OFFSET_KEY, _GROUP_KEY) or kind in _KEYS_OF_STEPS:
         return key
     return _OFFSET_KEY + key[2:] if kind == _OLD_OFFSET_KEY else None

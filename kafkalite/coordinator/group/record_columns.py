@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from kafkalite.coordinator.group.record_codec import (
-    CONSUMER_GROUP_KEY_VERSIONS,
     GROUP_KEY_VERSION,
+    KEY_VERSIONS_OF_STEPS,
     OFFSET_KEY_VERSION,
     VALUE_VERSION_MAX,
 )
@@ -19,7 +19,7 @@ from kafkalite.record.columns.keyed_records import first_two_bytes
 from kafkalite.record.columns.record_columns import Columns
 
 _COUNTS = np.zeros(1 << 16, np.bool_)  # by the version of the key
-_COUNTS[[OFFSET_KEY_VERSION, GROUP_KEY_VERSION, *CONSUMER_GROUP_KEY_VERSIONS]] = True
+_COUNTS[[OFFSET_KEY_VERSION, GROUP_KEY_VERSION, *KEY_VERSIONS_OF_STEPS]] = True
 _OLD_OFFSET_KEY_VERSION = 0
 
 

@@ -125,7 +125,7 @@ class World:
 
     @property
     def _groups(self):
-        return GroupApi(SimpleNamespace(loop=self.loop), None, self.coordinator, None, None, None)
+        return GroupApi(SimpleNamespace(loop=self.loop), None, self.coordinator, None, None, None, None)
 
     @property
     def offset_api(self):
@@ -376,7 +376,8 @@ class World:
         return {each.group_id: each.group_state for each in response.groups}
 
     def delete(self, *groups):
-        response = self.handle(self._groups.delete_groups, DeleteGroupsRequest(groups_names=list(groups)), 2)
+        request = DeleteGroupsRequest(groups_names=list(groups))
+        response = asyncio.run(self.handle(self._groups.delete_groups, request, 2))
         return {each.group_id: ErrorCode(each.error_code) for each in response.results}
 
     # --- short cuts

@@ -1,5 +1,7 @@
 """Heartbeats of a consumer group, step by step as Kafka 4.3 answers them."""
 
+import asyncio
+
 import pytest
 
 from kafkalite.common.errors import ErrorCode
@@ -330,10 +332,10 @@ def test_a_group_is_read_from_its_log(world, compacted):
 def test_a_group_that_is_deleted_leaves_only_tombstones(world):
     world.join("m1", topics=None, regex="foo")
     world.resolve()
-    assert world.coordinator.delete_groups(["g"]) == {"g": ErrorCode.NON_EMPTY_GROUP}
+    assert asyncio.run(world.coordinator.delete_groups(["g"])) == {"g": ErrorCode.NON_EMPTY_GROUP}
     world.leave("m1")
     since = len(world.log)
-    assert world.coordinator.delete_groups(["g"]) == {"g": ErrorCode.NONE}
+    assert asyncio.run(world.coordinator.delete_groups(["g"])) == {"g": ErrorCode.NONE}
     assert world.kinds(since) == [-6, -4, -3]
     world.restart()
     assert world.group() is None

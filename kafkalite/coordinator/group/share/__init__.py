@@ -1,0 +1,1 @@
+"""A group whose members share partitions (KIP-932): tables, changes, its assignor, records."""
