@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config import setting_checks
-from kafkalite.config.group_settings import GroupSettings, group_conflict
+from kafkalite.config.group_settings import group_conflict
 from kafkalite.config.listeners import (
     PREFIX,
     ListenerConfig,
@@ -48,13 +48,14 @@ from kafkalite.config.settings import (
     string,
     words,
 )
+from kafkalite.config.share_settings import ShareSettings, share_conflict
 from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig, of_topic, topic_conflict
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
 
 
-class BrokerConfig(GroupSettings):
+class BrokerConfig(ShareSettings):
     """The configuration of one broker: `BrokerConfig()` has the defaults, `load` takes an operator's properties.
 
     `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: changed while running, for this
@@ -308,7 +309,8 @@ class BrokerConfig(GroupSettings):
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
-        return topic_conflict(values) or group_conflict(self.values())
+        own = self.values()
+        return topic_conflict(values) or group_conflict(own) or share_conflict(own)
 
     def topic_default(self, setting: Setting) -> Any:
         """The default that this broker gives to a topic's setting."""

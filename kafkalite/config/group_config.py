@@ -1,7 +1,7 @@
 """Settings that a group has for itself (resource type 32): over the broker's `group.*` settings, within their bounds.
 
 A value that is out of bounds, since the broker's settings changed after it was set, counts as the nearest bound. The
-settings of share groups and of Kafka Streams are kept, and have no effect yet.
+settings of groups of Kafka Streams are kept, and have no effect yet.
 Source: org.apache.kafka.coordinator.group.{GroupConfig, GroupConfigManager} (4.3).
 """
 
@@ -50,6 +50,15 @@ def parse_offset_reset(text: str) -> str:
     if text not in ("earliest", "latest"):
         raise ValueError("must be earliest, latest or by_duration: and a duration such as PT1H")
     return text
+
+
+def begins_at(text: str) -> str | int:
+    """The value of share.auto.offset.reset: earliest, latest, or how many ms before now."""
+    found = _DURATION.match(text)
+    if found is None:
+        return text
+    seconds = sum(int(found[unit] or 0) * factor for unit, factor in _SECONDS_OF.items())
+    return abs(seconds) * 1_000
 
 
 class GroupConfig(Settings):

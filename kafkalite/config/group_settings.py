@@ -69,7 +69,7 @@ class GroupSettings(SecuritySettings):
     offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
 
     _consumer_groups = section("Groups of the consumer protocol (KIP-848)")
-    group_coordinator_rebalance_protocols: tuple[str, ...] = words("classic,consumer,streams", "The protocols that groups may use; share groups and groups of Kafka Streams are not served.", convert=parse_protocols)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = words("classic,consumer,streams", "The protocols that groups may use. Share groups are on with the feature share.version; groups of Kafka Streams are not served.", convert=parse_protocols)
     group_consumer_session_timeout_ms: int = integer(45_000, "Session timeout of members; a group may have its own.", at_least=1)
     group_consumer_min_session_timeout_ms: int = integer(45_000, "Shortest session timeout that may be set.", at_least=1)
     group_consumer_max_session_timeout_ms: int = integer(60_000, "Longest session timeout that may be set.", at_least=1)

@@ -50,27 +50,6 @@ group.coordinator.append.linger.ms INT >=-1 =-1
 group.coordinator.background.threads INT >=1 =2
 group.coordinator.cached.buffer.max.bytes INT dynamic >=524288 =1048588
 group.coordinator.threads INT >=1 =4
-group.share.assignment.interval.ms INT dynamic >=0 =1000
-group.share.assignors LIST =simple
-group.share.delivery.count.limit INT >=2 <=10 =5
-group.share.heartbeat.interval.ms INT >=1 =5000
-group.share.max.assignment.interval.ms INT >=0 =15000
-group.share.max.delivery.count.limit INT >=5 <=25 =10
-group.share.max.heartbeat.interval.ms INT >=1 =15000
-group.share.max.partition.max.record.locks INT >=2000 <=10000 =4000
-group.share.max.record.lock.duration.ms INT >=30000 <=3600000 =60000
-group.share.max.session.timeout.ms INT >=1 =60000
-group.share.max.share.sessions INT >=1 =2000
-group.share.max.size INT >=1 <=1000 =200
-group.share.min.assignment.interval.ms INT >=0 =0
-group.share.min.delivery.count.limit INT >=2 <=5 =2
-group.share.min.heartbeat.interval.ms INT >=1 =5000
-group.share.min.partition.max.record.locks INT >=100 <=2000 =100
-group.share.min.record.lock.duration.ms INT >=1000 <=30000 =15000
-group.share.min.session.timeout.ms INT >=1 =45000
-group.share.partition.max.record.locks INT >=100 <=10000 =2000
-group.share.record.lock.duration.ms INT >=1000 <=3600000 =30000
-group.share.session.timeout.ms INT >=1 =45000
 group.streams.assignment.interval.ms INT dynamic >=0 =1000
 group.streams.heartbeat.interval.ms INT >=1 =5000
 group.streams.initial.rebalance.delay.ms INT >=0 =3000
@@ -186,11 +165,7 @@ sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.tem
 sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
 server.max.startup.time.ms share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
-share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
-share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
-share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+share.coordinator.load.buffer.size share.coordinator.state.topic.compression.codec share.coordinator.threads
 share.fetch.purgatory.purge.interval.requests transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms

@@ -36,7 +36,8 @@ class ClientConnection:
     `authenticator` gets the frames instead of the processor's handler as long as it is set; its frames are limited
     until `lift_limit`. `refused_batches` belong to the handlers of produces: topic and partition -> the error code of
     its last refusal, and how many batches may be behind it. `quotas` belong to the counting of requests against quotas
-    (`api/request/throttling`). The acceptor sets `accepted_ms`, of the monotonic clock, and `is_encrypted`.
+    (`api/request/throttling`). `end_sessions` belongs to the handlers of share groups: it is called when the connection
+    is closed. The acceptor sets `accepted_ms`, of the monotonic clock, and `is_encrypted`.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class ClientConnection:
         "authenticator",
         "client_software_name",
         "client_software_version",
+        "end_sessions",
         "fast_paths",
         "host",
         "is_by_token",
@@ -71,6 +73,7 @@ class ClientConnection:
         self.is_by_token = False
         self.authenticator: Handler | None = None
         self.lift_limit: Callable[[], None] = ignore
+        self.end_sessions: Callable[[], None] = ignore
         self.refused_batches: dict[tuple[str, int], tuple[int, int]] | None = None
         self.quotas: Any = None
         self.accepted_ms = 0

@@ -130,6 +130,7 @@ class Connection:
             self._pending = None
         self._framer.drop()
         self.client.fast_paths.clear()
+        self.client.end_sessions()
         if self._is_request_partial:
             self._update_request_memory()
         self._processor.release(self)

@@ -34,6 +34,9 @@ from kafkalite.protocol.messages import (
     produce,
     quorum,
     sasl,
+    share_fetch,
+    share_groups,
+    share_state,
     telemetry,
     topic_partitions,
     topics,
@@ -114,6 +117,18 @@ _ROWS = (
     Api(72, "PushTelemetry", telemetry.PushTelemetryRequest, telemetry.PushTelemetryResponse, 0, 0),
     Api(74, "ListConfigResources", configs.ListConfigResourcesRequest, configs.ListConfigResourcesResponse, 0, 1),
     Api(75, "DescribeTopicPartitions", topic_partitions.DescribeTopicPartitionsRequest, topic_partitions.DescribeTopicPartitionsResponse, 0, 0),
+    Api(76, "ShareGroupHeartbeat", share_groups.ShareGroupHeartbeatRequest, share_groups.ShareGroupHeartbeatResponse, 1, 1),
+    Api(77, "ShareGroupDescribe", share_groups.ShareGroupDescribeRequest, share_groups.ShareGroupDescribeResponse, 1, 1),
+    Api(78, "ShareFetch", share_fetch.ShareFetchRequest, share_fetch.ShareFetchResponse, 1, 2),
+    Api(79, "ShareAcknowledge", share_fetch.ShareAcknowledgeRequest, share_fetch.ShareAcknowledgeResponse, 1, 2),
+    Api(83, "InitializeShareGroupState", share_state.InitializeShareGroupStateRequest, share_state.InitializeShareGroupStateResponse, 0, 0),
+    Api(84, "ReadShareGroupState", share_state.ReadShareGroupStateRequest, share_state.ReadShareGroupStateResponse, 0, 0),
+    Api(85, "WriteShareGroupState", share_state.WriteShareGroupStateRequest, share_state.WriteShareGroupStateResponse, 0, 1),
+    Api(86, "DeleteShareGroupState", share_state.DeleteShareGroupStateRequest, share_state.DeleteShareGroupStateResponse, 0, 0),
+    Api(87, "ReadShareGroupStateSummary", share_state.ReadShareGroupStateSummaryRequest, share_state.ReadShareGroupStateSummaryResponse, 0, 1),
+    Api(90, "DescribeShareGroupOffsets", share_groups.DescribeShareGroupOffsetsRequest, share_groups.DescribeShareGroupOffsetsResponse, 0, 1),
+    Api(91, "AlterShareGroupOffsets", share_groups.AlterShareGroupOffsetsRequest, share_groups.AlterShareGroupOffsetsResponse, 0, 0),
+    Api(92, "DeleteShareGroupOffsets", share_groups.DeleteShareGroupOffsetsRequest, share_groups.DeleteShareGroupOffsetsResponse, 0, 0),
 )
 
 _OWN_ROWS = (

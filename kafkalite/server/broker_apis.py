@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from kafkalite.api.handlers.list_offsets import ListOffsetsApi
     from kafkalite.api.handlers.log_dirs import LogDirApi
     from kafkalite.api.handlers.partition_admin import PartitionAdminApi
+    from kafkalite.api.handlers.share_fetch import ShareFetchApi
+    from kafkalite.api.handlers.share_groups import ShareGroupApi
+    from kafkalite.api.handlers.share_state import ShareStateApi
     from kafkalite.api.handlers.telemetry import TelemetryApi
     from kafkalite.api.handlers.topic_partitions import TopicPartitionApi
     from kafkalite.api.handlers.topics import TopicApi
@@ -181,7 +184,13 @@ class BrokerApis:
 
         its = self._coordinators
         return GroupApi(
-            self._runtime, self._brokers, its.groups, its.offsets_topic, its.transactions, its.transaction_topic
+            self._runtime,
+            self._brokers,
+            its.groups,
+            its.offsets_topic,
+            its.transactions,
+            its.transaction_topic,
+            its.share_topic,
         )
 
     @cached_property
@@ -290,6 +299,35 @@ class BrokerApis:
         return CleanerApi(self._runtime, self._config, self._replica_manager, self._cleaner)
 
     @cached_property
+    def _share_fetch_api(self) -> ShareFetchApi:
+        from kafkalite.api.handlers.share_fetch import ShareFetchApi
+        from kafkalite.api.request.share_sessions import ShareSessions
+        from kafkalite.replication.share.share_partitions import SharePartitions
+
+        its = self._coordinators
+        shares = SharePartitions(self._runtime.clock, its.share_states, its.share_reading)
+        self._replica_manager.on_resignation.subscribe(shares.on_resignation)
+        sessions = ShareSessions(
+            lambda: self._config().group_share_max_share_sessions, shares.on_session_end, shares.drop_group
+        )
+        return ShareFetchApi(
+            self._runtime, self._config, self._brokers, self._replica_manager, shares, sessions, self._features
+        )
+
+    @cached_property
+    def _share_group_api(self) -> ShareGroupApi:
+        from kafkalite.api.handlers.share_groups import ShareGroupApi
+
+        its = self._coordinators
+        return ShareGroupApi(self._runtime, its.groups, self._features, self._metadata, its.end_offsets.find)
+
+    @cached_property
+    def _share_state_api(self) -> ShareStateApi:
+        from kafkalite.api.handlers.share_state import ShareStateApi
+
+        return ShareStateApi(self._coordinators.shares)
+
+    @cached_property
     def _report_api(self) -> BrokerReportApi:
         from kafkalite.api.handlers.broker_report import BrokerReportApi
 
@@ -386,5 +424,17 @@ _HANDLERS: Mapping[str, Callable[[BrokerApis], Handler]] = {
     "DescribeTopicPartitions": lambda its: its._topic_partition_api.describe_topic_partitions,
     "RunCleaner": lambda its: its._cleaner_api.run_cleaner,
     "BrokerReport": lambda its: its._report_api.broker_report,
+    "ShareFetch": lambda its: its._share_fetch_api.share_fetch,
+    "ShareAcknowledge": lambda its: its._share_fetch_api.share_acknowledge,
+    "ShareGroupHeartbeat": lambda its: its._share_group_api.share_group_heartbeat,
+    "ShareGroupDescribe": lambda its: its._share_group_api.share_group_describe,
+    "DescribeShareGroupOffsets": lambda its: its._share_group_api.describe_share_group_offsets,
+    "AlterShareGroupOffsets": lambda its: its._share_group_api.alter_share_group_offsets,
+    "DeleteShareGroupOffsets": lambda its: its._share_group_api.delete_share_group_offsets,
+    "InitializeShareGroupState": lambda its: its._share_state_api.initialize_share_group_state,
+    "ReadShareGroupState": lambda its: its._share_state_api.read_share_group_state,
+    "WriteShareGroupState": lambda its: its._share_state_api.write_share_group_state,
+    "DeleteShareGroupState": lambda its: its._share_state_api.delete_share_group_state,
+    "ReadShareGroupStateSummary": lambda its: its._share_state_api.read_share_group_state_summary,
 }
 """The method or function that answers each API, found at its first request, which imports the file."""

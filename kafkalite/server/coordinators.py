@@ -10,22 +10,32 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
-from kafkalite.config.group_config import GroupConfigs
+from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from kafkalite.config.group_config import GroupConfigs, begins_at
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
 from kafkalite.coordinator.group.consumer import group_environment
+from kafkalite.coordinator.group.group import SHARE
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
-from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, transaction_state
+from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, share_state, transaction_state
 from kafkalite.coordinator.marker_writer import MarkerAppender, MarkerWriter, no_other_brokers
+from kafkalite.coordinator.share_coordinator import ShareCoordinator, ShareStateLoader
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.coordinator.transaction_store import TransactionLoader
+from kafkalite.metadata.cluster_metadata import Change
+from kafkalite.replication.share.share_partition import ShareLimits
+from kafkalite.replication.share.share_partitions import ShareReading
+from kafkalite.server.end_offsets import EndOffsets
 from kafkalite.server.metadata_followers import follow_group_configs
+from kafkalite.server.share_states import ShareStateClient
 from kafkalite.server.topics_view import TopicsView
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafkalite.common.clock import Clock, PeriodicTasks
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.share.share_group import ShareGroupConfig
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.replica_manager import ReplicaManager
@@ -64,14 +74,13 @@ class Coordinators:
             config().offsets_commit_timeout_ms,
         )
         self._topics = TopicsView(metadata)
+        self._stop_listening = metadata.listen(self._on_metadata)
         self.group_configs = GroupConfigs(config())
         self._metadata = metadata
+        self._config = config
         self._stop_following: Callable[[], None] | None = None
-        settings = group_environment.ConsumerGroupSettings(config, self.group_configs)
-        self.group_totals = group_environment.GroupTotals()
-        environment = group_environment.GroupEnvironment(self._topics, settings.of, _compile_regex, self.group_totals)
-        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, environment)
-        self.offsets_topic.attach(self.groups.store)
+        self._add_share_coordinator(clock, replica_manager, topic_admin, broker_id, requests)
+        self._add_group_coordinator(clock)
         writes = metadata.writes
         self.producer_ids = ProducerIdManager(
             writes.next_producer_id_block, writes.skip_producer_ids, logs.highest_producer_id
@@ -97,8 +106,48 @@ class Coordinators:
         self.internal_topics = {
             GROUP_METADATA_TOPIC: self.offsets_topic,
             TRANSACTION_STATE_TOPIC: self.transaction_topic,
+            SHARE_STATE_TOPIC: self.share_topic,
         }
         self._subscribe(replica_manager)
+
+    def _add_group_coordinator(self, clock: Clock) -> None:
+        config = self._config
+        settings = group_environment.ConsumerGroupSettings(config, self.group_configs)
+        self.group_totals = group_environment.GroupTotals()
+        environment = group_environment.GroupEnvironment(self._topics, settings.of, _compile_regex, self.group_totals)
+        self.groups = GroupCoordinator(
+            config(),
+            clock,
+            self.offsets_topic.append,
+            environment,
+            share_config=self._share_config,
+            states=self.share_states,
+        )
+        self.offsets_topic.attach(self.groups.store)
+
+    def _add_share_coordinator(
+        self,
+        clock: Clock,
+        replica_manager: ReplicaManager,
+        topic_admin: TopicAdmin,
+        broker_id: int,
+        requests: InterBrokerRequests | None,
+    ) -> None:
+        config = self._config
+        self.share_topic = InternalTopic(
+            share_state(config()),
+            ShareStateLoader,
+            clock,
+            replica_manager,
+            topic_admin,
+            config().share_coordinator_write_timeout_ms,
+        )
+        self.shares = ShareCoordinator(
+            config, clock, self.share_topic.append, self._partition_count, self.share_topic.end_offset
+        )
+        self.share_topic.attach(self.shares.store)
+        self.end_offsets = EndOffsets(replica_manager, requests)
+        self.share_states = ShareStateClient(self.shares, self.share_topic, replica_manager, broker_id, clock, requests)
 
     def _add_partitions_manager(
         self,
@@ -116,6 +165,34 @@ class Coordinators:
             send_nothing if requests is None else requests.send_add_partitions,
             self._replica_manager,
             lambda: config().transaction_partition_verification_enable,
+        )
+
+    def _partition_count(self, topic_id: UUID) -> int | None:
+        return self._topics.partition_counts([topic_id]).get(topic_id)
+
+    def _share_config(self, group_id: str) -> ShareGroupConfig:
+        from kafkalite.coordinator.group.share.share_group import ShareGroupConfig
+
+        group, broker = self.group_configs.of(group_id), self._config()
+        return ShareGroupConfig(
+            group.share_session_timeout_ms,
+            group.share_heartbeat_interval_ms,
+            group.share_assignment_interval_ms,
+            broker.group_share_max_size,
+        )
+
+    def share_reading(self, group_id: str) -> ShareReading:
+        """How a group reads: its own settings over the broker's."""
+        group = self.group_configs.of(group_id)
+        return ShareReading(
+            ShareLimits(
+                group.share_record_lock_duration_ms,
+                group.share_delivery_count_limit,
+                group.share_partition_max_record_locks,
+                group.share_renew_acknowledge_enable,
+            ),
+            group.share_isolation_level == "read_committed",
+            begins_at(group.share_auto_offset_reset),
         )
 
     def _subscribe(self, replica_manager: ReplicaManager) -> None:
@@ -148,13 +225,31 @@ class Coordinators:
         for ended in await asyncio.gather(*self._loading, return_exceptions=True):
             if isinstance(ended, Exception):
                 logger.error("loading groups or transactions failed", exc_info=ended)
+        self.share_states.close()
+        await self.share_topic.close()
         await self.transaction_topic.close()
         await self.offsets_topic.close()
         self.transactions.close()
         self.groups.close()
+        self.shares.close()
         self._topics.close()
+        self._stop_listening()
+
+    def _on_metadata(self, change: Change, name: str) -> None:
+        if change is Change.TOPIC_DELETED:
+            self.shares.forget_deleted_topics()
+            if any(group.kind == SHARE for group in self.groups.store):
+                self.groups.share_groups.forget_deleted_topics()
+
+    def _prune_share_state(self) -> None:
+        """Delete the records of `__share_group_state` that no snapshot needs."""
+        self.shares.refresh_cold()
+        for index in sorted(self.shares.store.owned):
+            self.share_topic.delete_before(index, self.shares.store.redundant_before(index))
 
     def add_periodic_tasks(self, tasks: PeriodicTasks, config: BrokerConfig) -> None:
+        interval_ms = config.share_coordinator_state_topic_prune_interval_ms
+        tasks.add("share state", interval_ms, self._prune_share_state, first_after_ms=interval_ms)
         tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.offsets.expire)
         self._schedule_timeouts(tasks, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         tasks.add(

@@ -13,6 +13,7 @@ from functools import partial
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.request_context import (
+    CLUSTER,
     GROUP,
     OPERATIONS_NOT_ASKED,
     TRANSACTIONAL_ID,
@@ -23,7 +24,7 @@ from kafkalite.api.request.request_context import (
 )
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kafkalite.common.names import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.group.classic.group_state import DEAD, STABLE
 from kafkalite.coordinator.group.group import (
     CLASSIC,
@@ -35,6 +36,7 @@ from kafkalite.coordinator.group.group import (
 )
 from kafkalite.coordinator.group_coordinator import GroupCoordinator, LeaveResult
 from kafkalite.coordinator.internal_topic import InternalTopic
+from kafkalite.coordinator.share_coordinator import is_share_key
 from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
 from kafkalite.protocol.messages import groups as wire
 from kafkalite.security.acl.acl import Operation
@@ -45,7 +47,7 @@ GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 SHARE_KEY_TYPE = 2
 FIRST_VERSION_OF_SHARE_GROUPS = 6
-_RESOURCE_TYPES = {GROUP_KEY_TYPE: GROUP, TRANSACTION_KEY_TYPE: TRANSACTIONAL_ID, SHARE_KEY_TYPE: GROUP}
+_RESOURCE_TYPES = {GROUP_KEY_TYPE: GROUP, TRANSACTION_KEY_TYPE: TRANSACTIONAL_ID}
 NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 on it is empty
 
 FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
@@ -65,11 +67,14 @@ class GroupApi(NamedTuple):
     offsets_topic: InternalTopic
     transactions: TransactionCoordinator
     transaction_topic: InternalTopic
+    share_topic: InternalTopic
 
     def find_coordinator(
         self, request: wire.FindCoordinatorRequest, context: RequestContext
     ) -> wire.FindCoordinatorResponse | Awaitable[wire.FindCoordinatorResponse]:
         keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_KEYS else [request.key]
+        if request.key_type == SHARE_KEY_TYPE and not context.may_cluster(Operation.CLUSTER_ACTION):
+            raise refusal(CLUSTER)
         needed = [(key, True) for key in keys]
         if (type_ := _RESOURCE_TYPES.get(request.key_type)) is not None:
             needed = context.refused_last(Operation.DESCRIBE, type_, keys, str)
@@ -83,6 +88,8 @@ class GroupApi(NamedTuple):
         """The topic whose leaders are the coordinators for keys of this type."""
         if key_type == GROUP_KEY_TYPE:
             return self.offsets_topic
+        if key_type == SHARE_KEY_TYPE:
+            return self.share_topic
         return self.transaction_topic if key_type == TRANSACTION_KEY_TYPE else None
 
     async def _create_topic_and_answer(
@@ -133,7 +140,9 @@ class GroupApi(NamedTuple):
         elif key_type == TRANSACTION_KEY_TYPE:
             topic, index = TRANSACTION_STATE_TOPIC, self.transactions.store.partition_for(key)
         elif key_type == SHARE_KEY_TYPE and context.api_version >= FIRST_VERSION_OF_SHARE_GROUPS:
-            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups here")
+            if not is_share_key(key):
+                return _no_coordinator(key, ErrorCode.INVALID_REQUEST, "the key names no share partition")
+            topic, index = SHARE_STATE_TOPIC, self.share_topic.partition_for(key)
         else:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
         leader, _ = self.brokers.leader_of(topic, index)
@@ -191,9 +200,11 @@ class GroupApi(NamedTuple):
             ],
         )
 
-    def delete_groups(self, request: wire.DeleteGroupsRequest, context: RequestContext) -> wire.DeleteGroupsResponse:
+    async def delete_groups(
+        self, request: wire.DeleteGroupsRequest, context: RequestContext
+    ) -> wire.DeleteGroupsResponse:
         needed = context.refused_last(Operation.DELETE, GROUP, request.groups_names, str)
-        errors = self.groups.delete_groups([group_id for group_id, is_allowed in needed if is_allowed])
+        errors = await self.groups.delete_groups([group_id for group_id, is_allowed in needed if is_allowed])
         errors |= {each: ErrorCode.GROUP_AUTHORIZATION_FAILED for each, is_allowed in needed if not is_allowed}
         return wire.DeleteGroupsResponse(
             results=[

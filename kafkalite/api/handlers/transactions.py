@@ -47,7 +47,6 @@ def known_error(error: ErrorCode, version: int, first_with_fenced: int = FIRST_V
     return error
 
 
-_UNKNOWN_TOPIC = "This server does not host this topic-partition."  # Kafka's words; clients show them
 NONE = -1  # no producer id, or no epoch
 FIRST_INIT_WITH_FENCED = 4
 
@@ -195,7 +194,7 @@ class TransactionApi(NamedTuple):
         if (fault := topic_name_fault(name)) is not None:
             return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         if not self.replica_manager.partition_count(name):
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
+            return KafkaError.in_kafkas_words(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return None
 
     def _described_partition(self, topic: str, index: int, error: KafkaError | None) -> wire.DescribeProducersPartition:

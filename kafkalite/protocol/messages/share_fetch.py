@@ -24,7 +24,7 @@ from kafkalite.protocol.codec.schema import (
     struct,
     uuid,
 )
-from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
+from kafkalite.protocol.messages.metadata import NodeEndpoint
 
 
 class AcknowledgementBatch(Message):
@@ -71,6 +71,13 @@ class ShareFetchRequest(Message, flexible="0+"):
     forgotten_topics_data: list[ShareForgottenTopic] = array(ShareForgottenTopic, "0+", mostly_empty=True)
 
 
+class ShareLeader(Message):
+    """Kafka's LeaderIdAndEpoch of these APIs: zeros where the answer names none."""
+
+    leader_id: int = int32("0+")
+    leader_epoch: int = int32("0+")
+
+
 class AcquiredRecords(Message):
     first_offset: int = int64("0+")
     last_offset: int = int64("0+")  # inclusive
@@ -85,7 +92,7 @@ class ShareFetchedPartition(Message):
     error_message: str | None = string("0+", nullable="0+")
     acknowledge_error_code: int = int16("0+")
     acknowledge_error_message: str | None = string("0+", nullable="0+")
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "0+")
+    current_leader: ShareLeader = struct(ShareLeader, "0+")
     records: Part | list[Part] | None = records("0+", nullable="0", null_sent_as_empty=True)
     acquired_records: list[AcquiredRecords] = array(AcquiredRecords, "0+")
 
@@ -134,7 +141,7 @@ class ShareAcknowledgedPartition(Message):
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+")
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "0+")
+    current_leader: ShareLeader = struct(ShareLeader, "0+")
 
 
 class ShareAcknowledgedTopic(Message):

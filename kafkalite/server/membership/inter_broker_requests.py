@@ -30,6 +30,7 @@ from kafkalite.coordinator.add_partitions_manager import AddPartitionsRequest, A
 from kafkalite.coordinator.marker_writer import TransactionMarker
 from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
 from kafkalite.protocol.apis import API_OF_REQUEST
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest
 from kafkalite.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -144,6 +145,11 @@ class InterBrokerRequests:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def send(self, broker_id: int, request: Message, version: int, on_response: Callable[[Any | None], None]) -> None:
+        """Send a request; calls back with the response, or None if the broker does not answer."""
+        ask = partial(self._channels.ask, broker_id, request, version)
+        self._send(broker_id, type(request).__name__, ask, on_response)
 
     async def _ask_for_markers(self, broker_id: int, request: WriteTxnMarkersRequest, version: int) -> Any:
         """Sends markers in `version`, or in the newest one that the broker knows. Raises BrokerUnreachable."""

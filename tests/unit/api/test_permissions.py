@@ -19,6 +19,9 @@ from kafkalite.protocol.messages import (
     groups,
     log_dirs,
     metadata,
+    share_fetch,
+    share_groups,
+    share_state,
     topics,
     transactions,
 )
@@ -197,6 +200,7 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
         topic = await running.topic_admin.create("t", 1, {})
         await running.coordinators.offsets_topic.ensure()
         await running.coordinators.transaction_topic.ensure()
+        await running.coordinators.share_topic.ensure()
         await asker.ask(metadata.MetadataRequest(topics=[]), 9)  # accepted
         be_alice(broker)
         by_id = topics.DeleteTopicsRequest(topics=[topics.DeleteTopicState(name=None, topic_id=topic.topic_id)])
@@ -211,14 +215,64 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
                 await ask(asker, transactions.DescribeTransactionsRequest(transactional_ids=["x"]), 0)
                 await ask(asker, CASES["commit"][0](Names()), 8)
                 await ask(asker, groups.ListGroupsRequest(), 4)
-            for request, version in requests:
+            for request, version in [*share_requests(topic.topic_id), *requests]:
                 await ask(asker, request, version)
             await ask(asker, by_id, 6)
 
-    tell(story, authorizer_class_name=ACL_AUTHORIZER, super_users="User:admin")
+    tell(
+        story,
+        authorizer_class_name=ACL_AUTHORIZER,
+        super_users="User:admin",
+        group_share_assignment_interval_ms=0,
+    )
     assert found == {name: needs_of(name) for name in found}
     ruled = {api.name for api in APIS.values() if PERMISSIONS[api.name]}
     assert ruled - found.keys() == LOGINS_NEEDED
+
+
+def share_requests(topic_id: uuid.UUID) -> list[tuple[Message, int]]:
+    """A member of a share group that joins, gets a partition, fetches and acknowledges; and the rest of its APIs."""
+    join = share_groups.ShareGroupHeartbeatRequest(
+        group_id="shares", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+    )
+    fetched = share_fetch.ShareFetchTopic(
+        topic_id=topic_id, partitions=[share_fetch.ShareFetchPartition(partition_index=0)]
+    )
+    acknowledged = share_fetch.ShareAcknowledgeTopic(
+        topic_id=topic_id, partitions=[share_fetch.ShareAcknowledgePartition(partition_index=0)]
+    )
+    offsets = share_groups.DescribeShareGroupOffsetsTopic(topic_name="t", partitions=[0])
+    altered = share_groups.AlterShareGroupOffsetsTopic(topic_name="t")
+    return [
+        (join, 1),
+        (join, 1),
+        (share_groups.ShareGroupDescribeRequest(group_ids=["shares"]), 1),
+        (share_fetch.ShareFetchRequest(group_id="shares", member_id="m", topics=[fetched]), 1),
+        (
+            share_fetch.ShareAcknowledgeRequest(
+                group_id="shares", member_id="m", share_session_epoch=1, topics=[acknowledged]
+            ),
+            1,
+        ),
+        (share_state.InitializeShareGroupStateRequest(), 0),
+        (share_state.ReadShareGroupStateRequest(), 0),
+        (share_state.WriteShareGroupStateRequest(), 0),
+        (share_state.DeleteShareGroupStateRequest(), 0),
+        (share_state.ReadShareGroupStateSummaryRequest(), 0),
+        (
+            share_groups.DescribeShareGroupOffsetsRequest(
+                groups=[share_groups.DescribeShareGroupOffsetsGroup(group_id="shares", topics=[offsets])]
+            ),
+            0,
+        ),
+        (share_groups.AlterShareGroupOffsetsRequest(group_id="shares", topics=[altered]), 0),
+        (
+            share_groups.DeleteShareGroupOffsetsRequest(
+                group_id="shares", topics=[share_groups.DeleteShareGroupOffsetsTopic(topic_name="t")]
+            ),
+            0,
+        ),
+    ]
 
 
 PRODUCER = transactions.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4

@@ -84,7 +84,7 @@ def test_kafkas_kraft_file_just_starts_without_its_controller():
         "listeners: CONTROLLER://:9093 is left out, it is for a KRaft controller and kafkalite needs none"
         in config.warnings
     )
-    assert len(config.warnings) == 7
+    assert len(config.warnings) == 5
 
 
 def test_nothing_given_is_kafkas_defaults():

@@ -86,11 +86,11 @@ def frame(data: bytes) -> memoryview:
 
 
 def kafka_python_class(name: str) -> Any:
-    """kafka-python's class of this message, or None: it has no delegation tokens, consumer groups and telemetry."""
+    """kafka-python's class of this message, or None: it has no delegation tokens, groups of today and telemetry."""
     for module in (kafka_admin, kafka_consumer, kafka_metadata, kafka_producer, kafka_sasl):
         if hasattr(module, name):
             return getattr(module, name)
-    others = ("DelegationToken", "ConsumerGroup", "Telemetry")
+    others = ("DelegationToken", "ConsumerGroup", "Share", "Telemetry")
     assert any(other in name for other in others), f"kafka-python has no {name}"
     return None
 

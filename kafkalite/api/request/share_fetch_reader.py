@@ -1,0 +1,159 @@
+"""Reads the partitions of one ShareFetch: record batches, and which of their records the member acquires.
+
+Each share partition is read where something may be available in it. Whole record batches are sent, from the one with
+the first acquired record to the one with the last.
+Source: kafka.server.share.{DelayedShareFetch, ShareFetchUtils} (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkalite.api.request.fetch_reader import LongPoll
+from kafkalite.api.request.share_sessions import TopicIdPartition
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.common.region import FileRegion
+from kafkalite.log.segment.segment_file import iter_headers
+from kafkalite.replication.share.acquisition import AcquiredRange, AcquisitionRequest, FetchedBatch
+from kafkalite.replication.share.led_share_partition import LedSharePartition
+
+
+class ShareRequest(NamedTuple):
+    """One ShareFetch of a member."""
+
+    member_id: str
+    max_bytes: int
+    min_bytes: int
+    max_records: int
+    batch_size: int
+    is_record_limited: bool
+
+
+class SharedRecords(NamedTuple):
+    """The outcome for one partition: nothing, records, or an error."""
+
+    records: FileRegion | None = None
+    acquired: Sequence[AcquiredRange] = ()
+    error: KafkaError | None = None
+
+
+class _Batches(NamedTuple):
+    """The headers of what was read, and where each batch is in the file."""
+
+    batches: list[FetchedBatch]
+    aborted: list[FetchedBatch]
+    places: list[tuple[int, int]]
+
+
+class ShareFetchReader:
+    """The share partitions of one request, in the order in which they are read."""
+
+    def __init__(
+        self, request: ShareRequest, shares: Sequence[tuple[TopicIdPartition, LedSharePartition]], reads_committed: bool
+    ) -> None:
+        self.reads_committed = reads_committed
+        self._request = request
+        self._shares = shares
+
+    def watch(self, poll: LongPoll) -> None:
+        """Wake `poll` when there is more in the logs, or something becomes available."""
+        poll.withdraw()
+        for _, led in self._shares:
+            if led.fenced is None:
+                led.partition.watch(poll)
+                poll.wait_in(led.delayed_fetches)
+
+    def read(self, *, is_over: bool) -> tuple[dict[TopicIdPartition, SharedRecords], int]:
+        """The acquired records, and the bytes that are missing until the request is satisfied; then nothing was
+        acquired. It is satisfied, with 0, if the wait `is_over`, and with an error."""
+        found = {key: SharedRecords(error=led.fenced) for key, led in self._shares if led.fenced is not None}
+        ready = [
+            (key, led, offset)
+            for key, led in self._shares
+            if led.fenced is None and (offset := led.fetch_offset()) is not None
+        ]
+        if not is_over and not found:
+            missing_bytes = self._missing_bytes(ready)
+            if missing_bytes > 0:
+                return {}, missing_bytes
+        remaining = self._request.max_records
+        for at, (key, led, offset) in enumerate(ready):
+            if remaining <= 0:
+                break
+            max_bytes = self._request.max_bytes // (len(ready) - at)
+            try:
+                records = self._read_one(led, offset, max_bytes, remaining)
+            except KafkaError as error:
+                records = SharedRecords(error=error)
+            remaining -= sum(each.last - each.first + 1 for each in records.acquired)
+            if records.acquired or records.error is not None:
+                found[key] = records
+        return found, 0 if found or is_over else 1
+
+    def _missing_bytes(self, ready: Sequence[tuple[TopicIdPartition, LedSharePartition, int]]) -> int:
+        missing_bytes = max(1, self._request.min_bytes)
+        for _, led, offset in ready:
+            partition = led.partition
+            limit = partition.last_stable_offset if self.reads_committed else partition.high_watermark
+            if limit == offset:
+                continue
+            try:
+                missing_bytes -= partition.countable_bytes(offset, limit, self._request.max_bytes)
+            except KafkaError:
+                return 0  # the read meets the error
+            if missing_bytes <= 0:
+                return 0
+        return missing_bytes
+
+    def _read_one(self, led: LedSharePartition, offset: int, max_bytes: int, max_records: int) -> SharedRecords:
+        partition = led.partition
+        try:
+            region = partition.read(offset, max_bytes, True, read_committed=self.reads_committed)
+        except KafkaError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or offset >= partition.log.start_offset:
+                raise
+            led.on_log_start()
+            next_offset = led.fetch_offset()
+            if next_offset is None:
+                return SharedRecords()
+            return self._read_one(led, max(next_offset, partition.log.start_offset), max_bytes, max_records)
+        if region is None:
+            return SharedRecords()
+        request = self._request
+        found = self._headers(led, region, offset, max_records)
+        acquired = led.acquire(
+            AcquisitionRequest(request.member_id, offset, max_records, request.batch_size, request.is_record_limited),
+            found.batches,
+            found.aborted,
+        )
+        if not acquired:
+            return SharedRecords()
+        return SharedRecords(_slice(region, found, acquired[0].first, acquired[-1].last), acquired)
+
+    def _headers(self, led: LedSharePartition, region: FileRegion, offset: int, max_records: int) -> _Batches:
+        """The batches of the region, up to the one in which the limit of records is reached."""
+        transactions = led.partition.log.transactions.aborted_in(region, offset) if self.reads_committed else []
+        found = _Batches([], [], [])
+        end = region.position + region.size
+        for position, header in iter_headers(region.file.fd, region.position, end):
+            batch = FetchedBatch(header.base_offset, header.last_offset)
+            found.batches.append(batch)
+            found.places.append((position, header.size_bytes))
+            if not header.is_control and any(each.covers(header) for each in transactions):
+                found.aborted.append(batch)
+            if batch.last - offset + 1 >= max_records + _SPARE_RECORDS:
+                break
+        return found
+
+
+_SPARE_RECORDS = 2_000  # records on the way that are not available count for the limit, but are not acquired
+
+
+def _slice(region: FileRegion, found: _Batches, first: int, last: int) -> FileRegion:
+    """The batches from the one with `first` to the one with `last`."""
+    begin = next(at for at, batch in enumerate(found.batches) if batch.last >= first)
+    end = next((at for at, batch in enumerate(found.batches) if batch.first > last), len(found.batches))
+    position = found.places[begin][0]
+    last_position, last_size = found.places[end - 1]
+    return FileRegion(region.file, position, last_position + last_size - position, region.is_fresh)
