@@ -45,14 +45,22 @@ def test_a_first_message(bootstrap: str, tmp_path: Path, script: str, greeting: 
         command = ["node"]
     else:
         command = [sys.executable]
+    assert output([*command, str(EXAMPLES / script), bootstrap], tmp_path).strip() == greeting
+
+
+def test_a_queue_of_jobs(bootstrap: str, tmp_path: Path) -> None:
+    lines = output([sys.executable, str(EXAMPLES / "with_share_consumer.py"), bootstrap], tmp_path).splitlines()
+    assert sorted(lines) == [
+        "divide by zero: rejected",
+        "feed the cat: done",
+        "feed the cat: given back",
+        "paint the wall: done",
+    ]
+
+
+def output(command: list[str], directory: Path) -> str:
     done = subprocess.run(
-        [*command, str(EXAMPLES / script), bootstrap],
-        cwd=tmp_path,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+        command, cwd=directory, env=os.environ, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == greeting, done.stderr
+    return done.stdout

@@ -20,7 +20,7 @@ FAMILIES = (
     "reassignments", "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete",
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transactions_v2", "transaction_admin", "topic_partitions", "frames",
-    "old_versions", "config_resources", "features", "consumer_groups", "consumer_transactions",
+    "old_versions", "config_resources", "features", "consumer_groups", "consumer_transactions", "share_groups",
     *SECURED,
 )  # fmt: skip
 
@@ -30,6 +30,10 @@ SETTINGS = {
     "log.retention.ms": "-1",  # the records of the stories are from 2023
     "group.min.session.timeout.ms": "1000",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }

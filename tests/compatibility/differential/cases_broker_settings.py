@@ -56,7 +56,14 @@ OF_THE_AUTHORIZER = Explained(
     "Kafka's broker does not know them, so it hides them as it would a secret",
     *at(("allow.everyone.if.no.acl.found",), ".**"),
 )
-OF_GROUPS = ("group.consumer.", "group.coordinator.", "group.share.", "group.streams.")  # compared with 4.3
+# compared with 4.3
+OF_GROUPS = (
+    "group.consumer.",
+    "group.coordinator.",
+    "group.share.",
+    "group.streams.",
+    "share.coordinator.",
+)  # compared with 4.3
 AS_IN_4_3 = Explained(
     "the settings of the newer protocols of groups are those of Kafka 4.3",
     "Kafka 3.9 has them as a preview, with other defaults",

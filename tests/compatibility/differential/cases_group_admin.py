@@ -13,7 +13,14 @@ from kafkalite.protocol.messages.groups import (
 from tests.compatibility.differential.asking import join
 from tests.compatibility.differential.cases_groups import joined, leave, stable
 from tests.compatibility.differential.cases_offsets import commit
-from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions, once
+from tests.compatibility.differential.engine import (
+    Explained,
+    Teller,
+    every_version,
+    in_versions,
+    in_versions_of_4_3,
+    once,
+)
 
 
 def find(t: Teller, *keys: str, key_type: int = 0) -> FindCoordinatorRequest:
@@ -32,8 +39,23 @@ def coordinators(t: Teller) -> None:
 
 @in_versions(1, 3, 4, 5, 6)
 def kinds_of_coordinators(t: Teller) -> None:
-    for kind in (2, 3, -1, 99):
+    for kind in (3, -1, 99):
         t.ask(f"kind {kind}", find(t, t.name(), key_type=kind))
+
+
+NO_SHARE_PARTITION = Explained(
+    "a key that names no share partition is refused with the reason",
+    "Kafka leaves the message out",
+    "coordinators.*.error_message",
+)
+
+
+@in_versions_of_4_3(6)
+def of_share_partitions(t: Teller) -> None:
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    for key in ("g", "g:t:0", f"g:{topic_id}:x", f":{topic_id}:0", f"g:{topic_id}:0:1"):
+        t.ask(f"the key {key!r}", find(t, key, key_type=2), but=NO_SHARE_PARTITION)
+    t.ask("a share partition", find(t, f"g:{topic_id}:0", key_type=2), until=is_found)
 
 
 def is_found(answer: Any) -> bool:

@@ -28,6 +28,7 @@ TITLES = {
     "groups": "JoinGroup, SyncGroup, Heartbeat, LeaveGroup",
     "group_refusals": "Groups: what is refused",
     "consumer_groups": "Groups of the consumer protocol (Kafka 4.3)",
+    "share_groups": "Share groups (Kafka 4.3)",
     "static_members": "Groups: static members",
     "group_admin": "FindCoordinator, DescribeGroups, ListGroups, DeleteGroups",
     "offsets": "OffsetCommit, OffsetFetch",
