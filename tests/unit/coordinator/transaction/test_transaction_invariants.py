@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ENTERED_FROM
+from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ENTERED_FROM, TransactionState
 from tests.support.transaction_world import CLICKS, ORDERS, TIMEOUT_MS, TransactionWorld, stored_metadata
 
 FAULTS = [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR]
@@ -98,7 +98,7 @@ class TransactionalIdLife(RuleBasedStateMachine):
     def note_logged(self):
         """The log has the oldest append: an Ongoing one begins another transaction under its epoch."""
         metadata = stored_metadata(self.world.held[0])
-        if metadata.state == "Ongoing":
+        if metadata.state is TransactionState.ONGOING:
             self.outcomes.pop((metadata.producer_id, metadata.producer_epoch), None)
 
     @rule(writes=st.booleans())
