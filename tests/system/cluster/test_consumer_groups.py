@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from tests.support.replication.group_members import (
 from tests.support.replication.live_cluster import create_topic, load
 from tests.support.zookeeper import ZooKeeper
 from tests.system.cluster.members import Cluster
+from tests.system.cluster.troubles import kill_leaders, restart_in_turn
 
 JAVA = "4.3.0"
 TOPIC, GROUP = "t", "g"
@@ -104,15 +104,7 @@ def test_the_coordinator_is_killed(
     back_s: list[float] = []
 
     def kills() -> None:
-        for _ in range(rounds):
-            victim = replicated.wait_for_leader(GROUP_METADATA_TOPIC, 0)
-            began = time.monotonic()
-            replicated.members[victim].kill()
-            await_progress(members)
-            back_s.append(time.monotonic() - began)
-            replicated.start()
-            replicated.await_in_sync()
-            await_progress(members)
+        back_s.extend(kill_leaders(replicated, GROUP_METADATA_TOPIC, rounds, members))
 
     count = commit_through(kills, replicated, members)
     report(
@@ -125,13 +117,7 @@ def test_brokers_restart_one_after_the_other(
     replicated: Cluster, members: Members, rounds: int, report: Callable[[str], None]
 ) -> None:
     def restarts() -> None:
-        for _ in range(rounds):
-            for broker in replicated.members.values():
-                broker.stop()
-                await_progress(members)
-                replicated.start()
-                replicated.await_in_sync()
-                await_progress(members)
+        restart_in_turn(replicated, rounds, members)
 
     count = commit_through(restarts, replicated, members)
     report(f"{rounds} rolling restarts of three brokers, {len(members)} members: {count} records committed, each once")

@@ -7,7 +7,6 @@ The members are confluent-kafka's share consumers.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from tests.support.replication.share_members import (
 )
 from tests.support.zookeeper import ZooKeeper
 from tests.system.cluster.members import Cluster
+from tests.system.cluster.troubles import kill_leaders, restart_in_turn
 
 TOPIC, GROUP = "t", "g"
 PARTITIONS = 2
@@ -88,15 +88,7 @@ def test_a_leader_is_killed(
     back_s: list[float] = []
 
     def kills() -> None:
-        for _ in range(rounds):
-            victim = replicated.wait_for_leader(led, 0)
-            began = time.monotonic()
-            replicated.members[victim].kill()
-            await_progress(members)
-            back_s.append(time.monotonic() - began)
-            replicated.start()
-            replicated.await_in_sync()
-            await_progress(members)
+        back_s.extend(kill_leaders(replicated, led, rounds, members))
 
     outcome = accept_through(kills, replicated, members)
     report(
@@ -111,12 +103,6 @@ def test_brokers_restart_one_after_the_other(
     replicated: Cluster, members: list[ShareMember], rounds: int, report: Callable[[str], None]
 ) -> None:
     def restarts() -> None:
-        for _ in range(rounds):
-            for broker in replicated.members.values():
-                broker.stop()
-                await_progress(members)
-                replicated.start()
-                replicated.await_in_sync()
-                await_progress(members)
+        restart_in_turn(replicated, rounds, members)
 
     report(f"{rounds} rolling restarts: {accept_through(restarts, replicated, members)}")
