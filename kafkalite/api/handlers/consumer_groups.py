@@ -5,7 +5,7 @@ Source: kafka.server.KafkaApis (handleConsumerGroupHeartbeat, handleConsumerGrou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from kafkalite.api.request.admission import AdmissionEpoch
@@ -64,7 +64,7 @@ class ConsumerGroupApi(NamedTuple):
                     member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=interval_ms
                 )
         names = request.subscribed_topic_names
-        if names and not _may_describe(context, names):
+        if names and not context.may_describe_topics(names):
             return wire.ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         owned = request.topic_partitions
         heartbeat = ConsumerHeartbeat(
@@ -106,7 +106,7 @@ class ConsumerGroupApi(NamedTuple):
         if not self.is_enabled:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "")
         group = self.groups.consumer_groups.describe(group_id)
-        if not _may_describe(context, sorted(group.topics())):
+        if not context.may_describe_topics(sorted(group.topics())):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _MASKED)
         return wire.DescribedConsumerGroup(
             group_id=group_id,
@@ -129,11 +129,6 @@ def says_nothing(request: wire.ConsumerGroupHeartbeatRequest) -> bool:
         and request.rack_id is None
         and request.rebalance_timeout_ms == NO_TIMEOUT_MS
     )
-
-
-def _may_describe(context: RequestContext, topics: Iterable[str]) -> bool:
-    """Whether the client may describe all of these."""
-    return not any(not is_allowed for _, is_allowed in context.refused_last(Operation.DESCRIBE, TOPIC, topics, str))
 
 
 def _heartbeat_response(result: HeartbeatResult) -> wire.ConsumerGroupHeartbeatResponse:

@@ -73,7 +73,7 @@ class ShareGroupApi(NamedTuple):
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             if not request.member_id or len(request.member_id) > _MEMBER_ID_LENGTH_MAX:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
-            if request.subscribed_topic_names and not _may_describe(context, set(request.subscribed_topic_names)):
+            if request.subscribed_topic_names and not context.may_describe_topics(set(request.subscribed_topic_names)):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         except KafkaError as error:
             return wire.ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
@@ -112,7 +112,7 @@ class ShareGroupApi(NamedTuple):
     def _described(self, group_id: str, context: RequestContext) -> wire.DescribedShareGroup:
         group = self._shares.describe(group_id)
         named = {name for _, rows in group.members for _, name, _ in rows}
-        if not _may_describe(context, named):
+        if not context.may_describe_topics(named):
             message = "The group has described topic(s) that the client is not authorized to describe."
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
         return wire.DescribedShareGroup(
@@ -267,11 +267,6 @@ class ShareGroupApi(NamedTuple):
                 )
             )
         return wire.DeleteShareGroupOffsetsResponse(responses=answers)
-
-
-def _may_describe(context: RequestContext, topics: Iterable[str]) -> bool:
-    """Whether the client may describe all of these."""
-    return not any(not is_allowed for _, is_allowed in context.refused_last(Operation.DESCRIBE, TOPIC, topics, str))
 
 
 def _heartbeat_response(result: ShareHeartbeatResult) -> wire.ShareGroupHeartbeatResponse:

@@ -120,6 +120,10 @@ class RequestContext:
         """Whether the client may create a topic: any, or that one."""
         return self.may_cluster(Operation.CREATE, is_logged=False) or self.may(Operation.CREATE, TOPIC, topic)
 
+    def may_describe_topics(self, topics: Iterable[str]) -> bool:
+        """Whether the client may describe all of these."""
+        return all(is_allowed for _, is_allowed in self.refused_last(Operation.DESCRIBE, TOPIC, topics, str))
+
     def refused_last(
         self,
         operation: Operation,
