@@ -4,7 +4,7 @@ A coordinator owns exactly the partitions of its topic that this broker leads: a
 coordinator's store when this broker is elected leader (`on_election`), and unloaded when it resigns (`on_resignation`).
 Used for `__consumer_offsets`, `__transaction_state` and `__share_group_state`.
 Source: kafka.coordinator.group.GroupMetadataManager, kafka.coordinator.transaction.TransactionStateManager (loading and
-appending), GroupCoordinator.offsetsTopicConfigs, TransactionStateManager.transactionTopicConfigs.
+appending).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import asyncio
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import pairwise
@@ -22,15 +21,8 @@ from typing import Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.common.names import (
-    GROUP_METADATA_TOPIC,
-    SHARE_STATE_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-    ProducerIdAndEpoch,
-    partition_for_id,
-)
-from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.common.names import ProducerIdAndEpoch, partition_for_id
+from kafkalite.coordinator.internal_topic_settings import TopicSettings
 from kafkalite.coordinator.runtime.effects import AppendDone, Records
 from kafkalite.coordinator.runtime.partitioned_store import PIECE_BYTES, PartitionedStore, PartitionLoader
 from kafkalite.log.partition.partition_log import PartitionLog
@@ -45,7 +37,6 @@ from kafkalite.replication.topic_admin import TopicAdmin
 logger = logging.getLogger(__name__)
 
 _INTERNAL_PRODUCE_VERSION = 9
-_CLEANUP_POLICY = {"cleanup.policy": "compact"}
 _OF_CLEANUP = ("cleanup.policy", "retention.ms")
 _PRODUCERS_FAULTS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 _WITHOUT_REPLICAS = frozenset(  # clients repeat their requests until there are enough, or another leader
@@ -67,85 +58,6 @@ ROLL_BYTES = 1 << 20
 """An active segment of this size is sealed if it is at least as large as all others together. Compaction leaves active
 segments alone, and with the 100 MiB of segment.bytes a start would read every commit and transaction since the last
 roll. So it reads at most about this and twice what compaction keeps; without compaction segments double in size."""
-
-
-class TopicSettings(NamedTuple):
-    """How the topic is created; an existing one stays as it is. `explicit` are the broker's settings that an operator
-    has set: others adapt to the number of brokers. `min_isr` None: the default of all topics."""
-
-    name: str
-    partition_count: int
-    overrides: Mapping[str, str]
-    factor_setting: str
-    replication_factor: int
-    min_isr: int | None
-    min_isr_setting: str
-    explicit: AbstractSet[str]
-
-    def with_replicas(self, replication_factor: int) -> dict[str, str]:
-        """The topic's own settings if it gets so many replicas."""
-        if self.min_isr is None:
-            return dict(self.overrides)
-        is_set = self.min_isr_setting in self.explicit
-        least = self.min_isr if is_set else min(self.min_isr, replication_factor)
-        return {**self.overrides, "min.insync.replicas": str(least)}
-
-
-def consumer_offsets(config: BrokerConfig) -> TopicSettings:
-    overrides = {
-        **_CLEANUP_POLICY,
-        "compression.type": "producer",
-        "segment.bytes": str(config.offsets_topic_segment_bytes),
-    }
-    return TopicSettings(
-        GROUP_METADATA_TOPIC,
-        config.offsets_topic_num_partitions,
-        overrides,
-        "offsets.topic.replication.factor",
-        config.offsets_topic_replication_factor,
-        None,
-        "",
-        config.explicit.keys(),
-    )
-
-
-def transaction_state(config: BrokerConfig) -> TopicSettings:
-    overrides = {
-        **_CLEANUP_POLICY,
-        "compression.type": "uncompressed",
-        "unclean.leader.election.enable": "false",
-        "segment.bytes": str(config.transaction_state_log_segment_bytes),
-    }
-    return TopicSettings(
-        TRANSACTION_STATE_TOPIC,
-        config.transaction_state_log_num_partitions,
-        overrides,
-        "transaction.state.log.replication.factor",
-        config.transaction_state_log_replication_factor,
-        config.transaction_state_log_min_isr,
-        "transaction.state.log.min.isr",
-        config.explicit.keys(),
-    )
-
-
-def share_state(config: BrokerConfig) -> TopicSettings:
-    """Not compacted: an update is no last value. The share coordinator deletes what its snapshots make redundant."""
-    overrides = {
-        "cleanup.policy": "delete",
-        "compression.type": "producer",
-        "retention.ms": "-1",
-        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
-    }
-    return TopicSettings(
-        SHARE_STATE_TOPIC,
-        config.share_coordinator_state_topic_num_partitions,
-        overrides,
-        "share.coordinator.state.topic.replication.factor",
-        config.share_coordinator_state_topic_replication_factor,
-        config.share_coordinator_state_topic_min_isr,
-        "share.coordinator.state.topic.min.isr",
-        config.explicit.keys(),
-    )
 
 
 class InternalTopic:

@@ -17,7 +17,8 @@ from kafkalite.coordinator.group.consumer import group_environment
 from kafkalite.coordinator.group.group import SHARE
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
-from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, share_state, transaction_state
+from kafkalite.coordinator.internal_topic import InternalTopic
+from kafkalite.coordinator.internal_topic_settings import consumer_offsets, share_state, transaction_state
 from kafkalite.coordinator.marker_writer import MarkerAppender, MarkerWriter, no_other_brokers
 from kafkalite.coordinator.share_coordinator import ShareCoordinator, ShareStateLoader
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator

@@ -20,7 +20,8 @@ from kafkalite.coordinator.group.group import Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_store import GroupLoader
-from kafkalite.coordinator.internal_topic import ROLL_BYTES, TURN_BYTES, InternalTopic, consumer_offsets
+from kafkalite.coordinator.internal_topic import ROLL_BYTES, TURN_BYTES, InternalTopic
+from kafkalite.coordinator.internal_topic_settings import consumer_offsets
 from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
