@@ -19,6 +19,9 @@ Entry = tuple[bytes, int]
 Table = dict[int, Entry]
 """By the last four bytes of the key, as a signed number."""
 
+Part = tuple[bytes, list[tuple[int, Entry]]]
+"""Entries of one table, with the bytes before the last four of their keys."""
+
 
 class Runs(NamedTuple):
     """Records one after the other, in runs whose keys share all but their last four bytes: `prefixes` and `bounds` are
@@ -68,12 +71,22 @@ class LastValues:
                 if known is None or known[1] < entry[1]:
                     table[tail] = entry
 
-    def parts(self, most: int) -> Iterator[tuple[bytes, list[tuple[int, Entry]]]]:
-        """The tables, those of more than `most` entries in several parts."""
-        for prefix, table in self.tables.items():
-            entries = list(table.items())
-            for start in range(0, len(entries), most):
-                yield prefix, entries[start : start + most]
+    def take_parts(self, most: int) -> Iterator[list[Part]]:
+        """Remove the tables, `most` entries at a time: some of them may come in several parts."""
+        taken: list[Part] = []
+        room = most
+        for prefix in list(self.tables):
+            entries = list(self.tables.pop(prefix).items())
+            start = 0
+            while len(entries) - start >= room:
+                yield [*taken, (prefix, entries[start : start + room])]
+                start += room
+                taken, room = [], most
+            if start < len(entries):
+                taken.append((prefix, entries[start:]))
+                room -= len(entries) - start
+        if taken:
+            yield taken
 
 
 def split(key: bytes) -> tuple[bytes, int]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.common.names import partition_for_id
 from kafkalite.coordinator.runtime.effects import Owner
-from kafkalite.coordinator.runtime.last_values import TAIL_BYTES, Entry, LastValues, Runs, join, split
+from kafkalite.coordinator.runtime.last_values import TAIL_BYTES, LastValues, Part, Runs, join, split
 from kafkalite.record.batch import (
     CONTROL,
     HEADER_BYTES,
@@ -118,23 +118,21 @@ class PartitionLoader(ABC):
 
     def finish(self) -> Iterator[None]:
         """Decodes the last values once the log is read. Yields after every `keys_per_turn` keys, about 5 ms."""
-        count = 0
         for producer_id, values in ((NO_PRODUCER_ID, self._last), *self._open.items()):
-            for prefix, entries in values.parts(self.keys_per_turn):
-                self.decode_entries(prefix, entries, producer_id)
-                count += len(entries)
-                if count >= self.keys_per_turn:
-                    count -= self.keys_per_turn
+            for parts in values.take_parts(self.keys_per_turn):
+                self.decode_parts(parts, producer_id)
+                if sum(len(entries) for _, entries in parts) == self.keys_per_turn:
                     yield
 
-    def decode_entries(self, prefix: bytes, entries: list[tuple[int, Entry]], producer_id: int) -> None:
-        """Decode last values of keys that begin with `prefix`."""
-        for tail, (value, order) in entries:
-            key = join(prefix, tail)
-            try:
-                self.decode(key, value, order, producer_id)
-            except Malformed as fault:
-                logger.warning("skipped the last value of key %r of %s: %s", key, self.topic, fault)
+    def decode_parts(self, parts: Iterable[Part], producer_id: int) -> None:
+        """Decode last values."""
+        for prefix, entries in parts:
+            for tail, (value, order) in entries:
+                key = join(prefix, tail)
+                try:
+                    self.decode(key, value, order, producer_id)
+                except Malformed as fault:
+                    logger.warning("skipped the last value of key %r of %s: %s", key, self.topic, fault)
 
     def _read_batch(self, header: BatchHeader, batch: memoryview) -> None:
         attributes = header.attributes

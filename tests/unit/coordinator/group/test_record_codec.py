@@ -169,3 +169,16 @@ def test_the_beginning_of_an_offsets_key_names_the_group_and_the_topic():
     assert record_codec.read_offset_key_prefix(OFFSET_KEY[:-4]) == ("group", "orders")
     for other in (OFFSET_KEY[:-5], OFFSET_KEY, b"\0\0" + OFFSET_KEY[2:-4], GROUP_KEY[:-4], b"", b"\0"):
         assert record_codec.read_offset_key_prefix(other) is None
+
+
+@given(st.binary(max_size=12), st.sampled_from([b"", b"\0\1", b"\0\0", b"\0\2"]))
+def test_the_beginning_of_an_offsets_key_is_read_as_the_codec_reads_it(tail, head):
+    prefix = head + tail
+    try:
+        key = record_codec.read_key(prefix + bytes(4))
+    except Malformed:
+        key = None
+    expected = None
+    if isinstance(key, record_codec.OffsetKey) and record_codec.offset_key(*key)[:-4] == prefix:
+        expected = key.group_id, key.topic
+    assert record_codec.read_offset_key_prefix(prefix) == expected

@@ -14,6 +14,7 @@ from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.consumer.group_tables import SetGroupEpoch, SetTargetEpoch
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
+from kafkalite.coordinator.group.record_columns import read_offset_values
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.runtime.column_loading import load_piece
 from kafkalite.coordinator.runtime.partitioned_store import PartitionLoader
@@ -173,3 +174,26 @@ def test_transactional_ids_are_read_as_columns_too() -> None:
     loader.decode = lambda key, value, order, producer_id: found.__setitem__(key, value)  # type: ignore[method-assign]
     finished(loader, lambda: list(load_piece(loader, memoryview(bytes(build_batch(rows))))))
     assert found == {b"\0\0\0\2t0": b"6", b"\0\0\0\2t1": b"7", b"\0\0\0\2t2": b"8"}
+
+
+values = st.one_of(
+    st.builds(
+        lambda metadata, value: record_codec.offset_value(OffsetAndMetadata(value, 3, metadata, value + 1)),
+        st.sampled_from(["", "", "", "note", "é"]), st.integers(-1, 2**63 - 2),
+    ),
+    st.just(record_codec.offset_value(OffsetAndMetadata(5, 1, "", 6, expire_timestamp_ms=9))),
+    st.binary(max_size=40),
+    st.just(b"\0\3" + bytes(12) + b"\0\1\xff" + bytes(8)),
+)  # fmt: skip
+
+
+@given(st.lists(values, max_size=20), st.booleans())
+def test_values_are_read_as_columns_or_left_to_the_codec(values: list[bytes], as_written: bool) -> None:
+    usual = [each for each in values if len(each) >= 24 and each[:2] == b"\0\3"]
+    entries = [(each, order) for order, each in enumerate(usual if as_written else values)]
+    for (value, order), found in zip(entries, read_offset_values(entries), strict=True):
+        if found is not None:
+            assert found == record_codec.read_offset_value(value, order)
+            assert type(found) is OffsetAndMetadata
+        else:
+            assert not as_written or b"\xff" in b"".join(usual) or len(value) != 24 + int.from_bytes(value[14:16])
