@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
+from collections.abc import Collection
 from urllib.parse import quote, unquote
 
 from kafkalite.common.named_tuple import NamedTuple
@@ -78,6 +79,17 @@ def java_hash(text: str) -> int:
     for i in range(0, len(data), 2):
         value = (value * 31 + (data[i] << 8 | data[i + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def java_hash_order(names: Collection[str], capacity: int = 16) -> list[str]:
+    """The different names in the order of a `java.util.HashMap` that was made with this capacity and filled in the
+    order given. Of names in one of its buckets the first comes first."""
+    size = 1
+    while size < capacity:
+        size *= 2
+    while len(names) > size * 3 // 4:
+        size *= 2
+    return sorted(names, key=lambda name: ((value := java_hash(name)) ^ (value & 0xFFFFFFFF) >> 16) & (size - 1))
 
 
 def partition_for_id(name: str, partition_count: int) -> int:

@@ -8,8 +8,11 @@ Source: org.apache.kafka.coordinator.group.modern.{Assignment, ModernGroup}, mod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import TypeVar
 from uuid import UUID
+
+K = TypeVar("K", bound=Hashable)
 
 PartitionSet = Mapping[UUID, frozenset[int]]
 """By topic id; no topic without partitions. Immutable."""
@@ -25,9 +28,10 @@ NOTHING_ASSIGNED: AssignedPartitions = {}
 FREE = -1  # the epoch of a partition that no member has
 
 
-def partition_set(partitions: Iterable[tuple[UUID, Iterable[int]]]) -> PartitionSet:
-    """The set without empty topics; a topic that comes twice counts with all its partitions."""
-    found: dict[UUID, frozenset[int]] = {}
+def partition_set(partitions: Iterable[tuple[K, Iterable[int]]]) -> Mapping[K, frozenset[int]]:
+    """The set without empty topics; a topic that comes twice counts with all its partitions. Tasks of subtopologies
+    count as partitions of topics here and below."""
+    found: dict[K, frozenset[int]] = {}
     for topic_id, indexes in partitions:
         if some := frozenset(indexes):
             found[topic_id] = found.get(topic_id, frozenset()) | some
@@ -39,16 +43,16 @@ def assigned_in_epoch(partitions: Mapping[UUID, Iterable[int]], epoch: int) -> A
     return {topic_id: found for topic_id, indexes in partitions.items() if (found := dict.fromkeys(indexes, epoch))}
 
 
-def is_owned(owned: OwnedPartitions, within: AssignedPartitions) -> bool:
+def is_owned(owned: Mapping[K, Collection[int]], within: Mapping[K, Collection[int]]) -> bool:
     """Whether one of the partitions in `within` is owned."""
     return any(
         index in known for topic_id, indexes in owned.items() if (known := within.get(topic_id)) for index in indexes
     )
 
 
-def owns_only(owned: OwnedPartitions, within: AssignedPartitions) -> bool:
+def owns_only(owned: Mapping[K, Collection[int]], within: Mapping[K, Collection[int]]) -> bool:
     """Whether `owned` is a subset of `within`."""
-    return all(topic_id in within and within[topic_id].keys() >= set(indexes) for topic_id, indexes in owned.items())
+    return all(topic_id in within and set(indexes).issubset(within[topic_id]) for topic_id, indexes in owned.items())
 
 
 class PartitionEpochs:

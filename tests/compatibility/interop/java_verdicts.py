@@ -39,6 +39,12 @@ def group_parts(cases: Sequence[Mapping[str, Any]]) -> list[Any]:
     return list(map(json.loads, _answers("4.3.0", "GroupParts", [], lines, len(cases))))
 
 
+def streams_parts(cases: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Kafka 4.3's answers to `cases` of a "kind": configurations of topologies, assignments, endpoints."""
+    lines = "".join(f"{json.dumps(case)}\n" for case in cases)
+    return list(map(json.loads, _answers("4.3.0", "StreamsParts", [], lines, len(cases))))
+
+
 def _run(program: str, arguments: Sequence[str], cases: Sequence[tuple[str, *tuple[bytes, ...]]]) -> list[str]:
     lines = "".join(f"{kind} {' '.join(b64encode(one).decode() for one in case)}\n" for kind, *case in cases)
     return list(map(_told, _answers("3.9.1", program, arguments, lines, len(cases))))

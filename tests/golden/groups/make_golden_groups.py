@@ -10,9 +10,10 @@ from random import Random
 from typing import Any
 
 from kafkalite.coordinator.group.consumer.member_records import records_of
-from tests.compatibility.interop.java_verdicts import group_parts
+from tests.compatibility.interop.java_verdicts import group_parts, streams_parts
 from tests.support.drawn_groups import assignment_of_json, drawn_group, group_as_json, sizes_and_moves
 from tests.support.drawn_patterns import DrawnPattern
+from tests.support.drawn_streams import drawn_streams_group, drawn_topology, streams_group_as_json, topology_as_json
 from tests.support.group_steps import STEPS
 from tests.support.places import ROOT
 
@@ -20,6 +21,7 @@ GOLDEN = ROOT / "tests" / "golden" / "groups"
 HASHED_GROUPS = 40
 ASSIGNED_GROUPS = 120
 DRAWN_PATTERNS = 250
+STREAMS_CASES = 60
 CHOSEN_PATTERNS = [
     *(
         r"(?<n>a)",
@@ -133,12 +135,23 @@ def main() -> None:
     _write("assignments.json", _assigned_groups())
     _write("patterns.json", _matched_patterns())
     _write("records.json", _records())
+    _write("streams.json", _streams())
 
 
 def _records() -> list[dict[str, Any]]:
     """Kafka's bytes for the records of consumer groups, and its reading of ours."""
     records = [(key.hex(), (value or b"").hex()) for key, value in records_of("g", STEPS)]
     return group_parts([{"kind": "record", "key": key, "value": value} for key, value in records])
+
+
+def _streams() -> list[dict[str, Any]]:
+    """Topologies as Kafka configures them, and its assignments of tasks."""
+    random = Random(1071)
+    cases = [
+        *({"kind": "configuration", **topology_as_json(*drawn_topology(random))} for _ in range(STREAMS_CASES)),
+        *({"kind": "assignment", **streams_group_as_json(drawn_streams_group(random))} for _ in range(STREAMS_CASES)),
+    ]
+    return [{**case, "answer": answer} for case, answer in zip(cases, streams_parts(cases), strict=True)]
 
 
 def _hashed_groups() -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from kafkalite.common.names import (
     collides,
     format_uuid,
     java_hash,
+    java_hash_order,
     java_trim,
     parse_uuid,
     partition_for_id,
@@ -41,6 +42,13 @@ def test_a_dot_and_an_underscore_collide() -> None:
 def test_hashes_are_javas(text: str, value: int) -> None:
     assert java_hash(text) == value
     assert 0 <= partition_for_id(text, 50) < 50
+
+
+def test_names_have_the_order_of_a_hash_map() -> None:
+    assert java_hash_order(["10", "9", "1", "0"]) == ["0", "1", "9", "10"]
+    assert java_hash_order(["p", "a", "o"]) == ["p", "a", "o"]  # "p" is in bucket 0 of 16
+    assert java_hash_order(["p", "a", "o"], 32) == ["a", "o", "p"]
+    assert java_hash_order(["c", "b", "a"], 1) == ["a", "b", "c"]
 
 
 def test_the_smallest_hash_is_in_partition_0() -> None:
