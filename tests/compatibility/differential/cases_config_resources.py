@@ -180,6 +180,7 @@ def what_has_settings(t: Teller) -> None:
     t.topic()
     t.ask("of a group", change(GROUP, group, (TIMEOUT, SET, "50000")), 1)
     t.ask("of metrics", change(METRICS, metrics, ("metrics", SET, "*")), 1)
+    settled(t, GROUP, group, "the group described", TIMEOUT, "50000")
     settled(t, METRICS, metrics, "described", "metrics", "*")
     for kinds in ([], [2], [4], [METRICS], [GROUP], [GROUP, METRICS, GROUP], [0], [1], [3], [-1], [2, 7]):
         if t.v > 0 or not kinds:
@@ -189,5 +190,6 @@ def what_has_settings(t: Teller) -> None:
             )
     t.ask("no more of the group", change(GROUP, group, (TIMEOUT, DELETE, None)), 1)
     t.ask("no more of metrics", change(METRICS, metrics, ("metrics", DELETE, None)), 1)
+    settled(t, GROUP, group, "the group without any", TIMEOUT, "45000")
     settled(t, METRICS, metrics, "none again", "metrics", "")
     t.ask("in the end", ListConfigResourcesRequest())

@@ -234,7 +234,7 @@ def not_waiting_in_an_older_segment(t: Teller) -> None:
 def a_new_segment_ends_the_wait(t: Teller) -> None:
     topic = in_segments(t, batches=1)
     t.send(patient(topic, 0), by="a reader of what is there")
-    t.send(patient(topic, 2, max_wait_ms=500), by="a reader at the end")  # which may come after the producer
+    t.send(patient(topic, 2, max_wait_ms=3000), by="a reader at the end")  # which may come after the producer
     t.ask("meanwhile", produce(topic, batch(b"value", b"value", time=BEGINNING_MS + 99)), 8)
     t.take("from the start", by="a reader of what is there")
     t.take("from the end", by="a reader at the end")

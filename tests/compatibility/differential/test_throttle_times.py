@@ -17,7 +17,7 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.entity_configs import AlterClientQuotasRequest
 from tests.compatibility.differential import brokers
 from tests.compatibility.differential.cases_quotas import alter, altered
-from tests.compatibility.differential.engine import Story, Teller
+from tests.compatibility.differential.engine import OLDER, Story, Teller
 from tests.support.authorization_cases import CASES, NEWER, Names
 from tests.support.wait import DEADLINE_S
 
@@ -66,10 +66,10 @@ def throttled(address: tuple[str, int]) -> dict[str, bool | None]:
 
 
 def test_the_same_answers_tell_clients_to_wait(
-    kafkalites: Callable[[str], tuple[str, int]], kafkas: Callable[[bool], tuple[str, int]], tmp_path: Path
+    kafkalites: Callable[[str], tuple[str, int]], kafkas: Callable[[str, bool], tuple[str, int]], tmp_path: Path
 ) -> None:
     try:
-        theirs = throttled(kafkas(True))
+        theirs = throttled(kafkas(OLDER, True))
     except ReferenceUnavailable as reason:
         pytest.skip(str(reason))
     ours = throttled(kafkalites(brokers.SECURED[0]))
