@@ -25,6 +25,7 @@ from kafkalite.api.request.fetch_reader import (
 from kafkalite.api.request.fetch_sessions import (
     FIRST_VERSION_BY_ID,
     NO_SESSION,
+    ConsumerSession,
     FetchContext,
     WantedPartition,
     replica_of,
@@ -63,6 +64,9 @@ class FetchApi(FetchParts):
                 request, ReplicaFetchReader(self, request, fetch_context, context.api_version, find)
             )
         reader = FetchReader(self, request, fetch_context, context.api_version, find)
+        session = fetch_context.session
+        if isinstance(session, ConsumerSession):
+            session.on_fetch(reader.reads_committed, self._reader_of(context))
         if context.access is not None:
             reader.deny(partial(context.may, Operation.READ, TOPIC))
         if (quotas := quotas_of(context.connection)) is not None:
@@ -70,12 +74,20 @@ class FetchApi(FetchParts):
         waits = reader.min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
         if context.api_version < FIRST_VERSION_OF_BATCHES:
             return asyncio.ensure_future(self._fetch_of_old(request, reader, waits=waits))
+        if isinstance(session, ConsumerSession) and fetch_context.incremental and session.has_idle:
+            reader.begin_idle(session)
         if waits and (partitions := reader.exhausted()) is not None:
             return self._wait(request, reader, reader.min_bytes, partitions)
         found, missing_bytes = reader.read(is_over=not waits)
         if missing_bytes:
             return self._wait(request, reader, missing_bytes)
         return reader.response(found)
+
+    def _reader_of(self, context: RequestContext) -> object:
+        """It is equal as long as the client may read the same topics."""
+        if context.access is None:
+            return None
+        return context.connection.principal, context.connection.host, self.admission_epoch.value
 
     def _fetch_as_replica(self, request: FetchRequest, reader: ReplicaFetchReader) -> FetchResponse | Pending:
         """A follower's fetch. Its progress is recorded on arrival, before anything is read, and once."""

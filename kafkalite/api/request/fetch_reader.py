@@ -14,7 +14,13 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.api.request.admission import AdmissionEpoch
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker, node_endpoints
-from kafkalite.api.request.fetch_sessions import FetchContext, FetchSessions, FollowerFetches, WantedPartition
+from kafkalite.api.request.fetch_sessions import (
+    ConsumerSession,
+    FetchContext,
+    FetchSessions,
+    FollowerFetches,
+    WantedPartition,
+)
 from kafkalite.api.request.request_context import Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
@@ -160,7 +166,7 @@ class FetchReader:
 
     def deny(self, may_read: Callable[[str], bool]) -> None:
         """Refuse the topics that the client may not read, in this request and those of its session."""
-        names = {wanted.topic for wanted in self._context.partitions.values() if wanted.topic}
+        names = {wanted.topic for wanted in self._context.active.values() if wanted.topic}
         self._denied = frozenset(name for name in names if not may_read(name))
 
     def limit(self, max_bytes: int, wait_ms: Callable[[int], int]) -> None:
@@ -176,8 +182,10 @@ class FetchReader:
     def watch(self, poll: LongPoll, partitions: Sequence[Partition] | None = None) -> None:
         """Wake `poll` when `partitions` have more, and no others; None: the requested ones that may be read here."""
         poll.withdraw()
+        if (session := self._context.session) is not None:
+            poll.wait_in(session.waiting)
         if partitions is None:
-            wanted = self._context.partitions.values()
+            wanted = self._context.active.values()
             partitions = [found for each in wanted if (found := self._partition_of(each)) is not None]
         for partition in partitions:
             partition.watch(poll)
@@ -193,31 +201,49 @@ class FetchReader:
         return topic.followers.get(index) if self._version >= FIRST_VERSION_FROM_FOLLOWERS else None
 
     def exhausted(self) -> list[Partition] | None:
-        """The requested partitions if each fetch offset is the first that may not be read: there is nothing to read.
+        """The partitions to be read if each fetch offset is the first that may not be read: there is nothing to read.
 
         This is the usual fetch of a consumer without lag; it needs no `PartitionData`. None: a read is necessary.
         """
-        if self._rack or self._denied:
+        if self._denied or (self._rack and self._context.active):
             return None  # a replica may be preferred, or a topic is refused
-        by_name = self._parts.replica_manager.by_name
-        reads_committed = self.reads_committed
         partitions = []
-        for wanted in self._context.partitions.values():
-            topic = by_name.get(wanted.topic)
+        for wanted in self._context.active.values():
+            topic = self._parts.replica_manager.by_name.get(wanted.topic)
             partition = topic.partitions.get(wanted.index) if topic is not None else None
-            if (
-                topic is None
-                or partition is None
-                or wanted.fetch_offset
-                != (partition.last_stable_offset if reads_committed else partition.high_watermark)
-                or (self._by_id and wanted.topic_id is not topic.topic_id)
-                or wanted.last_fetched_epoch >= 0
-                or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
-                or (self._is_old and _refusal(self._version, topic.config) is not None)
-            ):
+            if topic is None or partition is None or not self._is_exhausted(wanted, topic, partition):
                 return None
             partitions.append(partition)
         return partitions
+
+    def _is_exhausted(self, wanted: WantedPartition, topic: Topic, partition: Partition) -> bool:
+        return (
+            wanted.fetch_offset == (partition.last_stable_offset if self.reads_committed else partition.high_watermark)
+            and (wanted.topic_id is topic.topic_id or not self._by_id)
+            and wanted.last_fetched_epoch < 0
+            and (wanted.current_leader_epoch in (-1, partition.leader_epoch))
+            and not (self._is_old and _refusal(self._version, topic.config) is not None)
+        )
+
+    def begin_idle(self, session: ConsumerSession) -> None:
+        """Leave out from now on the partitions of which the client has everything, and knows it."""
+        by_name = self._parts.replica_manager.by_name
+        idle = []
+        for wanted in session.active.values():
+            topic = by_name.get(wanted.topic)
+            if topic is None or wanted.topic in self._denied:
+                continue
+            partition = topic.partitions.get(wanted.index) or self._followed(topic, wanted.index)
+            if (
+                partition is not None
+                and not partition.is_offline
+                and self._is_exhausted(wanted, topic, partition)
+                and wanted.is_sent(partition.high_watermark, partition.log.start_offset)
+                and (not self._rack or self._preferred_replica(partition, wanted) == NO_REPLICA)
+            ):
+                idle.append((wanted, partition))
+        for wanted, partition in idle:
+            session.begin_idle(wanted, partition)
 
     def read(self, *, is_over: bool) -> tuple[Found, int]:
         """The current data, and the bytes that are missing until the request is satisfied. It is, with 0, if the wait
@@ -228,7 +254,7 @@ class FetchReader:
         size_bytes = 0
         urgent = False
         found: Found = []
-        for wanted in self._context.partitions.values():
+        for wanted in self._context.active.values():
             _, data = self._data_of(wanted, budget, min_one)
             records = data.records
             if records:
@@ -269,7 +295,7 @@ class FetchReader:
         old = DownConversion(self._version, self.max_bytes, runtime.clock, runtime.readers)
         size_bytes = 0
         found: Found = []
-        for wanted in self._context.partitions.values():
+        for wanted in self._context.active.values():
             budget = self.max_bytes - size_bytes
             min_one = not size_bytes
             if self._version < FIRST_VERSION_WITH_MIN_ONE:  # earlier versions send part of a batch that is too large

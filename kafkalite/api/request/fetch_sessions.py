@@ -5,7 +5,8 @@ response can leave out partitions without news. Partitions that returned data mo
 none starves behind a busy one. At most `slots` sessions exist. A new session replaces the longest idle one if that has
 been idle for `EVICTION_MS`; otherwise the client is served without a session. So is a client with too many partitions
 for the memory limit of all sessions together; Kafka limits only the number of sessions. Sessions of followers replace
-those of consumers, busy or not, and know which of their partitions are idle: a fetch reads the others only.
+those of consumers, busy or not. Sessions know which of their partitions are idle: a fetch reads the others only, so
+that it costs as much as there is news, however many partitions the client reads.
 From version 13 on topics are named by id (KIP-516); a session uses either names or ids.
 Source: kafka.server.FetchSession, KIP-227, KIP-516.
 """
@@ -20,11 +21,13 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.leader_partition import LeaderPartition
+from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 100_000  # of one session; a client with more is served without a session
-PARTITIONS_OF_ALL_MAX = 200_000  # of all sessions: some 80 MB
+PARTITIONS_OF_ALL_MAX = 200_000  # of all sessions: some 160 MB
+IDLE_MIN = 8  # a consumer's session with fewer partitions reads them all: that is quicker than to note idle ones
 FIRST_VERSION_BY_ID = 13
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -38,7 +41,7 @@ Key = tuple[str | UUID, int]
 
 class WantedPartition:
     """The parameters of a fetch of one partition, and the offsets last sent to the client. `counted_by`: the leader
-    that the follower's latest fetch has given these parameters.
+    that the follower's latest fetch has given these parameters. `idle`: the consumer has everything.
 
     In a request by id, `topic` is empty until a topic of that id is found, and keeps its name from then on. So a client
     whose topic is deleted and created again meanwhile gets INCONSISTENT_TOPIC_ID.
@@ -48,6 +51,7 @@ class WantedPartition:
         "counted_by",
         "current_leader_epoch",
         "fetch_offset",
+        "idle",
         "index",
         "key",
         "last_fetched_epoch",
@@ -66,6 +70,7 @@ class WantedPartition:
         self.index = wanted.partition
         self.sent_high_watermark = _UNSENT
         self.sent_start_offset = _UNSENT
+        self.idle: IdlePartition | None = None
         self.update(wanted)
 
     def update(self, wanted: FetchPartition) -> None:
@@ -113,21 +118,20 @@ def wanted_partitions(request: FetchRequest, by_id: bool) -> Partitions:
 
 
 class FetchSession:
-    """One client's partitions in the order to serve them. `epoch` is the epoch expected in its next request."""
+    """One client's partitions in the order to serve them. `epoch` is the epoch expected in its next request. `active`
+    are the partitions that a fetch reads, the others are idle. `waiting` are the delayed fetches of the session.
+    """
 
-    __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_ms")
+    __slots__ = ("active", "by_id", "epoch", "partitions", "session_id", "used_ms", "waiting")
 
     def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int) -> None:
         self.session_id = session_id
         self.by_id = by_id
         self.partitions = partitions
+        self.active = dict(partitions)
         self.epoch = 1
         self.used_ms = now_ms
-
-    @property
-    def active(self) -> Partitions:
-        """The partitions that a fetch reads."""
-        return self.partitions
+        self.waiting: dict[DelayedOperation, None] = {}
 
     def apply(self, request: FetchRequest) -> None:
         """Add, change and remove partitions according to an incremental request."""
@@ -139,22 +143,31 @@ class FetchSession:
                 known = partitions.get(key)
                 if known is None:
                     partitions[key] = known = WantedPartition(key, topic, wanted)
-                    self._activate(known)
+                    self.activate(known)
                 else:
-                    self._activate(known)
+                    self.activate(known)
                     known.update(wanted)
         for forgotten in request.forgotten_topics_data:
             called = forgotten.topic_id if by_id else forgotten.topic
             for index in forgotten.partitions:
                 known = partitions.pop((called, index), None)
                 if known is not None:
-                    self._forget(known)
+                    self.active.pop(known.key, None)
+                    self._end_idle(known)
 
-    def _activate(self, wanted: WantedPartition) -> None:
-        """The client names the partition: the fetch reads it."""
+    def activate(self, wanted: WantedPartition) -> None:
+        """The client names the partition, or there is news of it: a fetch reads it."""
+        if wanted.key not in self.active:
+            self._end_idle(wanted)
+            self.active[wanted.key] = wanted
 
-    def _forget(self, wanted: WantedPartition) -> None:
-        """The client has removed the partition."""
+    def activate_all(self) -> None:
+        for wanted in self.partitions.values():
+            self.activate(wanted)
+
+    def _end_idle(self, wanted: WantedPartition) -> None:
+        """No news of the partition is awaited any more."""
+        raise NotImplementedError
 
     def served(self, partitions: Iterable[WantedPartition]) -> None:
         """Move partitions that returned data to the end of the order, so that others come first next time."""
@@ -168,35 +181,105 @@ class FetchSession:
 
     def close(self) -> None:
         """Drop all state of the session."""
+        for wanted in self.partitions.values():
+            self._end_idle(wanted)
+        self.active = {}
+        for operation in tuple(self.waiting):  # it answers once more, with nothing
+            operation.complete()
+
+
+class IdlePartition(DelayedOperation):
+    """A partition of which a consumer has everything, and knows it: no fetch reads it until there is news. It waits in
+    the partition as a delayed fetch does; the first news ends it, and passes on to the fetches that wait for the session.
+    """
+
+    __slots__ = ("_partition", "_session", "_wanted")
+
+    def __init__(self, session: ConsumerSession, wanted: WantedPartition, partition: Partition) -> None:
+        self.read_committed = session.reads_committed
+        self._session = session
+        self._wanted = wanted
+        self._partition = partition
+        partition.watch(self)
+
+    def wait_in(self, operations: dict[DelayedOperation, None]) -> None:
+        operations[self] = None
+
+    def withdraw(self) -> None:
+        self._partition.delayed_operations.pop(self, None)
+
+    def accumulate(self, size_bytes: int) -> None:
+        for operation in self._end():
+            self._partition.watch(operation)
+            operation.accumulate(size_bytes)
+
+    def wake(self) -> None:
+        for operation in self._end():
+            operation.wake()
+
+    def complete(self) -> None:
+        for operation in self._end():
+            operation.complete()
+
+    def _end(self) -> tuple[DelayedOperation, ...]:
+        """The fetches that wait for news."""
+        self._session.activate(self._wanted)
+        return tuple(self._session.waiting)
+
+
+class ConsumerSession(FetchSession):
+    """A session of a consumer. A partition is idle when the consumer has everything and knows the offsets.
+
+    Invariant: a partition is in `active`, or has an `idle` that waits in the partition.
+    """
+
+    __slots__ = ("_reader", "reads_committed")
+
+    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int) -> None:
+        super().__init__(session_id, partitions, by_id, now_ms)
+        self.reads_committed = False
+        self._reader: object = None
+
+    @property
+    def has_idle(self) -> bool:
+        return len(self.partitions) >= IDLE_MIN
+
+    def on_fetch(self, reads_committed: bool, reader: object) -> None:
+        """A fetch has arrived. `reader` equals that of the last fetch as long as the same topics may be read."""
+        if (reads_committed, reader) != (self.reads_committed, self._reader):
+            self.reads_committed, self._reader = reads_committed, reader
+            self.activate_all()
+
+    def begin_idle(self, wanted: WantedPartition, partition: Partition) -> None:
+        """The consumer has all records and offsets of the partition."""
+        del self.active[wanted.key]
+        wanted.idle = IdlePartition(self, wanted, partition)
+
+    def _end_idle(self, wanted: WantedPartition) -> None:
+        if wanted.idle is not None:
+            wanted.idle.withdraw()
+            wanted.idle = None
 
 
 class FollowerSession(FetchSession):
-    """A session of a follower. A partition in which the follower has everything, and knows it, is idle: no fetch reads
-    it until its leader calls `end_idle` at the first news. Each fetch until then says that the follower still has
-    everything. `waiting` are the delayed fetches of the session.
+    """A session of a follower. A partition in which the follower has everything, and knows it, is idle until its leader
+    calls `end_idle` at the first news. Each fetch until then says that the follower still has everything.
 
     Invariant: a partition is in `active`, or in the `idle_followers` of `counted_by` under this session.
     """
 
-    __slots__ = ("_active", "_broker_id", "_fetched_ms", "_registration", "waiting")
+    __slots__ = ("_broker_id", "_fetched_ms", "_registration")
 
     def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int) -> None:
         super().__init__(session_id, partitions, by_id, now_ms)
-        self._active = dict(partitions)
         self._broker_id = self._registration = _NO_REGISTRATION
         self._fetched_ms = now_ms
-        self.waiting: dict[DelayedOperation, None] = {}
-
-    @property
-    def active(self) -> Partitions:
-        return self._active
 
     def on_fetch(self, broker_id: int, registration: int, now_ms: int) -> None:
         """A fetch has arrived. After another registration of its broker all partitions are active."""
         if (broker_id, registration) != (self._broker_id, self._registration):
             self._broker_id, self._registration = broker_id, registration
-            for wanted in self.partitions.values():
-                self._activate(wanted)
+            self.activate_all()
         self._fetched_ms = now_ms
 
     def begin_idle(self, wanted: WantedPartition) -> None:
@@ -204,34 +287,20 @@ class FollowerSession(FetchSession):
         leader = wanted.counted_by
         if leader is not None and leader.replica.is_idle(self._broker_id, self._registration, wanted.fetch_offset):
             leader.idle_followers[self] = wanted
-            del self._active[wanted.key]
+            del self.active[wanted.key]
 
     def end_idle(self, wanted: WantedPartition) -> None:
         """Activate a partition that has news. Until now the follower had everything."""
         leader = wanted.counted_by
         assert leader is not None
         leader.replica.on_idle_fetch(self._broker_id, self._fetched_ms)
-        self._active[wanted.key] = wanted
+        self.active[wanted.key] = wanted
         for operation in self.waiting:
             operation.wait_in(leader.replica_fetches)
 
-    def _activate(self, wanted: WantedPartition) -> None:
-        if wanted.key not in self._active:
-            self._leave(wanted)
-            self._active[wanted.key] = wanted
-
-    def _forget(self, wanted: WantedPartition) -> None:
-        self._active.pop(wanted.key, None)
-        self._leave(wanted)
-
-    def _leave(self, wanted: WantedPartition) -> None:
+    def _end_idle(self, wanted: WantedPartition) -> None:
         if wanted.counted_by is not None:
             wanted.counted_by.idle_followers.pop(self, None)
-
-    def close(self) -> None:
-        for wanted in self.partitions.values():
-            self._leave(wanted)
-        self._active = {}  # a delayed fetch may poll once more
 
 
 class FetchContext:
@@ -251,8 +320,8 @@ class FetchContext:
 
     @property
     def active(self) -> Partitions:
-        """The partitions to be read."""
-        return self.session.active if self.session is not None else self.partitions
+        """The partitions to be read. Invariant: in a full fetch none is idle."""
+        return self.session.active if self.session is not None and self.incremental else self.partitions
 
 
 class FetchSessions:
@@ -286,7 +355,7 @@ class FetchSessions:
             partitions = wanted_partitions(request, by_id)
             session = None
             if epoch == INITIAL_EPOCH:
-                kind = FollowerSession if replica_of(request)[0] >= 0 else FetchSession
+                kind = FollowerSession if replica_of(request)[0] >= 0 else ConsumerSession
                 session = self._open(kind, partitions, by_id, now_ms)
             return FetchContext(partitions, by_id, session, incremental=False)
         session = self._by_id.get(request.session_id)

@@ -30,7 +30,7 @@ def request(session_id: int = 0, epoch: int = 0, wants: str = "", forgets: str =
 
 
 def indexes(context: object) -> list[int]:
-    return [wanted.index for wanted in context.partitions.values()]  # type: ignore[attr-defined]
+    return [wanted.index for wanted in context.active.values()]  # type: ignore[attr-defined]
 
 
 def test_a_session_remembers_what_was_asked_and_applies_changes() -> None:
