@@ -37,6 +37,17 @@ def class_path(version: str = "3.9.1") -> str:
     return f"{jar_directory(version)}/*"
 
 
+def compile_class(source: Path, version: str, target: Path) -> None:
+    """Compile a class of our own against Kafka of this version, into the directory `target`."""
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise ReferenceUnavailable("no javac on this machine")
+    command = [compiler, "-cp", class_path(version), "-d", str(target), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=False)
+    if done.returncode != 0:
+        raise ReferenceUnavailable(f"{source.name} could not be compiled: {done.stderr[-400:]}")
+
+
 def jar_directory(version: str) -> Path:
     target = CACHE / f"kafka-{version}"
     if target.is_dir():

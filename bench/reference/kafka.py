@@ -92,11 +92,14 @@ def cluster_id() -> str:
             return drawn
 
 
-def command_line(version: str, home: Path, heap: str, main_class: str, *arguments: str) -> list[str]:
-    """How to run a class of this Kafka version in `home`."""
+def command_line(
+    version: str, home: Path, heap: str, main_class: str, *arguments: str, classes: Path | None = None
+) -> list[str]:
+    """How to run a class of this Kafka version in `home`; `classes` is a directory of more of them."""
     logging = f"-Dlog4j.configuration=file:{home / 'log4j.properties'}"
     options = [f"-Xms{heap}", f"-Xmx{heap}", *JVM_OPTIONS, logging]
-    return [java(), *options, "-cp", class_path(version), main_class, *arguments]
+    path = class_path(version) if classes is None else f"{class_path(version)}:{classes}"
+    return [java(), *options, "-cp", path, main_class, *arguments]
 
 
 def prepare(home: Path, version: str, settings: Mapping[str, str]) -> Path:
@@ -148,11 +151,13 @@ def reference_kafka(
     heap: str = "1g",
     rebalance_delay_ms: int = 0,
     home: Path | None = None,
+    classes: Path | None = None,
 ) -> Iterator[Reference]:
     """A ready Apache Kafka on free loopback ports, stopped at the end of the block.
 
     `properties` are added to (and win over) the single-node settings. With `home` the directory is the caller's and
-    stays, so that a second block continues with the same data; without it, it is temporary.
+    stays, so that a second block continues with the same data; without it, it is temporary. `classes` is a directory of
+    plug-ins that the properties name.
     Raises `ReferenceUnavailable` where there is no Java, no Maven or no Maven Central: skip with its text.
     """
     place = home or Path(tempfile.mkdtemp(prefix="reference-kafka-"))
@@ -164,7 +169,7 @@ def reference_kafka(
         output = place / "kafka.out"
         with output.open("ab") as sink:
             process = subprocess.Popen(
-                command_line(version, place, heap, "kafka.Kafka", str(path)),
+                command_line(version, place, heap, "kafka.Kafka", str(path), classes=classes),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

@@ -1,8 +1,9 @@
 """Metrics of clients: which ones this broker asks each client for, when it may send them, and the last values received.
 
-A client gets the metrics of all subscriptions that match it, at the shortest of their intervals. Its subscription id
-changes exactly when these do; a push under an old id is refused, and the client asks again. Values stay until the
-client is silent for three intervals. Numbers of clients and of values are limited, and values beyond are counted.
+A client gets the metrics of all subscriptions that match it, at the shortest of their intervals, and every 5 minutes at
+least. Its subscription id changes exactly when these do; a push under an old id is refused, and the client asks again.
+Values stay until the client is silent for three intervals. Numbers of clients and of values are limited, and values
+beyond are counted.
 Source: kafka.server.ClientMetricsManager, org.apache.kafka.server.metrics.ClientMetricsInstance (4.3), KIP-714.
 """
 
@@ -69,21 +70,18 @@ class ClientInstance:
         matching = [one for one in subscriptions.values() if one.matches(self.client)]
         metrics = {metric for one in matching for metric in one.metrics}
         self.metrics = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
-        self.interval_ms = min((one.interval_ms for one in matching), default=INTERVAL_DEFAULT_MS)
+        self.interval_ms = min([INTERVAL_DEFAULT_MS, *(one.interval_ms for one in matching)])  # never a longer one
         checksum = crc32c(f"{','.join(self.metrics)} {self.interval_ms}".encode()) ^ (self.instance_id.int & 0xFFFFFFFF)
         self.subscription_id = checksum - (1 << 32) if checksum >> 31 else checksum
 
     def may_get(self, now_ms: int) -> bool:
-        """Whether a request for subscriptions comes in time; then it counts."""
+        """Whether a request for subscriptions comes in time; then it counts. An early one is allowed after a push that
+        was refused for what the client knows of its subscription, and does not count."""
         last_ms = max((each for each in (self.last_get_ms, self.last_push_ms) if each is not None), default=None)
-        is_early = last_ms is not None and now_ms - last_ms < self.interval_ms
-        if is_early and self.last_error not in (
-            ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ):
-            return False
-        self.last_get_ms = now_ms
-        return True
+        if last_ms is None or now_ms - last_ms >= self.interval_ms:
+            self.last_get_ms = now_ms
+            return True
+        return self.last_error in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def may_push(self, now_ms: int) -> bool:
         """Whether a push comes in time; then it counts."""
@@ -154,6 +152,7 @@ class ClientTelemetry:
             except Malformed as fault:
                 instance.last_error = ErrorCode.INVALID_RECORD
                 raise KafkaError(ErrorCode.INVALID_RECORD) from fault
+        instance.last_error = ErrorCode.NONE
         self.push_count += 1
 
     def _check(

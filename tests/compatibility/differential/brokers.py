@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 
-from bench.reference import reference_kafka
+from bench.reference import compile_class, reference_kafka
 from kafkalite.protocol.messages.transactions import InitProducerIdRequest
 from kafkalite.server.broker import Broker
 from tests.compatibility.differential.engine import OLDER, Explained, Story, Teller, tries
 from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka
 
 SECURED = ("authorization", "acls", "quotas", "broker_settings")  # told to brokers with an authorizer
+RECEIVING = ("telemetry",)  # told to brokers that take metrics of clients
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "elections",
@@ -21,7 +23,7 @@ FAMILIES = (
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transactions_v2", "transaction_admin", "topic_partitions", "frames",
     "old_versions", "config_resources", "features", "consumer_groups", "consumer_transactions", "share_groups",
-    *SECURED,
+    *RECEIVING, *SECURED,
 )  # fmt: skip
 
 SETTINGS = {
@@ -45,12 +47,28 @@ SECURED_SETTINGS = SETTINGS | {
     "transaction.state.log.min.isr": "1",
     "auto.create.topics.enable": "true",
 }
+RECEIVING_SETTINGS = SETTINGS | {"metrics.listener": "127.0.0.1:0"}
+RECEIVER = Path(__file__).with_name("java") / "MetricsReceiver.java"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BROKER_ID = 1  # as the reference's
 
 
+class Kind(Enum):
+    """The brokers of a family of stories."""
+
+    PLAIN = "plain"
+    SECURED = "secured"
+    RECEIVING = "receiving"
+
+
+def kind_of(family: str) -> Kind:
+    if family in SECURED:
+        return Kind.SECURED
+    return Kind.RECEIVING if family in RECEIVING else Kind.PLAIN
+
+
 def settings_of(family: str) -> dict[str, str]:
-    return SECURED_SETTINGS if family in SECURED else SETTINGS
+    return {Kind.SECURED: SECURED_SETTINGS, Kind.RECEIVING: RECEIVING_SETTINGS}.get(kind_of(family), SETTINGS)
 
 
 @contextlib.contextmanager
@@ -62,14 +80,19 @@ def kafkalite_broker(home: Path, family: str) -> Iterator[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def apache_kafka(version: str, home: Path, *, is_secured: bool) -> Iterator[tuple[str, int]]:
+def apache_kafka(version: str, home: Path, kind: Kind) -> Iterator[tuple[str, int]]:
     """The reference of this version: KRaft, but on ZooKeeper for an authorizer of the older one."""
-    if is_secured and version == OLDER:
+    if kind is Kind.SECURED and version == OLDER:
         with secured_kafka(home) as address:
             yield address
         return
-    settings = SECURED_SETTINGS | {"authorizer.class.name": STANDARD_AUTHORIZER} if is_secured else SETTINGS
-    with reference_kafka(version, heap="512m", properties=settings) as kafka:
+    settings, classes = SETTINGS, None
+    if kind is Kind.SECURED:
+        settings = SECURED_SETTINGS | {"authorizer.class.name": STANDARD_AUTHORIZER}
+    elif kind is Kind.RECEIVING:
+        settings, classes = SETTINGS | {"metric.reporters": RECEIVER.stem}, home / "classes"
+        compile_class(RECEIVER, version, classes)
+    with reference_kafka(version, heap="512m", properties=settings, classes=classes) as kafka:
         host, _, port = kafka.bootstrap.rpartition(":")
         prepare((host, int(port)))
         yield host, int(port)

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from bench.reference import ReferenceUnavailable
-from tests.compatibility.differential.brokers import SECURED, apache_kafka, kafkalite_broker
+from tests.compatibility.differential.brokers import Kind, apache_kafka, kafkalite_broker, kind_of
 from tests.compatibility.differential.compare import Verdict
 
 COUNTS = pytest.StashKey[dict[str, int]]()
@@ -36,25 +36,25 @@ def kafkalite(family: str, kafkalites: Callable[[str], tuple[str, int]]) -> tupl
 
 
 @pytest.fixture(scope="session")
-def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, bool], tuple[str, int]]]:
-    """By version: Apache Kafka, and another one with an authorizer."""
+def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Kind], tuple[str, int]]]:
+    """By version and kind: Apache Kafka."""
     with contextlib.ExitStack() as stack:
 
         @cache
-        def running(version: str, is_secured: bool) -> tuple[str, int]:
+        def running(version: str, kind: Kind) -> tuple[str, int]:
             home = tmp_path_factory.mktemp(f"kafka-{version}")
-            return stack.enter_context(apache_kafka(version, home, is_secured=is_secured))
+            return stack.enter_context(apache_kafka(version, home, kind))
 
         yield running
 
 
 @pytest.fixture
-def kafka(family: str, kafkas: Callable[[str, bool], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
+def kafka(family: str, kafkas: Callable[[str, Kind], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
     """The Apache Kafka of a version for this family."""
 
     def running(version: str) -> tuple[str, int]:
         try:
-            return kafkas(version, family in SECURED)
+            return kafkas(version, kind_of(family))
         except ReferenceUnavailable as reason:
             pytest.skip(str(reason))
 

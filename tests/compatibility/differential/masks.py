@@ -117,6 +117,7 @@ UNORDERED = {
     ("HeartbeatTopicPartitions", "partitions"),
     ("DescribedTopicPartitions", "partitions"),
     ("DescribedConsumerGroupMember", "subscribed_topic_names"),
+    ("GetTelemetrySubscriptionsResponse", "requested_metrics"),
 }
 # Lists of all there is: of them only what belongs to the story is noted.
 ALL_THERE_IS = {
@@ -228,6 +229,8 @@ class Masks:
             return "<bytes>"
         if name == "session_id" and value > 0:
             return "<session>"
+        if name == "subscription_id" and value != 0:  # a checksum of metrics in the order of a hash table
+            return self._numbered("subscription", value)
         if isinstance(value, uuid.UUID):
             return "none" if value.int == 0 else self._numbered("topic id", value)
         if name == "member_id" and isinstance(value, str) and _DRAWN_MEMBER.fullmatch(value):

@@ -78,16 +78,16 @@ def kafkalites_again(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with contextlib.ExitStack() as stack:
 
         @cache
-        def running(is_secured: bool) -> tuple[str, int]:
-            family = brokers.SECURED[0] if is_secured else brokers.FAMILIES[0]
+        def running(kind: brokers.Kind) -> tuple[str, int]:
+            family = next(each for each in brokers.FAMILIES if brokers.kind_of(each) is kind)
             return stack.enter_context(brokers.kafkalite_broker(tmp_path_factory.mktemp("kafkalite-again"), family))
 
         yield running
 
 
 @pytest.fixture
-def kafkalite_again(family: str, kafkalites_again: Callable[[bool], tuple[str, int]]) -> tuple[str, int]:
-    return kafkalites_again(family in brokers.SECURED)
+def kafkalite_again(family: str, kafkalites_again: Callable[[brokers.Kind], tuple[str, int]]) -> tuple[str, int]:
+    return kafkalites_again(brokers.kind_of(family))
 
 
 @pytest.fixture(scope="session")

@@ -122,6 +122,22 @@ def test_a_client_that_was_refused_its_subscription_asks_at_once() -> None:
     one = world.get()
     refused(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, lambda: world.push(one, b"", subscription_id=1))
     assert world.get(one.instance_id).subscription_id == one.subscription_id
+    refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, lambda: world.push(one, b""))  # the early request does not count
+
+
+def test_after_a_push_that_was_taken_it_asks_in_time_again() -> None:
+    world = World()
+    one = world.get()
+    refused(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, lambda: world.push(one, b"", subscription_id=1))
+    world.now_ms += INTERVAL_MS
+    world.push(one, b"")
+    refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, lambda: world.get(one.instance_id))
+
+
+def test_a_client_sends_every_five_minutes_at_least() -> None:
+    world = World()
+    world.telemetry.update("basic", {"metrics": "a.", "interval.ms": "3600000"})
+    assert world.get().interval_ms == 300_000
 
 
 def test_the_last_values_are_kept_and_sums_add_up() -> None:
