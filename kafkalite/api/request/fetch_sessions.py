@@ -190,7 +190,8 @@ class FetchSession:
 
 class IdlePartition(DelayedOperation):
     """A partition of which a consumer has everything, and knows it: no fetch reads it until there is news. It waits in
-    the partition as a delayed fetch does; the first news ends it, and passes on to the fetches that wait for the session.
+    the partition as a delayed fetch does; the first news ends it, and passes on to the fetches that wait for the
+    session.
     """
 
     __slots__ = ("_partition", "_session", "_wanted")
