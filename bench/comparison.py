@@ -19,6 +19,11 @@ LATEST = "4.3.0"
 """The version of Apache Kafka that has the consumer protocol (KIP-848), for rows about it."""
 LATENCY_AT_HALF_PEAK = "java-latency-half-peak"
 
+SPREAD_MAX = 1.3
+"""The most by the least of one side's samples. Beyond it a row is steady only if its halves agree."""
+HALVES_MAX = 1.1
+"""The larger of the ratios of two halves by the smaller one."""
+
 Samples = Sequence[Result]
 Measured = Mapping[str, tuple[Samples, Samples]]  # work -> kafkalite's samples, Kafka's samples
 
@@ -105,6 +110,10 @@ TARGETS = (
     Target("discarding reader, 1 MiB", "fetch-1MiB", "GB/s", _gb, 1.5, True, 2),
     Target("discarding reader, 8 MiB", "fetch-8MiB", "GB/s", _gb, 1.1, True, 2),
     Target("discarding reader, 1 MiB, read_committed", "fetch-1MiB-committed", "GB/s", _gb, 1.5, True, 2),
+    Target("requests of 50 partitions", "produce-50-partitions", "requests/s", _requests, 2.3, True),
+    Target("  broker CPU of a partition", "produce-50-partitions", "us", _cpu_records, 0.43, False, 1),
+    Target("one change among 50 partitions", "session-fetch-50", "per CPU s", _requests_per_cpu_s, 2.0, True),
+    Target("one change among 500 partitions", "session-fetch-500", "per CPU s", _requests_per_cpu_s, 5.0, True),
     Target("stock C producer, 100 B", "stock-produce-100B", "M records/s", _million_records, 1.0, True, 2),
     Target("  broker CPU of it", "stock-produce-100B", "s/M records", _cpu_records, 0.75, False, 3),
     Target("stock C producer, 1 KB", "stock-produce-1KB", "MB/s", _mb, 1.0, True),
@@ -144,15 +153,36 @@ class Row:
     @property
     def ratio(self) -> float | None:
         """Median by median, kafkalite's by Kafka's."""
-        theirs = statistics.median(self.theirs) if self.theirs else 0.0
-        return statistics.median(self.ours) / theirs if self.ours and theirs else None
+        return _ratio(self.ours, self.theirs)
 
     @property
     def met(self) -> bool:
         ratio = self.ratio
-        if ratio is None or self.error:
+        if ratio is None or self.error or not self.steady:
             return False
         return ratio >= self.target if self.more_is_better else ratio <= self.target
+
+    @property
+    def steady(self) -> bool:
+        """Whether the samples of each side lie close together, or both halves of them, in their order, give the same
+        ratio."""
+        if all(max(side) <= SPREAD_MAX * min(side) for side in (self.ours, self.theirs) if side):
+            return True
+        first, second = (_ratio(*(_half(side, second=which) for side in (self.ours, self.theirs))) for which in (0, 1))
+        if first is None or second is None:
+            return False
+        return max(first, second) <= HALVES_MAX * min(first, second)
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    below = statistics.median(theirs) if theirs else 0.0
+    return statistics.median(ours) / below if ours and below else None
+
+
+def _half(values: Sequence[float], *, second: int) -> Sequence[float]:
+    """The first or the second half; a value in the middle is in neither."""
+    size = len(values) // 2
+    return values[-size:] if second and size else values[:size]
 
 
 def rows(measured: Measured) -> list[Row]:
@@ -187,7 +217,9 @@ HEADINGS = ("work", "unit", "kafkalite", "(least-most)", "Kafka", "(least-most)"
 
 def _cells(row: Row) -> tuple[str, ...]:
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    verdict = f"FAILED: {' '.join(row.error.split())[:80]}" if row.error else "met" if row.met else "**missed**"
+    verdict = "met" if row.met else "**missed**" if row.steady else "unsteady"
+    if row.error:
+        verdict = f"FAILED: {' '.join(row.error.split())[:80]}"
     aim = f"{'>=' if row.more_is_better else '<='} {row.target:g}"
     label = row.label.replace("  ", "&nbsp;&nbsp;")
     return (label, row.unit, *_side(row, row.ours), *_side(row, row.theirs), ratio, aim, verdict)

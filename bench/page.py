@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.comparison import Comparison, table
+from bench.comparison import LATEST, Comparison, table
+from bench.host import described
 from bench.plot import draw
 from bench.wire import BrokerError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
-PLOT = "performance/vs-kafka.svg"
-BEGIN = "<!-- vs-kafka: written by `./dev bench vs-kafka --write` -->"
-END = "<!-- vs-kafka: end -->"
 
-BARE = f"""\
-# Performance
 
-{BEGIN}
-{END}
-"""
+def marks(comparison: Comparison) -> tuple[str, str, str]:
+    """The lines between which the section of this comparison stands, and the name of its plot: one for each Kafka."""
+    is_newer = comparison.names[1].endswith(LATEST)
+    name, option = (f"vs-kafka-{LATEST}", f" --kafka {LATEST}") if is_newer else ("vs-kafka", "")
+    return f"<!-- {name}: written by `./dev bench vs-kafka{option} --write` -->", f"<!-- {name}: end -->", name
+
 
 HOW = """\
 Both brokers are started on this machine and stay up; while one is measured the other is stopped (SIGSTOP), so it takes
@@ -35,19 +34,25 @@ producer's rate is taken after the first five seconds, its consumer's over the s
 in a second run of the same JVM. Kafka runs in KRaft mode with a 1 GiB heap and the collector settings of its own start
 script.
 
-`./dev bench vs-kafka --write` writes this section, `--help` describes the options.
+Before all, the free memory of the machine is touched once: a virtual machine gets its memory from its host at the first
+touch, which made whatever came first three times slower. A row whose samples differ by more than a factor of 1.3 is
+measured up to three times as often. It is unsteady, neither met nor missed, if the ratios of its two halves then differ
+by more than a tenth.
+
+`./dev bench vs-kafka --write` writes this section, with `--kafka 4.3.0` the next one; `--help` describes the options.
 """
 
 
 def section(comparison: Comparison) -> str:
     """The text between the marks."""
     ours, theirs = comparison.names
-    facts = ", ".join(f"{value} {key}" if key == "cores" else value for key, value in comparison.machine.items())
+    facts = described(comparison.machine)
+    plot = f"performance/{marks(comparison)[2]}.svg"
     met = sum(row.met for row in comparison.rows)
     return f"""\
 ## Beside {theirs}
 
-![Ratios of medians, {ours} to {theirs}]({PLOT})
+![Ratios of medians, {ours} to {theirs}]({plot})
 
 {comparison.date}, {facts}.
 {_pairs(comparison).capitalize()} of samples of {comparison.seconds:g} s for each work;
@@ -55,7 +60,7 @@ def section(comparison: Comparison) -> str:
 
 {table(comparison.rows)}
 
-{HOW}"""
+{HOW if marks(comparison)[2] == "vs-kafka" else "Measured in the same way."}"""
 
 
 def _pairs(comparison: Comparison) -> str:
@@ -69,12 +74,13 @@ def title(comparison: Comparison) -> str:
 
 def write(comparison: Comparison, page: Path = PAGE) -> None:
     """Put the comparison into the page, and the plot beside it."""
-    text = page.read_text() if page.exists() else BARE
-    before, found_begin, rest = text.partition(BEGIN)
-    _, found_end, after = rest.partition(END)
+    begin, end, name = marks(comparison)
+    text = page.read_text() if page.exists() else f"# Performance\n\n{begin}\n{end}\n"
+    before, found_begin, rest = text.partition(begin)
+    _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:
-        raise BrokerError(f"{page} lacks the marks between which the bench writes: {BEGIN} and {END}")
-    plot = page.parent / PLOT
+        raise BrokerError(f"{page} lacks the marks between which the bench writes: {begin} and {end}")
+    plot = page.parent / f"performance/{name}.svg"
     plot.parent.mkdir(parents=True, exist_ok=True)
     plot.write_text(draw(comparison.rows, title(comparison)))
-    page.write_text(f"{before}{BEGIN}\n{section(comparison)}\n{END}{after}")
+    page.write_text(f"{before}{begin}\n{section(comparison)}\n{end}{after}")

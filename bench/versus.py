@@ -22,6 +22,7 @@ from pathlib import Path
 from bench import page
 from bench.comparison import LATENCY_AT_HALF_PEAK, LATEST, TARGETS, Comparison, Measured, from_json, rows, table
 from bench.consumer_groups import SETTINGS as GROUP_SETTINGS
+from bench.host import touch_free_memory, watched
 from bench.java_perf import VERSION, java_latency
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine
@@ -32,6 +33,8 @@ from bench.works import GROUP_WORKS, JAVA_WORKS, START, WORKS, Work, matching, p
 
 PRODUCER = "java-produce-100B"
 WARM_UP_S = 60.0
+ROUNDS_MAX = 3
+"""So often all pairs of a work are measured while it is not steady."""
 CLEAN_LIMIT_S = 30.0
 STOP_LIMIT_S = 5.0
 KAFKALITE, KAFKA = "kafkalite", f"Apache Kafka {VERSION}"
@@ -148,14 +151,18 @@ class Versus:
         return self.measured
 
     def _sample(self, name: str, once: Callable[[Side], Result]) -> None:
-        """Every sample of one work, by turns; after a failure no more of that side, since it would fail again."""
+        """Every sample of one work, by turns; after a failure no more of that side, since it would fail again. Work
+        with a figure that is not steady is done again, with all its samples kept."""
         results: tuple[list[Result], list[Result]] = ([], [])
-        for number, which in enumerate(order(self.pairs)):
-            side, found = self.sides[which], results[which]
-            if not (found and found[-1].error):
-                shown = f"{name} {number // 2 + 1}/{self.pairs} {side.name}"
-                found.append(perform(shown, partial(once, side)))
         self.measured[name] = results
+        for round_number in range(ROUNDS_MAX):
+            for number, which in enumerate(order(self.pairs)):
+                side, found = self.sides[which], results[which]
+                if not (found and found[-1].error):
+                    shown = f"{name} {round_number * self.pairs + number // 2 + 1} {side.name}"
+                    found.append(perform(shown, partial(once, side)))
+            if all(row.steady or row.error for row in rows({name: results})):
+                break
 
     def _in_turn(self, name: str, work: Work, side: Side) -> Result:
         with side.turn() as session:
@@ -183,21 +190,23 @@ class Versus:
 
 def names_of_work(version: str = VERSION) -> list[str]:
     """The work that has targets beside this version of Kafka, each name once."""
-    return list(dict.fromkeys(target.work for target in TARGETS if target.kafka == version))
+    return list(dict.fromkeys(target.work for target in TARGETS if target.kafka in (VERSION, version)))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench vs-kafka",
         description=__doc__,
-        epilog=f"work: {', '.join(names_of_work())}; with --kafka {LATEST}: {', '.join(names_of_work(LATEST))}",
+        epilog=f"work, the last of it with --kafka {LATEST} alone: {', '.join(names_of_work(LATEST))}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--pairs", type=int, default=5, help="samples of each work on each broker (default 5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a sample is measured (default 2)")
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds of load on Kafka first (default 60)")
     parser.add_argument("--only", metavar="GLOBS", help="only this work; * and ? as in a shell, commas between")
-    parser.add_argument("--kafka", default=VERSION, choices=(VERSION, LATEST), help="beside which Kafka; each has work")
+    parser.add_argument(
+        "--kafka", default=VERSION, choices=(VERSION, LATEST), help="beside which Kafka (default %(default)s)"
+    )
     parser.add_argument("--fill-mb", type=int, default=512, help="log that the readers read (default 512)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--write", action="store_true", help="write table and plot into docs/performance.md")
@@ -205,8 +214,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not 0.1 <= options.seconds <= 60 or not 1 <= options.pairs <= 100 or not 1 <= options.fill_mb <= 4_000:
         parser.error("--seconds is 0.1 to 60, --pairs 1 to 100, --fill-mb 1 to 4000")
-    if options.write and (options.only or options.kafka != VERSION):
-        parser.error("--write wants all work, so no --only and no --kafka")
+    if options.write and options.only:
+        parser.error("--write wants all work, so no --only")
     return options
 
 
@@ -224,10 +233,15 @@ def measure(options: argparse.Namespace) -> tuple[Comparison, Measured]:
     template = Session("", None, options.seconds, fill_bytes=options.fill_mb * 10**6, warm_up_limit_s=5.0)
     both = sides(options.kafka)
     versus = Versus(both, options.pairs, template, options.warm_up)
-    measured = versus.run(names)
+    touched = touch_free_memory()
+    print(touched, file=sys.stderr)
+    with watched() as facts:
+        measured = versus.run(names)
     today = datetime.date.today().isoformat()
     found = rows(measured)
-    return Comparison((both[0].name, both[1].name), machine(), today, options.pairs, options.seconds, found), measured
+    names_of_both = (both[0].name, both[1].name)
+    about = machine() | facts | {"touched": touched}
+    return Comparison(names_of_both, about, today, options.pairs, options.seconds, found), measured
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ from bench.scaling import many_partitions, segments_fetch, segments_produce
 from bench.session import Session
 from bench.stock import round_trip, stock_consume, stock_produce
 from bench.transactions import transactions
+from bench.wide import session_fetch, wide_produce
 from bench.wire import BrokerError
 
 START = "start"
@@ -43,6 +44,9 @@ WORKS: dict[str, Work] = {
     "stock-consume-1KB": lambda session, name: stock_consume(session, name, 1000),
     "round-trip-100B": round_trip,
     "transactions-100x100B": transactions,
+    "produce-50-partitions": lambda session, name: wide_produce(session, name, 50),
+    "session-fetch-50": lambda session, name: session_fetch(session, name, 50),
+    "session-fetch-500": lambda session, name: session_fetch(session, name, 500),
     "partitions-1": lambda session, name: many_partitions(session, name, 1),
     "partitions-100": lambda session, name: many_partitions(session, name, 100),
     "partitions-2000": lambda session, name: many_partitions(session, name, 2000),

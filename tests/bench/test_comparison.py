@@ -10,6 +10,7 @@ import pytest
 
 from bench import page
 from bench.comparison import LATEST, TARGETS, Comparison, Row, from_json, rows, table
+from bench.java_perf import VERSION
 from bench.plot import draw, times_better
 from bench.report import Latency, Result
 from bench.versus import names_of_work
@@ -41,13 +42,32 @@ def comparison() -> Comparison:
 
 
 def test_a_ratio_is_one_of_medians() -> None:
-    ours, theirs = [loop(10, 50), loop(20, 60), loop(999, 999)], [loop(40, 100), loop(41, 101), loop(1, 1)]
+    ours, theirs = [loop(10, 50), loop(12, 60), loop(11, 61)], [loop(24, 100), loop(22, 101), loop(20, 102)]
     p50, p99 = rows({"closed-loop-1x100B": (ours, theirs)})
-    assert (p50.ours, p50.theirs) == ([10, 20, 999], [40, 41, 1])
-    assert p50.ratio == 20 / 40
-    assert p99.ratio == 60 / 100
+    assert (p50.ours, p50.theirs) == ([10, 12, 11], [24, 22, 20])
+    assert p50.ratio == 11 / 22
+    assert p99.ratio == 60 / 101
     assert p50.met
     assert p99.met
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "steady"),
+    [
+        ([100, 129], [50, 65], True),  # close together
+        ([100, 131], [50, 50], False),
+        ([100, 200, 100, 200], [50, 50, 50, 50], True),  # both halves alike
+        ([100, 100, 200, 200], [50, 50, 100, 100], True),  # what drifts hits both
+        ([100, 100, 150, 150], [50, 50, 50, 50], False),
+        ([100, 300, 100], [50, 50, 50], True),  # the middle one is in no half
+    ],
+)
+def test_a_row_that_is_not_steady_is_neither_met_nor_missed(
+    ours: list[float], theirs: list[float], steady: bool
+) -> None:
+    found = row(ours, theirs, 1.0, True)
+    assert found.steady is found.met is steady
+    assert ("unsteady" in table([found])) is not steady
 
 
 @pytest.mark.parametrize(
@@ -71,8 +91,8 @@ def test_a_work_without_a_figure_is_no_success() -> None:
 
 def test_every_target_is_of_work_that_can_be_done() -> None:
     assert set(names_of_work()) <= {START, "java-latency-half-peak", *WORKS, *JAVA_WORKS}
-    assert set(names_of_work(LATEST)) == set(GROUP_WORKS)
-    assert len({(target.work, target.figure) for target in TARGETS}) == len(TARGETS) == 28
+    assert set(names_of_work(LATEST)) == {*names_of_work(), *GROUP_WORKS}
+    assert len({(target.work, target.figure) for target in TARGETS}) == len(TARGETS) == 32
     assert all(target.ratio > 0 for target in TARGETS)
 
 
@@ -121,19 +141,23 @@ def test_json_gives_the_same_comparison_back() -> None:
         from_json("{}")
 
 
-def test_the_page_changes_between_its_marks_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [VERSION, LATEST])
+def test_the_page_changes_between_its_marks_only(tmp_path: Path, version: str) -> None:
     target = tmp_path / "performance.md"
-    target.write_text(f"# By hand\n\nbefore\n{page.BEGIN}\nold figures\n{page.END}\nafter\n")
-    page.write(comparison(), target)
+    whole = replace(comparison(), names=("kafkalite", f"Apache Kafka {version}"))
+    begin, end, name = page.marks(whole)
+    target.write_text(f"# By hand\n\nbefore\n{begin}\nold figures\n{end}\nafter\n")
+    page.write(whole, target)
     text = target.read_text()
     assert text.startswith("# By hand\n\nbefore\n")
     assert text.endswith("\nafter\n")
     assert "old figures" not in text
     assert "Some CPU, 2 cores, 8 GiB" in text
     assert "1 of 3 targets are met" in text
-    page.write(replace(comparison(), pairs=7), target)
+    page.write(replace(whole, pairs=7), target)
     assert target.read_text() == text.replace("5 pairs", "7 pairs")
-    ElementTree.parse(tmp_path / page.PLOT)
+    ElementTree.parse(tmp_path / f"performance/{name}.svg")
+    assert page.PAGE.read_text().count(begin) == 1
 
 
 def test_a_page_is_begun_where_there_is_none_and_not_spoilt_where_there_are_no_marks(tmp_path: Path) -> None:
