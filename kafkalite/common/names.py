@@ -10,6 +10,7 @@ import base64
 import re
 import uuid
 from collections.abc import Collection
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from kafkalite.common.named_tuple import NamedTuple
@@ -92,6 +93,7 @@ def java_hash_order(names: Collection[str], capacity: int = 16) -> list[str]:
     return sorted(names, key=lambda name: ((value := java_hash(name)) ^ (value & 0xFFFFFFFF) >> 16) & (size - 1))
 
 
+@lru_cache(1024)
 def partition_for_id(name: str, partition_count: int) -> int:
     """The partition of an internal topic that holds a group's or a transactional id's state."""
     value = java_hash(name)

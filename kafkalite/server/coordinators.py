@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import GROUP_METADATA_TOPIC, NO_LEADER, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from kafkalite.config.group_config import GroupConfigs, begins_at
+from kafkalite.config.group_config import GroupConfig, GroupConfigs, begins_at
 from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager, send_nothing
 from kafkalite.coordinator.group.consumer import group_environment
 from kafkalite.coordinator.group.group import SHARE
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_READINGS_MAX = 1_000
 _LOAD_GRACE_MS = 100  # a small state loads within it; with more, clients get COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -80,6 +81,7 @@ class Coordinators:
         self._metadata = metadata
         self._config = config
         self._stop_following: Callable[[], None] | None = None
+        self._share_readings: dict[str, tuple[GroupConfig, ShareReading]] = {}
         self._add_share_coordinator(clock, replica_manager, topic_admin, broker_id, requests)
         self._add_group_coordinator(clock)
         writes = metadata.writes
@@ -185,16 +187,12 @@ class Coordinators:
     def share_reading(self, group_id: str) -> ShareReading:
         """How a group reads: its own settings over the broker's."""
         group = self.group_configs.of(group_id)
-        return ShareReading(
-            ShareLimits(
-                group.share_record_lock_duration_ms,
-                group.share_delivery_count_limit,
-                group.share_partition_max_record_locks,
-                group.share_renew_acknowledge_enable,
-            ),
-            group.share_isolation_level == "read_committed",
-            begins_at(group.share_auto_offset_reset),
-        )
+        known = self._share_readings.get(group_id)
+        if known is None or known[0] is not group:  # each share fetch asks for it ten times
+            if len(self._share_readings) >= _READINGS_MAX:
+                self._share_readings.clear()
+            known = self._share_readings[group_id] = group, _share_reading(group)
+        return known[1]
 
     def _subscribe(self, replica_manager: ReplicaManager) -> None:
         """Has elections load partitions of the topics, resignations unload them, and deletions drop their offsets."""
@@ -286,6 +284,19 @@ class Coordinators:
         index = self.transaction_topic.partition_for(transactional_id)
         leader = self._replica_manager.leader_of(TRANSACTION_STATE_TOPIC, index)
         return NO_LEADER if leader is None else leader
+
+
+def _share_reading(group: GroupConfig) -> ShareReading:
+    return ShareReading(
+        ShareLimits(
+            group.share_record_lock_duration_ms,
+            group.share_delivery_count_limit,
+            group.share_partition_max_record_locks,
+            group.share_renew_acknowledge_enable,
+        ),
+        group.share_isolation_level == "read_committed",
+        begins_at(group.share_auto_offset_reset),
+    )
 
 
 def _compile_regex(regex: str) -> group_environment.TopicRegex:

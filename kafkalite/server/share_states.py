@@ -44,10 +44,11 @@ Done = Callable[[Any], None]
 
 
 class _Request(NamedTuple):
-    """One request, for this broker's own coordinator and for another's. `result_of` reads a row of the answer."""
+    """One request, for this broker's own coordinator and for another's, which gets the message of `build`. `result_of`
+    reads a row of the answer."""
 
     ask_here: Callable[[ShareCoordinator, Done], None]
-    message: Message
+    build: Callable[[], Message]
     version: int
     result_of: Callable[[Any], Any]
     done: Done
@@ -80,51 +81,63 @@ class ShareStateClient:
     def read(
         self, key: SharePartitionKey, leader_epoch: int, done: Callable[[StoredState | KafkaError], None], /
     ) -> None:
-        row = wire.ReadSharePartition(partition=key.partition, leader_epoch=leader_epoch)
-        topics = [wire.ReadShareTopic(topic_id=key.topic_id, partitions=[row])]
-        message = wire.ReadShareGroupStateRequest(group_id=key.group_id, topics=topics)
-        self._enqueue(key, _Request(lambda its, on: its.read(key, leader_epoch, on), message, 0, _stored_state, done))
+        def build() -> Message:
+            row = wire.ReadSharePartition(partition=key.partition, leader_epoch=leader_epoch)
+            topics = [wire.ReadShareTopic(topic_id=key.topic_id, partitions=[row])]
+            return wire.ReadShareGroupStateRequest(group_id=key.group_id, topics=topics)
+
+        self._enqueue(key, _Request(lambda its, on: its.read(key, leader_epoch, on), build, 0, _stored_state, done))
 
     def write(self, key: SharePartitionKey, write: StateWrite, done: Callable[[KafkaError | None], None], /) -> None:
-        row = wire.WriteSharePartition(
-            partition=key.partition,
-            state_epoch=write.state_epoch,
-            leader_epoch=write.leader_epoch,
-            start_offset=write.start_offset,
-            delivery_complete_count=write.delivery_complete_count,
-            state_batches=[
-                wire.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-                for first, last, state, count in write.ranges
-            ],
-        )
-        topics = [wire.WriteShareTopic(topic_id=key.topic_id, partitions=[row])]
-        message = wire.WriteShareGroupStateRequest(group_id=key.group_id, topics=topics)
-        self._enqueue(key, _Request(lambda its, on: its.write(key, write, on), message, 1, _nothing, done))
+        def build() -> Message:
+            row = wire.WriteSharePartition(
+                partition=key.partition,
+                state_epoch=write.state_epoch,
+                leader_epoch=write.leader_epoch,
+                start_offset=write.start_offset,
+                delivery_complete_count=write.delivery_complete_count,
+                state_batches=[
+                    wire.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+                    for first, last, state, count in write.ranges
+                ],
+            )
+            topics = [wire.WriteShareTopic(topic_id=key.topic_id, partitions=[row])]
+            return wire.WriteShareGroupStateRequest(group_id=key.group_id, topics=topics)
+
+        self._enqueue(key, _Request(lambda its, on: its.write(key, write, on), build, 1, _nothing, done))
 
     # --- requests of groups
 
     def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Callable[[KafkaError | None], None], /
     ) -> None:
-        row = wire.InitializeSharePartition(partition=key.partition, state_epoch=state_epoch, start_offset=start_offset)
-        topics = [wire.InitializeShareTopic(topic_id=key.topic_id, partitions=[row])]
-        message = wire.InitializeShareGroupStateRequest(group_id=key.group_id, topics=topics)
-        self._enqueue(
-            key,
-            _Request(lambda its, on: its.initialize(key, state_epoch, start_offset, on), message, 0, _nothing, done),
-        )
+        def ask_here(its: ShareCoordinator, on_done: Done) -> None:
+            its.initialize(key, state_epoch, start_offset, on_done)
+
+        def build() -> Message:
+            row = wire.InitializeSharePartition(
+                partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+            )
+            topics = [wire.InitializeShareTopic(topic_id=key.topic_id, partitions=[row])]
+            return wire.InitializeShareGroupStateRequest(group_id=key.group_id, topics=topics)
+
+        self._enqueue(key, _Request(ask_here, build, 0, _nothing, done))
 
     def delete(self, key: SharePartitionKey, done: Callable[[KafkaError | None], None], /) -> None:
-        row = wire.DeleteSharePartition(partition=key.partition)
-        topics = [wire.DeleteShareTopic(topic_id=key.topic_id, partitions=[row])]
-        message = wire.DeleteShareGroupStateRequest(group_id=key.group_id, topics=topics)
-        self._enqueue(key, _Request(lambda its, on: its.delete(key, on), message, 0, _nothing, done))
+        def build() -> Message:
+            row = wire.DeleteSharePartition(partition=key.partition)
+            topics = [wire.DeleteShareTopic(topic_id=key.topic_id, partitions=[row])]
+            return wire.DeleteShareGroupStateRequest(group_id=key.group_id, topics=topics)
+
+        self._enqueue(key, _Request(lambda its, on: its.delete(key, on), build, 0, _nothing, done))
 
     def summary(self, key: SharePartitionKey, done: Callable[[ShareSummary | KafkaError], None], /) -> None:
-        row = wire.ReadSharePartition(partition=key.partition)
-        topics = [wire.ReadShareTopic(topic_id=key.topic_id, partitions=[row])]
-        message = wire.ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=topics)
-        self._enqueue(key, _Request(lambda its, on: its.summary(key, on), message, 1, _summary, done))
+        def build() -> Message:
+            row = wire.ReadSharePartition(partition=key.partition)
+            topics = [wire.ReadShareTopic(topic_id=key.topic_id, partitions=[row])]
+            return wire.ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=topics)
+
+        self._enqueue(key, _Request(lambda its, on: its.summary(key, on), build, 1, _summary, done))
 
     def close(self) -> None:
         for creation in self._creations:
@@ -189,7 +202,7 @@ class ShareStateClient:
                 error = ErrorCode.of(row.error_code)
                 on_result(KafkaError(error, row.error_message) if error else request.result_of(row))
 
-            self._requests.send(leader, request.message, request.version, on_response)
+            self._requests.send(leader, request.build(), request.version, on_response)
 
 
 def _nothing(row: object) -> None:

@@ -311,11 +311,16 @@ class _Exchange:
                 reply.release = _nothing
                 poll.stop()
                 self.on_fetched(refused | found)
+            reader.pass_on()
             return missing_bytes
+
+        def stop() -> None:
+            poll.stop()
+            reader.pass_on()  # it may have been woken, and not polled yet
 
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         poll = LongPoll(self._api.runtime, wait_ms, missing_bytes, poll_shares, reader.reads_committed)
-        reply.release = poll.stop
+        reply.release = stop
         reader.watch(poll)
 
     def _shares(

@@ -8,13 +8,14 @@ Source: kafka.server.share.{DelayedShareFetch, ShareFetchUtils} (4.3).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from kafkalite.api.request.fetch_reader import LongPoll
 from kafkalite.api.request.share_sessions import TopicIdPartition
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.region import FileRegion
-from kafkalite.log.segment.segment_file import iter_headers
+from kafkalite.log.segment.segment_file import CutOff, iter_headers
 from kafkalite.replication.share.acquisition import AcquiredRange, AcquisitionRequest, FetchedBatch
 from kafkalite.replication.share.led_share_partition import LedSharePartition
 
@@ -64,6 +65,11 @@ class ShareFetchReader:
                 led.partition.watch(poll)
                 poll.wait_in(led.delayed_fetches)
 
+    def pass_on(self) -> None:
+        """Other fetches may have what this one has left."""
+        for _, led in self._shares:
+            led.wake_next()
+
     def read(self, *, is_over: bool) -> tuple[dict[TopicIdPartition, SharedRecords], int]:
         """The acquired records, and the bytes that are missing until the request is satisfied; then nothing was
         acquired. It is satisfied, with 0, if the wait `is_over`, and with an error."""
@@ -93,11 +99,14 @@ class ShareFetchReader:
 
     def _missing_bytes(self, ready: Sequence[tuple[TopicIdPartition, LedSharePartition, int]]) -> int:
         missing_bytes = max(1, self._request.min_bytes)
+        is_one_enough = missing_bytes == 1
         for _, led, offset in ready:
             partition = led.partition
             limit = partition.last_stable_offset if self.reads_committed else partition.high_watermark
             if limit == offset:
                 continue
+            if is_one_enough:
+                return 0  # the usual case, without a look at the log
             try:
                 missing_bytes -= partition.countable_bytes(offset, limit, self._request.max_bytes)
             except KafkaError:
@@ -135,19 +144,17 @@ class ShareFetchReader:
         """The batches of the region, up to the one in which the limit of records is reached."""
         transactions = led.partition.log.transactions.aborted_in(region, offset) if self.reads_committed else []
         found = _Batches([], [], [])
-        end = region.position + region.size
-        for position, header in iter_headers(region.file.fd, region.position, end):
-            batch = FetchedBatch(header.base_offset, header.last_offset)
-            found.batches.append(batch)
-            found.places.append((position, header.size_bytes))
-            if not header.is_control and any(each.covers(header) for each in transactions):
-                found.aborted.append(batch)
-            if batch.last - offset + 1 >= max_records + _SPARE_RECORDS:
-                break
+        last = led.last_acquirable(offset, max_records)
+        with suppress(CutOff):  # by the limit of bytes, after the first batch
+            for position, header in iter_headers(region.file.fd, region.position, region.position + region.size):
+                batch = FetchedBatch(header.base_offset, header.last_offset)
+                found.batches.append(batch)
+                found.places.append((position, header.size_bytes))
+                if transactions and not header.is_control and any(each.covers(header) for each in transactions):
+                    found.aborted.append(batch)
+                if batch.last >= last:
+                    break
         return found
-
-
-_SPARE_RECORDS = 2_000  # records on the way that are not available count for the limit, but are not acquired
 
 
 def _slice(region: FileRegion, found: _Batches, first: int, last: int) -> FileRegion:

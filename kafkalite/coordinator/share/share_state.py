@@ -9,7 +9,8 @@ Source: org.apache.kafka.coordinator.share.ShareCoordinatorShard, ShareGroupOffs
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.common.named_tuple import NamedTuple
@@ -61,18 +62,24 @@ class ShareSummary(NamedTuple):
 
 
 class StateRecord(NamedTuple):
-    """A record to write: a snapshot, an update, or without a value the end of the share partition."""
+    """A record to write: a snapshot, an update, or without a value the end of the share partition. `state` is the one
+    after it, which `applied` gives to its readers."""
 
     key: bytes
     value: bytes | None
+    state: ShareState | None
 
 
 def combined(ranges: Iterable[StateRange], start_offset: int) -> tuple[StateRange, ...]:
     """One state for each offset from `start_offset` on (-1: from the first), neighbours alike joined. Where ranges
     overlap, the higher delivery count counts, and of equal ones the higher state."""
     waiting = sorted(
-        found._replace(first=max(found.first, start_offset)) for found in ranges if found.last >= start_offset
+        found if found.first >= start_offset else found._replace(first=start_offset)
+        for found in ranges
+        if found.last >= start_offset
     )
+    if all(before.last < after.first for before, after in pairwise(waiting)):
+        return _joined(waiting)
     joined: list[StateRange] = []
     best: list[tuple[int, int, int]] = []  # a heap of those that have the offset: -count, -state, last offset
     at, offset = 0, waiting[0].first if waiting else 0
@@ -101,6 +108,18 @@ def combined(ranges: Iterable[StateRange], start_offset: int) -> tuple[StateRang
     return tuple(joined)
 
 
+def _joined(ranges: Iterable[StateRange]) -> tuple[StateRange, ...]:
+    """Of ranges in order that do not overlap, neighbours alike joined."""
+    joined: list[StateRange] = []
+    for found in ranges:
+        previous = joined[-1] if joined else None
+        if previous is not None and previous.last + 1 == found.first and previous[2:] == found[2:]:
+            joined[-1] = previous._replace(last=found.last)
+        else:
+            joined.append(found)
+    return tuple(joined)
+
+
 def initialized(
     key: SharePartitionKey, state: ShareState | None, state_epoch: int, start_offset: int, now_ms: int
 ) -> StateRecord:
@@ -109,7 +128,7 @@ def initialized(
         raise KafkaError.in_kafkas_words(ErrorCode.FENCED_STATE_EPOCH)
     epoch = 0 if state is None else state.snapshot_epoch + 1
     count = NO_COUNT if start_offset == UNKNOWN_OFFSET else 0
-    return _snapshot(key, ShareState(epoch, state_epoch, 0, start_offset, count, (), now_ms, now_ms))
+    return _snapshot(key, state, ShareState(epoch, state_epoch, 0, start_offset, count, (), now_ms, now_ms))
 
 
 def written(
@@ -137,14 +156,12 @@ def read_by(
 
 
 def deleted(key: SharePartitionKey) -> StateRecord:
-    return StateRecord(_key(key, SHARE_SNAPSHOT), None)
+    return StateRecord(_key(key, SHARE_SNAPSHOT), None, None)
 
 
 def refreshed(key: SharePartitionKey, state: ShareState, now_ms: int) -> StateRecord:
     """A snapshot of an unchanged state, so that what lies before it can be deleted."""
-    return _snapshot(
-        key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, write_timestamp_ms=now_ms, update_count=0)
-    )
+    return _snapshot(key, state, state._replace(snapshot_epoch=state.snapshot_epoch + 1, write_timestamp_ms=now_ms))
 
 
 def _changed(
@@ -167,18 +184,20 @@ def _changed(
             now_ms,
             now_ms,
         )
-        return _snapshot(key, changed)
+        return _snapshot(key, state, changed)
+    ranges = combined(write.ranges, write.start_offset)
     value = ShareUpdateValue(
         snapshot_epoch=state.snapshot_epoch,
         leader_epoch=leader_epoch,
         start_offset=write.start_offset,
         delivery_complete_count=write.delivery_complete_count,
-        state_batches=_batches(combined(write.ranges, write.start_offset)),
+        state_batches=_batches(ranges),
     )
-    return StateRecord(_key(key, SHARE_UPDATE), encoded(value, _VALUE_VERSION))
+    after = _updated(state, leader_epoch, write.start_offset, write.delivery_complete_count, ranges)
+    return StateRecord(_key(key, SHARE_UPDATE), encoded(value, _VALUE_VERSION), after)
 
 
-def _snapshot(key: SharePartitionKey, state: ShareState) -> StateRecord:
+def _snapshot(key: SharePartitionKey, before: ShareState | None, state: ShareState) -> StateRecord:
     value = ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,
@@ -189,7 +208,36 @@ def _snapshot(key: SharePartitionKey, state: ShareState) -> StateRecord:
         write_timestamp=state.write_timestamp_ms,
         state_batches=_batches(state.ranges),
     )
-    return StateRecord(_key(key, SHARE_SNAPSHOT), encoded(value, _VALUE_VERSION))
+    return StateRecord(_key(key, SHARE_SNAPSHOT), encoded(value, _VALUE_VERSION), _replaced(before, state))
+
+
+def _replaced(before: ShareState | None, snapshot: ShareState) -> ShareState:
+    """The state after a snapshot, which lets no older leader return."""
+    newest = max(snapshot.leader_epoch, NO_EPOCH if before is None else before.newest_leader_epoch)
+    return snapshot._replace(update_count=0, newest_leader_epoch=newest)
+
+
+def _updated(
+    state: ShareState,
+    leader_epoch: int,
+    start_offset: int,
+    delivery_complete_count: int,
+    ranges: Sequence[StateRange],
+) -> ShareState:
+    """The state after an update of these values."""
+    start = state.start_offset if start_offset == UNKNOWN_OFFSET else start_offset
+    return ShareState(
+        state.snapshot_epoch,
+        state.state_epoch,
+        state.leader_epoch if leader_epoch == NO_EPOCH else leader_epoch,
+        start,
+        delivery_complete_count,
+        combined((*state.ranges, *ranges), start),
+        state.create_timestamp_ms,
+        state.write_timestamp_ms,
+        state.update_count + 1,
+        max(state.newest_leader_epoch, leader_epoch),
+    )
 
 
 def _key(key: SharePartitionKey, kind: int) -> bytes:
@@ -226,7 +274,7 @@ def applied(state: ShareState | None, kind: int, value: bytes | None) -> ShareSt
     known_version_of(value, _VALUE_VERSION)
     if kind == SHARE_SNAPSHOT:
         snapshot = read_versioned(ShareSnapshotValue, _VALUE_VERSION, value)
-        return ShareState(
+        found = ShareState(
             snapshot.snapshot_epoch,
             snapshot.state_epoch,
             snapshot.leader_epoch,
@@ -235,20 +283,17 @@ def applied(state: ShareState | None, kind: int, value: bytes | None) -> ShareSt
             _ranges(snapshot.state_batches),
             snapshot.create_timestamp,
             snapshot.write_timestamp,
-            0,
-            max(snapshot.leader_epoch, NO_EPOCH if state is None else state.newest_leader_epoch),
         )
+        return _replaced(state, found)
     if kind != SHARE_UPDATE:
         raise Malformed(f"a share partition has no record of kind {kind}")
     update = read_versioned(ShareUpdateValue, _VALUE_VERSION, value)
     if state is None:
         state = ShareState(update.snapshot_epoch, NO_EPOCH, NO_EPOCH, UNKNOWN_OFFSET, NO_COUNT, (), -1, -1)
-    start = state.start_offset if update.start_offset == UNKNOWN_OFFSET else update.start_offset
-    return state._replace(
-        leader_epoch=state.leader_epoch if update.leader_epoch == NO_EPOCH else update.leader_epoch,
-        start_offset=start,
-        delivery_complete_count=update.delivery_complete_count,
-        ranges=combined((*state.ranges, *_ranges(update.state_batches)), start),
-        update_count=state.update_count + 1,
-        newest_leader_epoch=max(state.newest_leader_epoch, update.leader_epoch),
+    return _updated(
+        state,
+        update.leader_epoch,
+        update.start_offset,
+        update.delivery_complete_count,
+        _ranges(update.state_batches),
     )

@@ -1,15 +1,16 @@
 """The records of a share partition that are in flight: between its start offset and the last acquired one.
 
 They are kept in the batches in which they were first acquired. A batch is whole while all of its records have one
-state; when an acquisition or an acknowledgement is of a part of it, it keeps a state for each offset, in columns: 11
-bytes an offset. Whole or not, a reader sees runs: consecutive offsets of one batch that are alike.
+state, and takes as much memory as a record then; when an acquisition or an acknowledgement is of a part of it, it keeps
+a state for each offset, in columns: 11 bytes an offset. Whole or not, a reader sees runs: consecutive offsets of one
+batch that are alike.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kafkalite.common.named_tuple import NamedTuple
 
@@ -61,66 +62,93 @@ class Run(NamedTuple):
 class InFlightBatch:
     """Offsets `first` to `last` (inclusive), which were acquired at one time."""
 
-    __slots__ = ("_counts", "_locks", "_states", "first", "last")
+    __slots__ = ("_count", "_counts", "_lock", "_locks", "_state", "_states", "first", "last")
 
     def __init__(self, first: int, last: int, state: int, delivery_count: int, lock: AcquisitionLock | None) -> None:
         self.first = first
         self.last = last
-        # One element for all offsets, or one for each.
-        self._states = bytearray((state,))
-        self._counts = array("H", (delivery_count,))
-        self._locks = [lock]
+        # Of all offsets while they are alike; then the columns count, with an element for each offset.
+        self._state = state
+        self._count = delivery_count
+        self._lock = lock
+        self._states: bytearray | None = None
+        self._counts = _NO_COUNTS
+        self._locks: list[AcquisitionLock | None] = _NO_LOCKS
 
     @property
     def is_whole(self) -> bool:
         """Whether all offsets are known to be alike."""
-        return len(self._states) == 1
+        return self._states is None
 
     def split(self) -> None:
         """Keep a state for each offset from now on."""
-        if len(self._states) == 1:
+        if self._states is None:
             size = self.last - self.first + 1
-            self._states *= size
-            self._counts *= size
-            self._locks *= size
+            self._states = bytearray((self._state,)) * size
+            self._counts = array("H", (self._count,)) * size
+            self._locks = [self._lock] * size
+            self._lock = None
 
     def run_at(self, offset: int) -> Run:
         """The state of one offset, as a run of its own; of the whole batch where it is whole."""
-        if len(self._states) == 1:
-            return Run(self.first, self.last, self._states[0], self._counts[0], self._locks[0])
+        states = self._states
+        if states is None:
+            return Run(self.first, self.last, self._state, self._count, self._lock)
         at = offset - self.first
-        return Run(offset, offset, self._states[at], self._counts[at], self._locks[at])
+        return Run(offset, offset, states[at], self._counts[at], self._locks[at])
 
-    def runs(self, first: int, last: int) -> Iterator[Run]:
-        """The runs between two offsets (inclusive), cut at them. Later changes of what was yielded are not seen."""
+    def runs(self, first: int, last: int) -> Sequence[Run]:
+        """The runs between two offsets (inclusive), cut at them. Later changes are not seen."""
         low, high = max(first, self.first), min(last, self.last)
         if low > high:
-            return
-        states, counts, locks = self._states, self._counts, self._locks
-        if len(states) == 1:
-            yield Run(low, high, states[0], counts[0], locks[0])
-            return
-        base = self.first
+            return ()
+        if self._states is None:
+            return (Run(low, high, self._state, self._count, self._lock),)
+        return self._split_runs(self._states, low, high)
+
+    def first_available(self) -> int | None:
+        """The first offset that is available."""
+        if self._states is None:
+            return self.first if self._state == AVAILABLE else None
+        at = self._states.find(AVAILABLE)
+        return None if at < 0 else self.first + at
+
+    def first_undone(self) -> int:
+        """The first offset that is in no terminal state, or the one behind the batch."""
+        if self._states is None:
+            return self.last + 1 if self._state in TERMINAL else self.first
+        return self.last + 1 - len(self._states.lstrip(_TERMINAL_BYTES))
+
+    def _split_runs(self, states: bytearray, low: int, high: int) -> list[Run]:
+        counts, locks, base, found = self._counts, self._locks, self.first, []
         begin, end = low - base, high - base + 1
         state, count, lock = states[begin], counts[begin], locks[begin]
         for at in range(begin + 1, end):
             if states[at] != state or counts[at] != count or locks[at] is not lock:
-                yield Run(base + begin, base + at - 1, state, count, lock)
+                found.append(Run(base + begin, base + at - 1, state, count, lock))
                 begin, state, count, lock = at, states[at], counts[at], locks[at]
-        yield Run(base + begin, base + end - 1, state, count, lock)
+        found.append(Run(base + begin, base + end - 1, state, count, lock))
+        return found
 
     def assign(self, run: Run) -> None:
         """Give the offsets of `run` its state, delivery count and lock. A part of a whole batch splits it."""
-        if len(self._states) == 1:
+        if self._states is None:
             if run.first <= self.first and run.last >= self.last:
-                self._states[0], self._counts[0], self._locks[0] = run.state, run.delivery_count, run.lock
+                self._state, self._count, self._lock = run.state, run.delivery_count, run.lock
                 return
             self.split()
+        states = self._states
+        assert states is not None
         begin, end = run.first - self.first, run.last - self.first + 1
         size = end - begin
-        self._states[begin:end] = bytes((run.state,)) * size
+        states[begin:end] = bytes((run.state,)) * size
         self._counts[begin:end] = array("H", (run.delivery_count,)) * size
         self._locks[begin:end] = [run.lock] * size
+
+
+_TERMINAL_BYTES = bytes(TERMINAL)
+_NO_COUNTS = array("H")
+_NO_LOCKS: list[AcquisitionLock | None] = []
 
 
 class InFlightRecords:

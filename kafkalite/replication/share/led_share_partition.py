@@ -9,6 +9,7 @@ Source: kafka.server.share.SharePartition, SharePartitionManager (4.3).
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -72,6 +73,7 @@ class LedSharePartition:
         self.fenced: KafkaError | None = None
         # fetches that wait until something is available here, beside those that wait for the partition's log
         self.delayed_fetches: dict[DelayedOperation, None] = {}
+        self._to_wake: deque[DelayedOperation] = deque()
         self._store = store
         self._clock = clock
         self._limits = limits
@@ -111,9 +113,24 @@ class LedSharePartition:
         self.wake()
 
     def wake(self) -> None:
-        """More may be available: fetches that wait poll again."""
-        for fetch in tuple(self.delayed_fetches):
-            fetch.wake()
+        """More may be available: fetches that wait poll again, one after another for as long as there is something.
+        All at once they would cost 10 us each, and the first one mostly leaves nothing."""
+        self._to_wake = deque(self.delayed_fetches)
+        self.wake_next()
+
+    def wake_next(self) -> None:
+        """The next of the fetches that are to be woken polls. Each has to call this when it has polled or leaves."""
+        waiting = self._to_wake
+        while waiting and (self.fenced is not None or self._has_more()):
+            fetch = waiting.popleft()
+            if fetch in self.delayed_fetches:
+                fetch.wake()
+                if self.fenced is None:
+                    return
+
+    def _has_more(self) -> bool:
+        offset = self.fetch_offset()
+        return offset is not None and offset != self.partition.high_watermark
 
     # --- requests
 
@@ -123,6 +140,10 @@ class LedSharePartition:
         if state is None or not state.can_acquire(self._limits()):
             return None
         return state.next_fetch_offset()
+
+    def last_acquirable(self, offset: int, max_records: int) -> int:
+        """No fetch at `offset` acquires a record behind this one, or behind the end of its batch."""
+        return max(offset - 1, -1 if self.state is None else self.state.end_offset) + max_records
 
     def acquire(
         self, request: AcquisitionRequest, batches: Sequence[FetchedBatch], aborted: Sequence[FetchedBatch]

@@ -148,9 +148,9 @@ class SharePartition:
                 if batch.first > gap:
                     return gap
                 gap = max(batch.last + 1, gap)
-            for run in batch.runs(batch.first, batch.last):
-                if run.state == AVAILABLE:
-                    return run.first
+            available = batch.first_available()
+            if available is not None:
+                return available
         return None
 
     def can_acquire(self, limits: ShareLimits) -> bool:
@@ -219,7 +219,7 @@ class SharePartition:
         if batch.is_whole:
             _check_acquired(batch.run_at(batch.first), member_id, "batch", "batch record")
         first = max(acknowledgement.first, self.start_offset)
-        for whole_run in list(batch.runs(first, acknowledgement.last)):
+        for whole_run in batch.runs(first, acknowledgement.last):
             _check_acquired(whole_run, member_id, "offset", "offset")
             for run, kind in _by_type(whole_run, acknowledgement):
                 if kind != RENEW:
@@ -236,7 +236,7 @@ class SharePartition:
         """Everything that the member holds becomes available; its session has ended."""
         transition = Transition([], [])
         for batch in self.records:
-            for run in list(batch.runs(batch.first, batch.last)):
+            for run in batch.runs(batch.first, batch.last):
                 if run.state == ACQUIRED and run.lock is not None and run.lock.member_id == member_id:
                     for part in self._cut_at_start(run):
                         self._begin(transition, batch, part, AVAILABLE, limits)
@@ -263,7 +263,7 @@ class SharePartition:
             return self._roll_back(transition, now_ms=now_ms, limits=limits)
         is_available = False
         for batch, first, last in transition.changed:
-            for run in list(batch.runs(first, last)):
+            for run in batch.runs(first, last):
                 if is_pending(run.state):
                     target = run.state >> 5
                     for part in self._cut_at_start(run) if target == AVAILABLE else (run,):
@@ -276,7 +276,7 @@ class SharePartition:
     def _roll_back(self, transition: Transition, *, now_ms: int, limits: ShareLimits) -> bool:
         is_available = False
         for batch, first, last in transition.changed:
-            for run in list(batch.runs(first, last)):
+            for run in batch.runs(first, last):
                 if not is_pending(run.state):
                     continue
                 if is_done(run.state):
@@ -294,7 +294,7 @@ class SharePartition:
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             lock = heapq.heappop(self._deadlines)[2]
             for batch in self.records.overlapping(lock.first, lock.last):
-                for run in list(batch.runs(lock.first, lock.last)):
+                for run in batch.runs(lock.first, lock.last):
                     if run.state == ACQUIRED and run.lock is lock:
                         for part in self._cut_at_start(run):
                             state = self._free(batch, part, limits)
@@ -326,7 +326,7 @@ class SharePartition:
     def archive(self, first: int, last: int, from_state: int) -> None:
         """Records in `from_state` between two offsets (inclusive) will never be delivered again."""
         for batch in self.records.overlapping(first, last):
-            for run in list(batch.runs(first, last)):
+            for run in batch.runs(first, last):
                 if run.state == from_state:
                     batch.assign(run._replace(state=ARCHIVED, lock=None))
                     self._count_done(run.first, run.last, 1)
@@ -401,10 +401,11 @@ class SharePartition:
         for batch in self.records:
             if self.has_read_gap and batch.last >= self._gap_start:
                 break
-            for run in batch.runs(batch.first, batch.last):
-                if run.state not in TERMINAL:
-                    return done
-                done = run.last
+            undone = batch.first_undone()
+            if undone > batch.first:
+                done = undone - 1
+            if undone <= batch.last:
+                break
         return done
 
 

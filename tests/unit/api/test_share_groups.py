@@ -174,6 +174,42 @@ def test_a_fetch_waits_for_records_and_for_what_others_release(tell: Callable[..
     tell(story, **SETTINGS)
 
 
+def test_a_limit_of_bytes_may_cut_the_second_batch(tell: Callable[..., None]) -> None:
+    async def story(asker: Asker, broker: Broker) -> None:
+        member = await begin(asker, broker)
+        size = broker._running.replica_manager.partition("t", 0).log.size_bytes // 3
+        assert acquired(await member.fetch(max_bytes=2 * size - 1)) == [(0, 9, 1)]
+        assert acquired(await member.fetch(max_bytes=1)) == [(10, 19, 1)]
+
+    tell(story, **SETTINGS)
+
+
+def test_fetches_that_wait_get_what_is_left_one_after_another(tell: Callable[..., None]) -> None:
+    async def story(asker: Asker, broker: Broker) -> None:
+        member = await begin(asker, broker)
+        await member.fetch(batch_size=10)
+        writers, waiting = [], []
+        for number in range(4):
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            other = Member(Asker(reader, writer), member.topic_id, f"other-{number}")
+            await other.join()
+            waiting.append(asyncio.ensure_future(other.fetch(max_wait_ms=20_000, max_records=10)))
+            writers.append(writer)
+        led = broker._running.apis._share_fetch_api.shares.find("shares", member.topic_id, 0)
+        for _ in range(100_000):
+            if len(led.delayed_fetches) == 4:
+                break
+            await asyncio.sleep(0)
+        waiting[0].cancel()
+        released = asyncio.ensure_future(member.acknowledge((0, 29, [RELEASE])))
+        writers[0].close()  # the first of those that wait
+        found = [acquired(await each) for each in waiting[1:]]
+        assert sorted(found) == [[(0, 9, 2)], [(10, 19, 2)], [(20, 29, 2)]]
+        await released
+
+    tell(story, **SETTINGS)
+
+
 def test_sessions_have_one_sequence_of_epochs(tell: Callable[..., None]) -> None:
     async def story(asker: Asker, broker: Broker) -> None:
         member = await begin(asker, broker)

@@ -48,6 +48,7 @@ class Story:
             assert key == KEY
             self.records.append((kind, record.value))
             self.state = applied(self.state, kind, record.value)
+            assert self.state == record.state
         return record
 
     def initialize(self, state_epoch=1, start_offset=-1):
