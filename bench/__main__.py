@@ -20,6 +20,8 @@ from bench.consumer_groups import SETTINGS as GROUP_SETTINGS
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine, table, to_json
 from bench.session import Session
+from bench.share_groups import IN_FLIGHT_SETTINGS
+from bench.share_groups import SETTINGS as SHARE_SETTINGS
 from bench.spark import main as spark
 from bench.startup import (
     Launcher,
@@ -33,11 +35,12 @@ from bench.startup import (
 from bench.usage import ProcessTree
 from bench.wire import BrokerError
 from bench.works import (
-    BESIDE_WORKS,
     COMPACTION_WORKS,
     GROUP_WORKS,
-    JAVA_WORKS,
+    IN_FLIGHT_WORKS,
     MEMORY,
+    NAMED_WORKS,
+    SHARE_WORKS,
     START,
     WORKS,
     chosen,
@@ -47,7 +50,7 @@ from bench.works import (
 
 EXAMPLES = f"""\
 work: {", ".join((START, *WORKS, MEMORY))}
-work that is done only when asked for by name: {", ".join(BESIDE_WORKS | COMPACTION_WORKS | GROUP_WORKS | JAVA_WORKS)}
+work that is done only when asked for by name: {", ".join(NAMED_WORKS)}
 
 examples:
   python -m bench                                       kafkalite, started for it
@@ -106,9 +109,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def launcher(options: argparse.Namespace) -> Launcher | None:
     """How to start the broker; None when it runs already."""
     names = chosen(options.only)
-    properties = CLEANER if any(name in COMPACTION_WORKS for name in names) else {}
-    if any(name in GROUP_WORKS for name in names):
-        properties = properties | GROUP_SETTINGS
+    properties: dict[str, str] = {}
+    for works, settings in (
+        (COMPACTION_WORKS, CLEANER),
+        (GROUP_WORKS, GROUP_SETTINGS),
+        (SHARE_WORKS | IN_FLIGHT_WORKS, SHARE_SETTINGS),
+        (IN_FLIGHT_WORKS, IN_FLIGHT_SETTINGS),
+    ):
+        if any(name in works for name in names):
+            properties |= settings
     if options.reference:
         return reference_launcher(options.reference, properties=properties)
     if options.start:
@@ -150,7 +159,7 @@ def run(options: argparse.Namespace) -> tuple[str, list[Result]]:
         before = options.warm_up if options.warm_up is not None else 60.0 if options.reference else 0.0
         if before > 0:
             warm_up(session, before)
-        works = WORKS | BESIDE_WORKS | COMPACTION_WORKS | GROUP_WORKS | JAVA_WORKS
+        works = WORKS | NAMED_WORKS
         for name in names:
             if name in works:
                 results.append(perform(name, partial(works[name], session, name)))

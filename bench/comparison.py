@@ -134,6 +134,22 @@ TARGETS = (
     Target("heartbeats of consumer groups", "group-heartbeats", "per CPU s", _requests_per_cpu_s, 5.0, True, 0, LATEST),
     Target("rebalance of 100 members", "group-rebalance-100", "ms", _ms_per_request, 0.7, False, 0, LATEST),
     Target("  broker CPU of it", "group-rebalance-100", "us", _cpu_us_per_request, 0.7, False, 0, LATEST),
+    *(
+        target
+        for size, figure, unit, cpu, cpu_unit in (
+            ("100B", _million_records, "M records/s", _cpu_records, "s/M records"),
+            ("1KB", _mb, "MB/s", _cpu_bytes, "s/GB"),
+        )
+        for members in (1, 4, 16)
+        for target in (
+            Target(
+                f"share group, {size}, members: {members}",
+                f"share-consume-{size}-{members}",
+                *(unit, figure, 1.2, True, 3 if size == "100B" else 1, LATEST),
+            ),
+            Target("  broker CPU of it", f"share-consume-{size}-{members}", cpu_unit, cpu, 0.6, False, 3, LATEST),
+        )
+    ),
 )
 
 

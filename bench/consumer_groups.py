@@ -15,10 +15,11 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 
+from bench.compact import compact, flexible_frame, partitions_by_topic, read_assignment, read_compact
 from bench.replay import blocking_socket
 from bench.report import Result
 from bench.session import Session
-from bench.wire import CLIENT_ID, BrokerError, Connection, receive_exactly
+from bench.wire import BrokerError, Connection, receive_exactly
 
 HEARTBEAT = 68
 CONNECTIONS = 10
@@ -38,7 +39,6 @@ SETTINGS = {
     "group.consumer.assignment.interval.ms": "0",
 }
 
-_HEAD = struct.Struct(">ihhih")
 _ANSWER = struct.Struct(">iixih")  # size, correlation id, no tags, throttle time, error
 _NUMBERS = struct.Struct(">ii")
 _FIRST_INT = struct.Struct(">i")
@@ -54,8 +54,8 @@ class Member:
         self.interval_s = 0.0
         self.is_due = True  # it has something to tell
         self.next_s = 0.0
-        self._group = _compact(group)
-        self._topic = _compact(topic)
+        self._group = compact(group)
+        self._topic = compact(topic)
         self._known: tuple[int, bytes] = (0, b"")
 
     @property
@@ -66,9 +66,9 @@ class Member:
         """The heartbeat that is due; what has been told is not told again."""
         is_due, self.is_due = self.is_due, False
         if self.epoch == 0:
-            return self._frame(0, _FIRST_INT.pack(REBALANCE_MS), b"\2" + self._topic, _partitions({}))
+            return self._frame(0, _FIRST_INT.pack(REBALANCE_MS), b"\2" + self._topic, partitions_by_topic({}))
         if is_due:
-            return self._frame(self.epoch, b"\xff\xff\xff\xff", b"\0", _partitions(self.owned))
+            return self._frame(self.epoch, b"\xff\xff\xff\xff", b"\0", partitions_by_topic(self.owned))
         if self._known[0] != self.epoch:
             self._known = self.epoch, self._frame(self.epoch, b"\xff\xff\xff\xff", b"\0", b"\0")
         return self._known[1]
@@ -78,74 +78,28 @@ class Member:
 
     def _frame(self, epoch: int, timeout: bytes, names: bytes, partitions: bytes) -> bytes:
         body = b"".join(
-            (self._group, _compact(self.member_id), _FIRST_INT.pack(epoch), b"\0\0", timeout, names, b"\0\0")
+            (self._group, compact(self.member_id), _FIRST_INT.pack(epoch), b"\0\0", timeout, names, b"\0\0")
         )
-        body += partitions + b"\0"
-        head = _HEAD.pack(10 + len(CLIENT_ID) + 1 + len(body), HEARTBEAT, 1, 0, len(CLIENT_ID)) + CLIENT_ID
-        return head + b"\0" + body
+        return flexible_frame(HEARTBEAT, 1, body + partitions + b"\0")
 
     def take(self, answer: memoryview) -> None:
         """An answer behind its size; a `BrokerError` if it has an error code."""
         code = int.from_bytes(answer[9:11])
         at = 11
-        message, at = _read_compact(answer, at)
+        message, at = read_compact(answer, at)
         if code in _NOT_YET and self.epoch == 0:
             self.is_due = True
             return
         if code:
             raise BrokerError(f"ConsumerGroupHeartbeat: error {code}, {message.decode()}")
-        _, at = _read_compact(answer, at)
+        _, at = read_compact(answer, at)
         self.epoch, interval_ms = _NUMBERS.unpack_from(answer, at)
         self.interval_s = interval_ms / 1000
         at += _NUMBERS.size
         if answer[at] == 1:
-            assigned = _read_assignment(answer, at + 1)
+            assigned = read_assignment(answer, at + 1)
             if assigned != self.owned:
                 self.owned, self.is_due = assigned, True
-
-
-def _compact(text: str) -> bytes:
-    data = text.encode()
-    return bytes([len(data) + 1]) + data
-
-
-def _partitions(owned: dict[bytes, list[int]]) -> bytes:
-    rows = (
-        topic + _uvarint(len(some) + 1) + struct.pack(f">{len(some)}i", *some) + b"\0" for topic, some in owned.items()
-    )
-    return b"".join((_uvarint(len(owned) + 1), *rows))
-
-
-def _uvarint(value: int) -> bytes:
-    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80, value >> 7])
-
-
-def _read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _read_compact(data: memoryview, at: int) -> tuple[bytes, int]:
-    size, at = _read_uvarint(data, at)
-    end = at + max(0, size - 1)
-    return bytes(data[at:end]), end
-
-
-def _read_assignment(data: memoryview, at: int) -> dict[bytes, list[int]]:
-    count, at = _read_uvarint(data, at)
-    assigned: dict[bytes, list[int]] = {}
-    for _ in range(count - 1):
-        topic = bytes(data[at : at + 16])
-        size, at = _read_uvarint(data, at + 16)
-        assigned[topic] = list(struct.unpack_from(f">{size - 1}i", data, at))
-        at += 4 * (size - 1) + 1
-    return assigned
 
 
 @contextlib.contextmanager
@@ -154,7 +108,7 @@ def _sockets(session: Session, count: int) -> Iterator[Sequence[socket.socket]]:
         yield [stack.enter_context(blocking_socket(session.bootstrap)) for _ in range(count)]
 
 
-def _await_coordinator(session: Session, group: str) -> None:
+def await_coordinator(session: Session, group: str) -> None:
     """Until the topic of groups is there and loaded."""
     deadline = time.monotonic() + REBALANCE_LIMIT_S
     body = struct.pack(">h", len(group)) + group.encode() + b"\0"
@@ -219,7 +173,7 @@ def heartbeats(session: Session, work: str) -> Result:
     run = secrets.token_hex(4)
     with session.topic(work, MEMBERS_OF_GROUP) as topic, _sockets(session, CONNECTIONS) as sockets:
         groups = [[Member(f"{run}-{number}", topic) for _ in range(MEMBERS_OF_GROUP)] for number in range(GROUPS)]
-        _await_coordinator(session, run)
+        await_coordinator(session, run)
         for group in groups:
             come_to_rest(sockets, group, 1, is_paced=False)
         members = [member for group in groups for member in group]
@@ -259,7 +213,7 @@ def rebalance(session: Session, work: str) -> Result:
     """Half of 100 members are stable when the others join; a request is a rebalance, from then until all are stable."""
     count, seconds, cpu, deadline = 0, 0.0, None, time.monotonic() + session.seconds
     with session.topic(work, PARTITIONS) as topic, _sockets(session, CONNECTIONS) as sockets:
-        _await_coordinator(session, work)
+        await_coordinator(session, work)
         for warm in (True, True, *([False] * 1_000)):
             group = f"{work}-{secrets.token_hex(4)}"
             members = [Member(group, topic) for _ in range(REBALANCED)]

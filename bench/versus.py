@@ -27,9 +27,10 @@ from bench.java_perf import VERSION, java_latency
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine
 from bench.session import Session
+from bench.share_groups import SETTINGS as SHARE_SETTINGS
 from bench.startup import Launcher, kafkalite_launcher, overrides, reference_launcher, start_result, started
 from bench.wire import BrokerError
-from bench.works import GROUP_WORKS, JAVA_WORKS, START, WORKS, Work, matching, perform, warm_up
+from bench.works import GROUP_WORKS, JAVA_WORKS, SHARE_WORKS, START, WORKS, Work, matching, perform, warm_up
 
 PRODUCER = "java-produce-100B"
 WARM_UP_S = 60.0
@@ -170,7 +171,7 @@ class Versus:
 
     def _work(self, name: str) -> Work:
         if name != LATENCY_AT_HALF_PEAK:
-            return (WORKS | JAVA_WORKS | GROUP_WORKS)[name]
+            return (WORKS | JAVA_WORKS | GROUP_WORKS | SHARE_WORKS)[name]
         # One absolute rate for both: half of what the second broker took at most.
         if PRODUCER not in self.measured:
             side = self.sides[1]
@@ -221,7 +222,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def sides(version: str = VERSION) -> tuple[Side, Side]:
     """kafkalite and Apache Kafka, each as the other as far as settings go."""
-    common = COMMON | GROUP_SETTINGS if version == LATEST else COMMON
+    common = COMMON | GROUP_SETTINGS | SHARE_SETTINGS if version == LATEST else COMMON
     ours = kafkalite_launcher(overrides(common))
     theirs = reference_launcher(version, properties=common | KAFKA_ONLY)
     return Side(KAFKALITE, ours), Side(f"Apache Kafka {version}", theirs)

@@ -95,6 +95,10 @@ class Cursor:
         self.position = end
         return view
 
+    def rest(self) -> Answer:
+        """A view of all that was not read."""
+        return self._data[self.position :]
+
 
 def string(value: str) -> bytes:
     data = value.encode()

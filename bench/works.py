@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from bench.beside import beside_flushing, beside_reading, flushed_produce
 from bench.beside_compaction import beside_compaction
@@ -19,6 +20,7 @@ from bench.replay import closed_loop_replay, replay
 from bench.report import Result
 from bench.scaling import many_partitions, segments_fetch, segments_produce
 from bench.session import Session
+from bench.share_groups import share_consume, share_in_flight
 from bench.stock import round_trip, stock_consume, stock_produce
 from bench.transactions import transactions
 from bench.wide import session_fetch, wide_produce
@@ -80,11 +82,20 @@ GROUP_WORKS: dict[str, Work] = {
     "group-heartbeats": heartbeats,
     "group-rebalance-100": rebalance,
 }
+# Done only when asked for by name, on brokers that have share groups, with short heartbeat intervals; by Java clients.
+SHARE_WORKS: dict[str, Work] = {
+    f"share-consume-{name}-{members}": partial(share_consume, value_bytes=value_bytes, members=members)
+    for name, value_bytes in (("100B", 100), ("1KB", 1000))
+    for members in (1, 4, 16)
+}
+# The broker's memory, which a JVM's heap says nothing about; on a broker with 10,000 locks a partition.
+IN_FLIGHT_WORKS: dict[str, Work] = {"share-in-flight": share_in_flight}
 # Done only when asked for by name: a machine without Java and Maven is no failure.
 JAVA_WORKS: dict[str, Work] = {
     "java-produce-100B": java_produce,
     "java-consume-100B": java_consume,
 }
+NAMED_WORKS = BESIDE_WORKS | COMPACTION_WORKS | GROUP_WORKS | SHARE_WORKS | IN_FLIGHT_WORKS | JAVA_WORKS
 WARM_UP = ("replay-150x100B", "replay-16x1KB", "replay-1x100B", "fetch-1MiB", "stock-produce-1KB", "round-trip-100B")
 
 
@@ -101,7 +112,7 @@ def chosen(only: str | None) -> list[str]:
     """The names of the work to do, in the table's order; an unknown name is a `BrokerError`."""
     if not only:
         return [START, *WORKS, MEMORY]
-    return matching([START, *WORKS, *BESIDE_WORKS, *COMPACTION_WORKS, *GROUP_WORKS, *JAVA_WORKS, MEMORY], only)
+    return matching([START, *WORKS, *NAMED_WORKS, MEMORY], only)
 
 
 def warm_up(session: Session, seconds: float) -> None:

@@ -15,7 +15,7 @@ from bench.plot import draw, times_better
 from bench.report import Latency, Result
 from bench.versus import names_of_work
 from bench.wire import BrokerError
-from bench.works import GROUP_WORKS, JAVA_WORKS, START, WORKS
+from bench.works import GROUP_WORKS, JAVA_WORKS, SHARE_WORKS, START, WORKS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -91,8 +91,8 @@ def test_a_work_without_a_figure_is_no_success() -> None:
 
 def test_every_target_is_of_work_that_can_be_done() -> None:
     assert set(names_of_work()) <= {START, "java-latency-half-peak", *WORKS, *JAVA_WORKS}
-    assert set(names_of_work(LATEST)) == {*names_of_work(), *GROUP_WORKS}
-    assert len({(target.work, target.figure) for target in TARGETS}) == len(TARGETS) == 32
+    assert set(names_of_work(LATEST)) == {*names_of_work(), *GROUP_WORKS, *SHARE_WORKS}
+    assert len({(target.work, target.figure) for target in TARGETS}) == len(TARGETS) == 44
     assert all(target.ratio > 0 for target in TARGETS)
 
 
