@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
+from functools import cached_property
+from heapq import heappop, heappush
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
@@ -22,6 +24,8 @@ from kafkalite.common.names import java_hash_order
 from kafkalite.common.text import java_order
 from kafkalite.coordinator.group.streams.topology import UNDECIDED, InternalTopic, Subtopology, Topology
 
+TASKS_MAX = 100_000
+"""More would keep the broker busy for seconds."""
 _NAMES_SHOWN_MAX = 3
 
 
@@ -84,6 +88,8 @@ def configure(topology: Topology, partition_counts: Mapping[str, int]) -> Config
         counts = _Counts(topology, partition_counts)
         counts.decide()
         subtopologies = {each.subtopology_id: counts.configured(each) for each in topology.subtopologies}
+        if (task_count := sum(each.task_count for each in subtopologies.values())) > TASKS_MAX:
+            raise _invalid(f"The topology has {task_count} tasks. The broker assigns up to {TASKS_MAX}.")
         missing = _missing_topics(topology, subtopologies.values(), partition_counts)
     except _Misfit as misfit:
         return ConfiguredTopology(topology.epoch, None, (), misfit.fault)
@@ -109,6 +115,9 @@ class _Counts:
         self._subtopologies = topology.in_hash_order()
         self._existing = existing
         self._decided: dict[str, int] = {}
+        self._read = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
+        self._read_names = {topic.name for topic in self._read}
+        self._fixed = {topic.name for topic in self._read if topic.partitions != UNDECIDED}
 
     def decide(self) -> None:
         self._decided = self._repartition_counts()
@@ -147,58 +156,70 @@ class _Counts:
     # --- repartition topics
 
     def _repartition_counts(self) -> dict[str, int]:
-        read = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
-        counts = {topic.name: topic.partitions for topic in read if topic.partitions != UNDECIDED}
-        open_sinks = self._sinks_without(counts)
-        while open_sinks:
-            for subtopology, name in open_sinks:
-                if name not in counts and (count := self._highest_input(subtopology, counts)) is not None:
-                    counts[name] = count
-            still_open = self._sinks_without(counts)
-            if len(still_open) == len(open_sinks):
-                raise _invalid(
-                    "Failed to compute number of partitions for all repartition topics. There may be loops in the "
-                    "topology that cannot be resolved."
-                )
-            open_sinks = still_open
-        if any(topic.name not in counts for topic in read):
+        counts = {topic.name: topic.partitions for topic in self._read if topic.partitions != UNDECIDED}
+        self._count_sinks(counts)
+        if any(name not in counts for each in self._subtopologies for name in each.repartition_sink_topics):
+            raise _invalid(
+                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+                "that cannot be resolved."
+            )
+        if any(topic.name not in counts for topic in self._read):
             raise _invalid(
                 "Failed to compute number of partitions for all repartition topics, because a repartition source topic "
                 "is never used as a sink topic."
             )
         return counts
 
-    def _sinks_without(self, counts: Mapping[str, int]) -> list[tuple[Subtopology, str]]:
-        return [
-            (each, name) for each in self._subtopologies for name in each.repartition_sink_topics if name not in counts
-        ]
+    def _count_sinks(self, counts: dict[str, int]) -> None:
+        """Add the topics that are written by subtopologies with a known input.
 
-    def _highest_input(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int | None:
-        """None while no input is known."""
-        known = [
-            *(counts.get(topic.name) for topic in subtopology.repartition_source_topics),
-            *(self._existing.get(name) for name in subtopology.source_topics),
-        ]
-        return max((count for count in known if count is not None), default=None)
+        Kafka passes over all subtopologies until a pass finds nothing new. Here a subtopology is visited just in the
+        pass and at the place at which it finds its first input known, so that a long chain costs no square.
+        """
+        readers: dict[str, list[int]] = {}
+        visits = []
+        for place, subtopology in enumerate(self._subtopologies):
+            known = (topic.name in counts for topic in subtopology.repartition_source_topics)
+            if subtopology.source_topics or any(known):
+                visits.append((0, place))
+            else:
+                for topic in subtopology.repartition_source_topics:
+                    readers.setdefault(topic.name, []).append(place)
+        while visits:
+            turn, place = heappop(visits)
+            subtopology = self._subtopologies[place]
+            count = self._highest_input(subtopology, counts)
+            for name in subtopology.repartition_sink_topics:
+                if name not in counts:
+                    counts[name] = count
+                    for reader in readers.pop(name, ()):
+                        heappush(visits, (turn if reader > place else turn + 1, reader))
+
+    def _highest_input(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int:
+        known = [counts.get(topic.name, 0) for topic in subtopology.repartition_source_topics]
+        return max(*known, 0, *(self._existing[name] for name in subtopology.source_topics))
 
     # --- copartition groups
+
+    @cached_property
+    def _fixed_counts(self) -> dict[str, int]:
+        """Nothing changes them: a fixed topic is given its own number or is a misfit."""
+        return {name: self._count(name) for name in self._fixed}
 
     def _copartition(self, names: Collection[str]) -> None:
         """Give the repartition topics among the names one number."""
         if not names:
             return
-        read = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
-        fixed = {topic.name for topic in read if topic.partitions != UNDECIDED}
-        internal = {name: self._count(name) for name in names if name in fixed.union(topic.name for topic in read)}
+        internal = {name: self._count(name) for name in names if name in self._read_names}
         external = {name: self._count(name) for name in names if name not in internal}
         if external:
             count = _common_count(external, external)
-        elif fixed:  # those of the whole topology, as in Kafka
-            count = _common_count({name: self._count(name) for name in fixed}, internal)
+        elif self._fixed:  # those of the whole topology, as in Kafka
+            count = _common_count(self._fixed_counts, internal)
         else:
             count = max(internal.values())
         for name in java_hash_order(internal):
-            if name in fixed and internal[name] != count:
+            if name in self._fixed and internal[name] != count:
                 raise _Misfit(
                     Status.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Number of partitions [{internal[name]}] of repartition topic [{name}] doesn't match number of "

@@ -12,8 +12,8 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Counts words: topic of lines, repartition topic by word, a store of counts with its changelog topic, topic of counts.
- * Arguments: bootstrap servers, application id, input topic, output topic, state directory, and the processing guarantee
- * if it is not Streams' own default. Runs until SIGTERM; says RUNNING when it is, and STOPPED at its end.
+ * Arguments: bootstrap servers, application id, input topic, output topic, state directory, and further settings as
+ * key=value, - for none. Runs until SIGTERM; says RUNNING when it is, and STOPPED at its end.
  */
 public final class WordCount {
     public static void main(String[] arguments) throws Exception {
@@ -26,11 +26,16 @@ public final class WordCount {
         properties.put("num.stream.threads", "2");
         properties.put("auto.offset.reset", "earliest");
         properties.put("session.timeout.ms", "6000");
-        if (arguments.length > 5) {
-            properties.put("processing.guarantee", arguments[5]);
-        }
         properties.put("default.key.serde", Serdes.StringSerde.class.getName());
         properties.put("default.value.serde", Serdes.StringSerde.class.getName());
+        for (String setting : Arrays.asList(arguments).subList(5, arguments.length)) {
+            String[] pair = setting.split("=", 2);
+            if (pair[1].equals("-")) {
+                properties.remove(pair[0]);
+            } else {
+                properties.put(pair[0], pair[1]);
+            }
+        }
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(arguments[2], Consumed.with(Serdes.String(), Serdes.String()))

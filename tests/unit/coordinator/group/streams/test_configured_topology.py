@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.coordinator.group.streams.configured_topology import ConfiguredTopology, Fault, Status, configure
+from kafkalite.coordinator.group.streams.configured_topology import (
+    TASKS_MAX,
+    ConfiguredTopology,
+    Fault,
+    Status,
+    configure,
+)
 from kafkalite.coordinator.group.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from tests.support.drawn_streams import configuration_as_json, topology_as_json, topology_of_json
 from tests.support.places import ROOT
@@ -85,6 +92,30 @@ def test_a_repartition_topic_follows_the_source_that_it_is_joined_with() -> None
     )
     found = configured(Subtopology("0", ("a",), repartition_sink_topics=("r",)), joined, a=2, b=5)
     assert found.missing_topics == (InternalTopic("r", 5),)
+
+
+def test_a_long_chain_costs_no_square() -> None:
+    last = 20_000
+    chain = [
+        Subtopology(
+            str(number),
+            ("a",) if number == last else (),
+            repartition_sink_topics=(f"r{number}",),
+            repartition_source_topics=() if number == last else (InternalTopic(f"r{number + 1}"),),
+            copartition_groups=() if number == last else (CopartitionGroup((), (), (0,)),),
+        )
+        for number in range(last + 1)
+    ]
+    started = time.process_time()
+    found = configured(*chain, a=2)
+    assert time.process_time() - started < 5  # about 0.5 s
+    assert found.fault is not None and found.fault.status is Status.MISSING_INTERNAL_TOPICS
+
+
+def test_there_is_a_limit_to_tasks() -> None:
+    with pytest.raises(KafkaError, match="100001 tasks"):
+        configured(Subtopology("0", ("a",)), a=TASKS_MAX + 1)
+    assert configured(Subtopology("0", ("a",)), a=TASKS_MAX).is_ready
 
 
 @pytest.mark.parametrize(
