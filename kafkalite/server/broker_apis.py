@@ -299,7 +299,8 @@ class BrokerApis:
         return CleanerApi(self._runtime, self._config, self._replica_manager, self._cleaner)
 
     @cached_property
-    def _share_fetch_api(self) -> ShareFetchApi:
+    def share_fetches(self) -> ShareFetchApi:
+        """Records of share groups, from the first request for them on."""
         from kafkalite.api.handlers.share_fetch import ShareFetchApi
         from kafkalite.api.request.share_sessions import ShareSessions
         from kafkalite.replication.share.share_partitions import SharePartitions
@@ -313,6 +314,12 @@ class BrokerApis:
         return ShareFetchApi(
             self._runtime, self._config, self._brokers, self._replica_manager, shares, sessions, self._features
         )
+
+    @property
+    def used_share_fetches(self) -> ShareFetchApi | None:
+        """`share_fetches` if there was a request for them."""
+        found: ShareFetchApi | None = self.__dict__.get("share_fetches")
+        return found
 
     @cached_property
     def _share_group_api(self) -> ShareGroupApi:
@@ -424,8 +431,8 @@ _HANDLERS: Mapping[str, Callable[[BrokerApis], Handler]] = {
     "DescribeTopicPartitions": lambda its: its._topic_partition_api.describe_topic_partitions,
     "RunCleaner": lambda its: its._cleaner_api.run_cleaner,
     "BrokerReport": lambda its: its._report_api.broker_report,
-    "ShareFetch": lambda its: its._share_fetch_api.share_fetch,
-    "ShareAcknowledge": lambda its: its._share_fetch_api.share_acknowledge,
+    "ShareFetch": lambda its: its.share_fetches.share_fetch,
+    "ShareAcknowledge": lambda its: its.share_fetches.share_acknowledge,
     "ShareGroupHeartbeat": lambda its: its._share_group_api.share_group_heartbeat,
     "ShareGroupDescribe": lambda its: its._share_group_api.share_group_describe,
     "DescribeShareGroupOffsets": lambda its: its._share_group_api.describe_share_group_offsets,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
     from kafkalite.common.clock import Clock
+    from kafkalite.common.latest_values import LatestValues
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalite.server.coordinators import Coordinators
     from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.membership.single_broker import SingleBroker
-    from kafkalite.zk.controller.pending_changes import ControllerStats, Durations
+    from kafkalite.zk.controller.pending_changes import ControllerStats
 
 _PER_PAUSE = 500  # partitions or groups of which few numbers are read
 _WHERE = ("topic", "partition")
@@ -249,12 +250,12 @@ def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
     )
 
 
-def _add_durations(metrics: Metrics, name: str, text: str, durations: Durations) -> None:
+def _add_durations(metrics: Metrics, name: str, text: str, durations: LatestValues) -> None:
     metrics.counter(f"{name}_count", text, lambda: durations.count)
     metrics.table(
         (Column(name, "How many milliseconds the latest of them took."),),
         ("quantile",),
-        lambda: [Row((quantile,), (durations.quantile_ms(float(quantile)),)) for quantile in _QUANTILES],
+        lambda: [Row((quantile,), (durations.quantile(float(quantile)),)) for quantile in _QUANTILES],
     )
 
 

@@ -97,6 +97,7 @@ class _Acquisition:
         self.request = request
         self.batches = batches
         self.limits = limits
+        self.now_ms = now_ms
         self.deadline_ms = now_ms + limits.lock_duration_ms
         self.found: list[AcquiredRange] = []
         self.first = batches[0].first
@@ -190,7 +191,7 @@ class _Acquisition:
         return count
 
     def _take(self, batch: InFlightBatch, run: Run) -> None:
-        lock = self.partition.lock(self.request.member_id, run.first, run.last, self.deadline_ms)
+        lock = self.partition.lock(self.request.member_id, run.first, run.last, self.now_ms, self.deadline_ms)
         batch.assign(Run(run.first, run.last, ACQUIRED, run.delivery_count + 1, lock))
 
     def _acquire_new(self, first: int, last: int) -> None:
@@ -237,9 +238,10 @@ class _Acquisition:
         return last
 
     def _new_batch(self, first: int, last: int) -> InFlightBatch:
-        lock = self.partition.lock(self.request.member_id, first, last, self.deadline_ms)
+        lock = self.partition.lock(self.request.member_id, first, last, self.now_ms, self.deadline_ms)
         batch = InFlightBatch(first, last, ACQUIRED, 1, lock)
         self.partition.records.add(batch)
+        self.partition.counts.batch_sizes.add(last - first + 1)
         return batch
 
     def _batch_end(self, offset: int) -> int:

@@ -23,6 +23,14 @@ TERMINAL = frozenset((ACKNOWLEDGED, ARCHIVED))
 _PENDING = 0x10
 
 
+_NAMES = {AVAILABLE: "available", ACQUIRED: "acquired", ACKNOWLEDGED: "acknowledged", ARCHIVED: "archived"}
+
+
+def state_name(state: int) -> str:
+    """The state in reports: a record whose acknowledgement is not durable yet is acquired still."""
+    return _NAMES[ACQUIRED if is_pending(state) else state]
+
+
 def pending(target: int) -> int:
     """The state of an acquired record that will be in state `target` once that is durable."""
     return _PENDING | target << 5
@@ -38,12 +46,13 @@ def is_done(state: int) -> bool:
 
 
 class AcquisitionLock:
-    """Records acquired at one time by one member, until `deadline_ms` of the monotonic clock."""
+    """Records acquired at one time by one member, from `acquired_ms` until `deadline_ms` of the monotonic clock."""
 
-    __slots__ = ("deadline_ms", "first", "last", "member_id")
+    __slots__ = ("acquired_ms", "deadline_ms", "first", "last", "member_id")
 
-    def __init__(self, member_id: str, deadline_ms: int, first: int, last: int) -> None:
+    def __init__(self, member_id: str, acquired_ms: int, deadline_ms: int, first: int, last: int) -> None:
         self.member_id = member_id
+        self.acquired_ms = acquired_ms
         self.deadline_ms = deadline_ms
         self.first = first
         self.last = last  # inclusive; not every offset between them need be locked by it
@@ -163,6 +172,11 @@ class InFlightRecords:
 
     def __iter__(self) -> Iterator[InFlightBatch]:
         return iter(self._batches)
+
+    def runs(self) -> Iterator[Run]:
+        """All records, in the order of their offsets."""
+        for batch in self._batches:
+            yield from batch.runs(batch.first, batch.last)
 
     @property
     def oldest(self) -> InFlightBatch:

@@ -22,6 +22,7 @@ from kafkalite.replication.share.durable_state import (
     StateWrite,
     StoredState,
 )
+from kafkalite.replication.share.share_counts import ShareCounts
 from kafkalite.replication.share.share_partition import Acknowledgement, ShareLimits, SharePartition, Transition
 
 if TYPE_CHECKING:
@@ -66,8 +67,10 @@ class LedSharePartition:
         clock: Clock,
         limits: Callable[[], ShareLimits],
         on_fenced: Callable[[LedSharePartition], None],
+        counts: ShareCounts,
     ) -> None:
         self.key = key
+        self.counts = counts
         self.partition = partition
         self.state: SharePartition | None = None
         self.fenced: KafkaError | None = None
@@ -81,10 +84,13 @@ class LedSharePartition:
         self._timer: Timer | None = None
         self._timer_ms = 0
 
-    def load(self, start_offset: Callable[[], int]) -> None:
-        """Read the durable state. `start_offset` is where a group begins that has never read."""
+    def load(self, start_offset: Callable[[], int], on_loaded: Callable[[int], None]) -> None:
+        """Read the durable state. `start_offset` is where a group begins that has never read. `on_loaded` is called
+        with the milliseconds that it took."""
+        began_ms = self._clock.monotonic_ms()
 
         def on_read(stored: StoredState | KafkaError) -> None:
+            on_loaded(self._clock.monotonic_ms() - began_ms)
             if self.fenced is not None:
                 return
             if isinstance(stored, KafkaError):
@@ -92,7 +98,8 @@ class LedSharePartition:
                 return
             try:
                 start = stored.start_offset if stored.start_offset != UNKNOWN_OFFSET else start_offset()
-                self.state = SharePartition(start, stored.state_epoch, self.partition.leader_epoch, stored.ranges)
+                epoch = self.partition.leader_epoch
+                self.state = SharePartition(start, stored.state_epoch, epoch, stored.ranges, self.counts)
             except (KafkaError, ValueError) as error:
                 logger.error("share partition %s cannot be loaded: %s", self.key, error)
                 self.fence(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
@@ -181,6 +188,15 @@ class LedSharePartition:
             done(None)
             return
         self._perform(state, state.release(member_id, self._limits()), done)
+
+    def expire_locks(self) -> int:
+        """End every lock now, for tests, as if its time was over. Returns the number of records that were locked."""
+        before = self.counts.lock_timeouts
+        if self.state is not None:
+            self.state.end_locks(self._clock.monotonic_ms())
+            self._schedule()
+            self._expire()
+        return self.counts.lock_timeouts - before
 
     # --- effects
 

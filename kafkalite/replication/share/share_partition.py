@@ -30,6 +30,7 @@ from kafkalite.replication.share.in_flight import (
     is_pending,
     pending,
 )
+from kafkalite.replication.share.share_counts import ShareCounts
 
 GAP = 0
 ACCEPT = 1
@@ -64,10 +65,19 @@ class Transition(NamedTuple):
 
 
 class SharePartition:
-    """The state of one share partition, as read from the share coordinator."""
+    """The state of one share partition, as read from the share coordinator. What becomes of its records is added to
+    `counts`."""
 
-    def __init__(self, start_offset: int, state_epoch: int, leader_epoch: int, ranges: Sequence[StateRange]) -> None:
+    def __init__(
+        self,
+        start_offset: int,
+        state_epoch: int,
+        leader_epoch: int,
+        ranges: Sequence[StateRange],
+        counts: ShareCounts | None = None,
+    ) -> None:
         """Raises ValueError if the ranges are none that a leader writes."""
+        self.counts = ShareCounts() if counts is None else counts
         self.start_offset = start_offset
         self.end_offset = start_offset
         self.state_epoch = state_epoch
@@ -159,9 +169,9 @@ class SharePartition:
             return True
         return self.in_flight_count < limits.max_record_locks
 
-    def lock(self, member_id: str, first: int, last: int, deadline_ms: int) -> AcquisitionLock:
+    def lock(self, member_id: str, first: int, last: int, acquired_ms: int, deadline_ms: int) -> AcquisitionLock:
         """A lock for records that the member acquires, which `expire` will find."""
-        lock = AcquisitionLock(member_id, deadline_ms, first, last)
+        lock = AcquisitionLock(member_id, acquired_ms, deadline_ms, first, last)
         self._lock_count += 1
         heapq.heappush(self._deadlines, (deadline_ms, self._lock_count, lock))
         return lock
@@ -224,8 +234,9 @@ class SharePartition:
             for run, kind in _by_type(whole_run, acknowledgement):
                 if kind != RENEW:
                     self._begin(transition, batch, run, _TARGET[kind], limits)
-                elif limits.is_renew_enabled:
-                    lock = self.lock(member_id, run.first, run.last, now_ms + limits.lock_duration_ms)
+                elif limits.is_renew_enabled and run.lock is not None:
+                    since_ms, until_ms = run.lock.acquired_ms, now_ms + limits.lock_duration_ms
+                    lock = self.lock(member_id, run.first, run.last, since_ms, until_ms)
                     batch.assign(run._replace(lock=lock))
                 else:
                     raise KafkaError(
@@ -269,6 +280,7 @@ class SharePartition:
                     for part in self._cut_at_start(run) if target == AVAILABLE else (run,):
                         state = self._outcome(part, target, limits)
                         batch.assign(part._replace(state=state, lock=None))
+                        self.counts.add(state, part.last - part.first + 1)
                         is_available = is_available or state == AVAILABLE
         self._may_refetch = self._may_refetch or is_available
         return self.advance_start() or is_available
@@ -296,15 +308,24 @@ class SharePartition:
             for batch in self.records.overlapping(lock.first, lock.last):
                 for run in batch.runs(lock.first, lock.last):
                     if run.state == ACQUIRED and run.lock is lock:
+                        self.counts.lock_timeouts += run.last - run.first + 1
                         for part in self._cut_at_start(run):
                             state = self._free(batch, part, limits)
                             writes.append(StateRange(part.first, part.last, state, part.delivery_count))
         return writes
 
+    def end_locks(self, now_ms: int) -> None:
+        """Have every lock expire now."""
+        for _, _, lock in self._deadlines:
+            lock.deadline_ms = min(lock.deadline_ms, now_ms)
+        self._deadlines = [(lock.deadline_ms, number, lock) for _, number, lock in self._deadlines]
+        heapq.heapify(self._deadlines)
+
     def _free(self, batch: InFlightBatch, run: Run, limits: ShareLimits) -> int:
         """End the lock of acquired records; their state after it."""
         state = self._outcome(run, AVAILABLE, limits)
         batch.assign(run._replace(state=state, lock=None))
+        self.counts.add(state, run.last - run.first + 1)
         if state == AVAILABLE:
             self._may_refetch = True
         else:
@@ -329,6 +350,7 @@ class SharePartition:
             for run in batch.runs(first, last):
                 if run.state == from_state:
                     batch.assign(run._replace(state=ARCHIVED, lock=None))
+                    self.counts.add(ARCHIVED, run.last - run.first + 1)
                     self._count_done(run.first, run.last, 1)
                     self._may_refetch = True
 

@@ -14,16 +14,19 @@ from uuid import UUID
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.latest_values import LatestValues
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.share.durable_state import SharePartitionKey
 from kafkalite.replication.share.led_share_partition import LedSharePartition, ShareStateStore
+from kafkalite.replication.share.share_counts import ShareCounts
 from kafkalite.replication.share.share_partition import ShareLimits
 
 logger = logging.getLogger(__name__)
 
 EARLIEST = "earliest"
 LATEST = "latest"
+_COUNTS_MAX = 2_000  # share partitions, in use or not, whose counts are kept
 
 
 def _log(error: KafkaError | None) -> None:
@@ -40,13 +43,15 @@ class ShareReading(NamedTuple):
 
 
 class SharePartitions:
-    """All of them. `reading_of` gives the settings of a group."""
+    """All of them. `reading_of` gives the settings of a group, `load_times` are milliseconds."""
 
     def __init__(self, clock: Clock, store: ShareStateStore, reading_of: Callable[[str], ShareReading]) -> None:
         self.reading_of = reading_of
+        self.load_times = LatestValues()
         self._clock = clock
         self._store = store
         self._led: dict[SharePartitionKey, LedSharePartition] = {}
+        self._counts: dict[SharePartitionKey, ShareCounts] = {}
 
     def __iter__(self) -> Iterator[LedSharePartition]:
         return iter(list(self._led.values()))
@@ -59,12 +64,22 @@ class SharePartitions:
             self._fence(led)
             led = None
         if led is None:
-            led = LedSharePartition(
-                key, partition, self._store, self._clock, partial(self._limits, group_id), self._forget
-            )
+            limits, counts = partial(self._limits, group_id), self._counts_for(key)
+            led = LedSharePartition(key, partition, self._store, self._clock, limits, self._forget, counts)
             self._led[key] = led
-            led.load(partial(self._first_offset, group_id, partition))
+            led.load(partial(self._first_offset, group_id, partition), self.load_times.add)
         return led
+
+    def _counts_for(self, key: SharePartitionKey) -> ShareCounts:
+        counts = self._counts.pop(key, None) or ShareCounts()
+        self._counts[key] = counts
+        if len(self._counts) > _COUNTS_MAX:
+            del self._counts[next(iter(self._counts))]
+        return counts
+
+    def counts_of(self, key: SharePartitionKey) -> ShareCounts | None:
+        """What became of the records since this broker leads the share partition, which may not be in use now."""
+        return self._counts.get(key)
 
     def find(self, group_id: str, topic_id: UUID, index: int) -> LedSharePartition | None:
         """The share partition if it is in use."""
@@ -88,6 +103,9 @@ class SharePartitions:
         for led in self:
             if led.partition is partition:
                 self._fence(led)
+        topic_id = partition.log.metadata.topic_id
+        for key in [each for each in self._counts if each[1:] == (topic_id, partition.index)]:
+            del self._counts[key]
 
     def close(self) -> None:
         for led in self:

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from kafkalite.common.latest_values import LatestValues
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
@@ -278,24 +277,6 @@ def _change(
 logger = logging.getLogger(__name__)
 
 _SHOWN_MAX = 10  # partitions in the log
-_DURATIONS_MAX = 100  # that are kept
-
-
-class Durations:
-    """How often something was done, and how long it took the latest hundred times."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._latest_ms: deque[int] = deque(maxlen=_DURATIONS_MAX)
-
-    def add(self, duration_ms: int) -> None:
-        self.count += 1
-        self._latest_ms.append(duration_ms)
-
-    def quantile_ms(self, quantile: float) -> int | None:
-        """How long at most this share of the latest times took; None if there was none."""
-        ordered = sorted(self._latest_ms)
-        return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)] if ordered else None
 
 
 class ControllerStats:
@@ -309,8 +290,8 @@ class ControllerStats:
     def __init__(self) -> None:
         self.elections = 0
         self.unclean_elections = 0
-        self.election_rounds = Durations()
-        self.balances = Durations()
+        self.election_rounds = LatestValues()
+        self.balances = LatestValues()
         self.deletions = PendingDeletions()
 
     def count(self, changes: Iterable[StateChange], refused: Iterable[Step]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.controller.controller_store import Step
 from kafkalite.zk.controller.election import LeaderAndIsr
-from kafkalite.zk.controller.pending_changes import ControllerStats, Durations, StateChange
+from kafkalite.zk.controller.pending_changes import ControllerStats, StateChange
 from kafkalite.zk.znodes import znode_paths
 
 
@@ -24,15 +24,6 @@ def test_only_what_was_written_is_counted(caplog: pytest.LogCaptureFixture) -> N
     assert "orders-0 is led by broker 2, which was not in sync" in caplog.text
     stats.count([change(3), change(4, is_unclean=True)], [change(4, is_unclean=True).step])
     assert (stats.elections, stats.unclean_elections) == (3, 1)
-
-
-def test_durations_have_quantiles() -> None:
-    rounds = Durations()
-    assert rounds.quantile_ms(0.5) is None
-    for duration_ms in range(1, 1001):
-        rounds.add(duration_ms)
-    assert rounds.count == 1000
-    assert [rounds.quantile_ms(quantile) for quantile in (0.5, 0.95, 0.99, 1)] == [950, 995, 999, 1000]
 
 
 def test_refusals_of_a_whole_cluster_are_told_apart_at_once() -> None:
