@@ -18,8 +18,10 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.offset_store import ExpirationCondition, OffsetStore
 from kafkalite.coordinator.runtime.effects import Effect, Records, Waiter
 
-JOIN, SYNC = "join", "sync"
+JOIN, SYNC, REVOKE = "join", "sync", "revoke"  # phases of a rebalance
+_PURPOSES = {JOIN: "to join again", SYNC: "to ask for their assignment", REVOKE: "to give up partitions"}
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"  # kinds of groups
+REPORT_AFTER_MS = 5_000  # of waiting: then it is logged
 _NAMED_MAX = 5
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -125,8 +127,9 @@ class GroupDescription(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A rebalance that waits in `phase`, JOIN or SYNC, for these members, `names` by client id if it is known; without
-    any the group waits for members to come. `left_ms` is None without a timer, `since_ms` is a date (None: unknown)."""
+    """A rebalance that waits in `phase`, JOIN, SYNC or REVOKE, for these members, `names` by client id if it is known;
+    without any the group waits for members to come. `left_ms` is None without a timer, `since_ms` is a date (None:
+    unknown)."""
 
     phase: str
     member_ids: tuple[str, ...]
@@ -136,11 +139,10 @@ class Waiting(NamedTuple):
 
     def sentence(self, group_id: str, waited_ms: int) -> str:
         """One line, such as for a log."""
-        purpose = "to join again" if self.phase == JOIN else "to ask for their assignment"
         missing = f"members that may still come ({group_id} was empty)"
         if self.names:
             more = f" and {len(self.names) - _NAMED_MAX} more" if len(self.names) > _NAMED_MAX else ""
-            missing = f"{', '.join(self.names[:_NAMED_MAX])}{more} {purpose}"
+            missing = f"{', '.join(self.names[:_NAMED_MAX])}{more} {_PURPOSES[self.phase]}"
         until = "" if self.left_ms is None else f", for {max(0, self.left_ms) / 1000:.0f} s more at most"
         return f"group {group_id} has waited {waited_ms / 1000:.0f} s for {missing}{until}"
 

@@ -32,7 +32,7 @@ from kafkalite.coordinator.group.classic.group_state import (
     Stored,
 )
 from kafkalite.coordinator.group.classic.members import NEVER_MS, Member, Members
-from kafkalite.coordinator.group.group import JOIN, SYNC, JoinResult, SyncResult, Waiting
+from kafkalite.coordinator.group.group import JOIN, REPORT_AFTER_MS, SYNC, JoinResult, SyncResult, Waiting
 from kafkalite.coordinator.group.record_codec import group_key, group_value
 from kafkalite.coordinator.runtime.effects import Answer, Append, CancelTimer, Effect, Records, SetTimer, Waiter
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, NO_TIMESTAMP, GroupMetadataValue, subscribed_topics
@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 GENERATION_MAX = (1 << 31) - 1
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000  # a new member cannot heartbeat while its first join is pending
-REPORT_AFTER_MS = 5_000  # of waiting
 
 
 class JoinBarrier:

@@ -20,7 +20,7 @@ from kafkalite.coordinator.group.consumer.group_change import GroupChange
 from kafkalite.coordinator.group.consumer.group_description import state_of
 from kafkalite.coordinator.group.consumer.group_effects import HeldAnswer, ResolveRegexes
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
-from kafkalite.coordinator.group.consumer.group_members import GroupMembers, PendingAppend
+from kafkalite.coordinator.group.consumer.group_members import REPORT_TIMER, GroupMembers, PendingAppend
 from kafkalite.coordinator.group.consumer.group_tables import FIRST_EPOCH, SetCurrent
 from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult, refused
 from kafkalite.coordinator.group.consumer.member import (
@@ -214,7 +214,7 @@ class ConsumerGroup(Group):
         return self.members.on_append(then, error, now)
 
     def on_timer(self, timer: Any, now: Moment) -> Sequence[Any]:
-        return self.members.on_timer(now)
+        return self.members.report_wait(now) if timer == REPORT_TIMER else self.members.on_timer(now)
 
     def on_loaded(self, now: Moment) -> Sequence[Any]:
         return self.members.start_sessions(now)
@@ -335,7 +335,7 @@ class ConsumerGroup(Group):
         return GroupDescription(self.group_id, self.kind, self.state_name, epoch, CONSUMER_PROTOCOL_TYPE, None, members)
 
     def waiting(self, now_ms: int) -> Waiting | None:
-        return None
+        return self.members.waiting(now_ms)
 
 
 def _overlaid(before: Subscription, request: ConsumerHeartbeat) -> Subscription:

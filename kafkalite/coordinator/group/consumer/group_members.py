@@ -14,6 +14,7 @@ from typing import Any
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.deadlines import MemberDeadlines, Wait
 from kafkalite.coordinator.group.consumer.group_change import GroupChange
 from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup, HeldAnswer
@@ -29,6 +30,7 @@ from kafkalite.coordinator.group.consumer.member import (
 )
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
+from kafkalite.coordinator.group.group import REPORT_AFTER_MS, REVOKE, Waiting
 from kafkalite.coordinator.group.partition_sets import OwnedPartitions
 from kafkalite.coordinator.runtime.effects import (
     CONSUMER_GROUP_APPEND_ERROR,
@@ -37,11 +39,20 @@ from kafkalite.coordinator.runtime.effects import (
     Append,
     CancelTimer,
     Records,
+    SetTimer,
 )
 
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 500  # after the log refused the removal of a member
+REPORT_TIMER = "a wait for long is logged"
+
+
+class _Revocation(NamedTuple):
+    """Partitions that a member has to give up. `since_ms` is a date."""
+
+    epoch: int
+    since_ms: int
 
 
 class PendingAppend:
@@ -59,8 +70,8 @@ class GroupMembers:
     """The members of one group, with its tables and deadlines."""
 
     __slots__ = (
-        "_fresh_epoch", "_in_flight", "_revocation_epochs", "_seen_changes", "deadlines", "environment", "group_id",
-        "is_closed", "preceding_records", "tables",
+        "_fresh_epoch", "_in_flight", "_is_report_due", "_revocations", "_seen_changes", "deadlines", "environment",
+        "group_id", "is_closed", "preceding_records", "tables",
     )  # fmt: skip
 
     def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
@@ -74,7 +85,8 @@ class GroupMembers:
         self._fresh_epoch: int | None = None
         self._seen_changes = 0
         self._in_flight: list[PendingAppend] = []
-        self._revocation_epochs: dict[str, int] = {}  # of members with a deadline to give up partitions
+        self._revocations: dict[str, _Revocation] = {}  # of members with a deadline to give up partitions
+        self._is_report_due = False  # the timer is set that logs a long wait for them
 
     @property
     def config(self) -> ConsumerGroupConfig:
@@ -201,15 +213,51 @@ class GroupMembers:
             return member.current
         if not member.is_classic:
             if current.state is MemberState.UNREVOKED:
-                change.effects += self._await_revocation(member, now.monotonic_ms)
+                change.effects += self._await_revocation(member, now)
             else:
                 self.deadlines.cancel(Wait.REVOCATION, member_id)
         return current
 
-    def _await_revocation(self, member: ConsumerMember, now_ms: int) -> Sequence[Any]:
-        self._revocation_epochs[member.member_id] = member.current.epoch
-        deadline_ms = now_ms + max(0, member.subscription.rebalance_timeout_ms)
-        return self.deadlines.set(Wait.REVOCATION, member.member_id, deadline_ms)
+    def _await_revocation(self, member: ConsumerMember, now: Moment) -> Sequence[Any]:
+        self._revocations[member.member_id] = _Revocation(member.current.epoch, now.wall_ms)
+        timeout_ms = max(0, member.subscription.rebalance_timeout_ms)
+        timer: Sequence[Any] = self.deadlines.set(Wait.REVOCATION, member.member_id, now.monotonic_ms + timeout_ms)
+        if self._is_report_due or timeout_ms <= REPORT_AFTER_MS:
+            return timer
+        self._is_report_due = True
+        return [*timer, SetTimer(REPORT_TIMER, now.monotonic_ms + REPORT_AFTER_MS)]
+
+    def waiting(self, now_ms: int) -> Waiting | None:
+        """The members that still have to give up partitions; None if there are none."""
+        found = [
+            (each, until_ms, self._revocations[each.member_id].since_ms)
+            for each in self.tables.members.values()
+            if each.current.state is MemberState.UNREVOKED
+            and (until_ms := self.deadlines.get(Wait.REVOCATION, each.member_id)) is not None
+        ]
+        if not found:
+            return None
+        names = tuple(
+            f"{one.instance_id or one.subscription.client_id} at {one.subscription.client_host.removeprefix('/')}"
+            for one, _, _ in found
+        )
+        until_ms = max(each for _, each, _ in found)
+        since_ms = min(each for _, _, each in found)
+        return Waiting(REVOKE, tuple(one.member_id for one, _, _ in found), names, until_ms - now_ms, since_ms)
+
+    def report_wait(self, now: Moment) -> Sequence[Any]:
+        """Log the members that are waited for, or set the timer again if they have not kept the group waiting for so
+        long."""
+        self._is_report_due = False
+        waiting = self.waiting(now.monotonic_ms)
+        if waiting is None or waiting.since_ms is None:
+            return ()
+        waited_ms = now.wall_ms - waiting.since_ms
+        if waited_ms >= REPORT_AFTER_MS:
+            logger.info("%s", waiting.sentence(self.group_id, waited_ms))
+            return ()
+        self._is_report_due = True
+        return (SetTimer(REPORT_TIMER, now.monotonic_ms + REPORT_AFTER_MS - waited_ms),)
 
     def fence(
         self,
@@ -289,8 +337,10 @@ class GroupMembers:
             member = self.tables.members.get(member_id)
             if member is None:
                 continue
-            if wait is Wait.REVOCATION and self._revocation_epochs.get(member_id) != member.current.epoch:
-                continue
+            if wait is Wait.REVOCATION:
+                revocation = self._revocations.get(member_id)
+                if revocation is None or revocation.epoch != member.current.epoch:
+                    continue
             if conversion:
                 self.deadlines.set(wait, member_id, now.monotonic_ms + RETRY_MS)
                 continue
@@ -307,7 +357,7 @@ class GroupMembers:
         for member in self.tables.members.values():
             effects += self.renew_session(member.member_id, self.config.session_timeout_ms, now.monotonic_ms)
             if member.current.state is MemberState.UNREVOKED:
-                effects += self._await_revocation(member, now.monotonic_ms)
+                effects += self._await_revocation(member, now)
         return effects
 
     def renew_session(self, member_id: str, timeout_ms: int, now_ms: int) -> Sequence[Any]:
@@ -325,4 +375,5 @@ class GroupMembers:
         self.is_closed = True
         answers = [each for pending in self._in_flight for each in pending.answers]
         self._in_flight.clear()
-        return [CancelTimer(MemberDeadlines.TIMER), *(Answer(each.waiter, each.refuse(error)) for each in answers)]
+        timers = CancelTimer(MemberDeadlines.TIMER), CancelTimer(REPORT_TIMER)
+        return [*timers, *(Answer(each.waiter, each.refuse(error)) for each in answers)]

@@ -16,8 +16,8 @@ from kafkalite.coordinator.group.classic.group_state import (
     GroupState,
     GroupTimer,
 )
-from kafkalite.coordinator.group.classic.rebalance import REPORT_AFTER_MS
 from kafkalite.coordinator.group.group import (
+    REPORT_AFTER_MS,
     Identity,
     JoinedMember,
     JoinRequest,
