@@ -143,6 +143,18 @@ class ConsumerGroups:
         fault = "not found" if group is None else "is not a consumer group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
 
+    def unassign(self, group: ConsumerGroup) -> None:
+        """Have every member give up its partitions, for tests; `rebalance` ends that."""
+        change = group.members.new_change()
+        change.unassign()
+        self._performer.perform(group, group.members.store(change, ()))
+
+    def rebalance(self, group: ConsumerGroup) -> None:
+        """Begin a rebalance: the next heartbeat assigns the partitions anew."""
+        change = group.members.new_change()
+        change.begin_rebalance()
+        self._performer.perform(group, group.members.store(change, ()))
+
     # --- effects
 
     def perform(self, group: Group, effect: ResolveRegexes | DowngradeGroup) -> None:

@@ -15,7 +15,10 @@ from uuid import uuid4
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.group import CONSUMER, GroupDescription, JoinRequest
+from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+from kafkalite.coordinator.group.group import SHARE, GroupDescription, JoinRequest
+from kafkalite.coordinator.group.share.share_group import LEAVING_EPOCH, ShareGroup, ShareHeartbeat
+from kafkalite.coordinator.group.share.share_tables import JOINED_EPOCH
 from kafkalite.coordinator.transaction.transaction_state import InitProducerIdResult
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.file_names import segment_stem
@@ -67,8 +70,12 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
     example = next(iter(group.members), None)
     if example is None or group.protocol_type is None:
         raise ValueError(f"group {group_id!r} has no members")
-    if group.kind == CONSUMER:
-        _bump_epoch(server, group_id)
+    found = server.groups.store.by_id[group_id]
+    if isinstance(found, ConsumerGroup):
+        _Reassignment(server, found).begin()
+        return
+    if isinstance(found, ShareGroup):
+        _bump_epoch(server, found)
         return
     joining = JoinRequest(
         member_id="",
@@ -88,24 +95,37 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
             server.groups.leave(group_id, [(member.member_id, None)], _NoWaiter())
 
 
-def _bump_epoch(server: BrokerServer, group_id: str) -> None:
-    """A member without topics joins a consumer group and leaves it: the others get no other partitions, and take the
-    new epoch with their next heartbeats."""
-    from kafkalite.coordinator.group.consumer.heartbeat import FIRST_VERSION_WITH_CLIENTS_ID, ConsumerHeartbeat
-    from kafkalite.coordinator.group.consumer.member import DELETED_EPOCH, JOINED_EPOCH
+class _Reassignment:
+    """A rebalance of a consumer group, as an eager one of a classic group: all members give up all of their partitions
+    with their next heartbeats, and when none has any, they are assigned anew."""
 
-    joining = ConsumerHeartbeat(
-        member_id=str(uuid4()),
-        member_epoch=JOINED_EPOCH,
-        client_id=_CLIENT_ID,
-        client_host=_CLIENT_HOST,
-        rebalance_timeout_ms=_TIMEOUT_MS,
-        topic_names=(),
-        owned={},
-    )
-    leaving = ConsumerHeartbeat(joining.member_id, DELETED_EPOCH, _CLIENT_ID, _CLIENT_HOST)
-    for heartbeat in (joining, leaving):
-        server.groups.consumer_groups.heartbeat(group_id, heartbeat, FIRST_VERSION_WITH_CLIENTS_ID, _NoWaiter())
+    def __init__(self, server: BrokerServer, group: ConsumerGroup) -> None:
+        self._groups = server.groups
+        self._group = group
+        self._epoch = 0
+
+    def begin(self) -> None:
+        self._groups.consumer_groups.unassign(self._group)
+        self._epoch = self._group.tables.group_epoch
+        self._proceed()
+
+    def _proceed(self) -> None:
+        group, tables = self._group, self._group.tables
+        is_over = self._groups.store.by_id.get(group.group_id) is not group or not tables.members
+        if is_over or tables.group_epoch != self._epoch:  # a member came or went: they are assigned anew for that
+            return
+        if all(each.current.is_reconciled_to(self._epoch) for each in tables.members.values()):
+            self._groups.consumer_groups.rebalance(group)
+        else:
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._proceed)
+
+
+def _bump_epoch(server: BrokerServer, group: ShareGroup) -> None:
+    """A member joins a share group and leaves it: the others take a new epoch with their next heartbeats."""
+    topics = sorted(group.tables.subscribed_topics)
+    joining = ShareHeartbeat(str(uuid4()), JOINED_EPOCH, _CLIENT_ID, _CLIENT_HOST, topic_names=topics)
+    for heartbeat in (joining, joining._replace(member_epoch=LEAVING_EPOCH)):
+        server.groups.share_groups.heartbeat(group.group_id, heartbeat, _NoWaiter())
 
 
 def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
@@ -114,7 +134,11 @@ def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
     if member is None:
         members = ", ".join(each.member_id for each in group.members)
         raise ValueError(f"group {group_id!r} has no member {member_id!r}; it has {members or 'none'}")
-    server.groups.leave(group_id, [(member_id, member.instance_id)], _NoWaiter())
+    if group.kind == SHARE:
+        leaving = ShareHeartbeat(member_id, LEAVING_EPOCH, _CLIENT_ID, _CLIENT_HOST)
+        server.groups.share_groups.heartbeat(group_id, leaving, _NoWaiter())
+    else:
+        server.groups.leave(group_id, [(member_id, member.instance_id)], _NoWaiter())
 
 
 def _group(server: BrokerServer, group_id: str) -> GroupDescription:

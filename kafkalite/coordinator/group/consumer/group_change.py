@@ -35,6 +35,7 @@ from kafkalite.coordinator.group.partition_sets import NO_PARTITIONS, OwnedParti
 logger = logging.getLogger(__name__)
 
 _make = tuple.__new__
+_NO_DATE_MS = 0  # of a target after which the next one may follow at once
 
 
 class GroupChange:
@@ -97,10 +98,22 @@ class GroupChange:
         """Advance the epoch if a subscription has changed, or the topics of the group have."""
         metadata_hash = self._metadata_hash()
         if is_resubscribed or metadata_hash != self.tables.metadata_hash:
-            self._bump(metadata_hash)
-            self.is_bumped = True
+            self.begin_rebalance()
         if self.tables.has_topic_metadata:
             self.make(SetTopicMetadata(is_present=False))
+
+    def begin_rebalance(self) -> None:
+        """Advance the epoch, so that the next heartbeat assigns the partitions anew."""
+        self._bump(self._metadata_hash())
+        self.is_bumped = True
+
+    def unassign(self) -> None:
+        """Advance the epoch and give every member an empty target, so that each has to give up all partitions."""
+        self.begin_rebalance()
+        for member_id, target in list(self.tables.targets.by_member.items()):
+            if target:
+                self.make(SetTarget(member_id, NO_PARTITIONS))
+        self.make(SetTargetEpoch(self.tables.group_epoch, _NO_DATE_MS))
 
     def resolve_regexes(self, resolved: Iterable[tuple[str, ResolvedRegex]]) -> None:
         """Store what regular expressions have matched, and advance the epoch if that has changed."""

@@ -350,3 +350,56 @@ def test_a_description_shows_epochs_and_both_assignments(world):
     first = group.members[0]
     assert [(row.topic_name, row.partitions) for row in first.assignment] == [("foo", [0, 1])]  # also what it gives up
     assert [len(row.partitions) for row in first.target] == [1]
+
+
+def test_members_that_give_up_nothing_for_long_are_reported_once(world, caplog):
+    caplog.set_level("INFO")
+    world.join("m1", "foo")
+    world.join("m2", "foo")
+    assert world.group().waiting(world.clock.monotonic_ms()) is None, "it does not know of it"
+    kept = seen(world.beat("m1", 2))[1]
+    world.clock.advance(4_000)
+    waiting = world.group().waiting(world.clock.monotonic_ms())
+    assert (waiting.phase, waiting.member_ids, waiting.left_ms) == ("revoke", ("m1",), REBALANCE_MS - 4_000)
+    assert world.clock.wall_ms() - waiting.since_ms == 4_000
+    assert "has waited" not in caplog.text
+    world.beat("m2", 3)
+    world.clock.advance(1_000)
+    sentence = "group g has waited 5 s for c at 10.0.0.1 to give up partitions, for 55 s more at most"
+    assert sentence in caplog.text
+    world.clock.advance(10_000)
+    assert caplog.text.count("has waited") == 1
+    world.beat("m1", 2, owns=kept)
+    assert world.group().waiting(world.clock.monotonic_ms()) is None
+
+
+def test_a_later_rebalance_is_reported_by_its_own_time(world, caplog):
+    caplog.set_level("INFO")
+    world.join("m1", "foo")
+    world.join("m2", "foo")
+    kept = seen(world.beat("m1", 2))[1]
+    world.beat("m1", 2, owns=kept)
+    world.clock.advance(3_000)
+    world.leave("m2")
+    world.beat("m1", 3)
+    world.join("m3", "foo")
+    world.beat("m1", 4)
+    world.clock.advance(2_000)
+    assert world.group().waiting(world.clock.monotonic_ms()) is not None and "has waited" not in caplog.text
+    world.clock.advance(3_000)
+    assert "group g has waited 5 s" in caplog.text
+
+
+def test_every_member_gives_up_everything_and_is_assigned_anew(world):
+    world.join("m1", "foo")
+    groups, group = world.coordinator.consumer_groups, world.group()
+    groups.unassign(group)
+    assert group.state_name == "Reconciling"
+    assert seen(world.beat("m1", 2)) == (2, {})
+    assert seen(world.beat("m1", 2)) == (2, None)
+    assert seen(world.beat("m1", 2, owns={})) == (3, None)
+    assert group.state_name == "Stable" and world.assigned("m1") == {}
+    groups.rebalance(group)
+    assert seen(world.beat("m1", 3)) == (4, {"foo": [0, 1]})
+    world.restart()
+    assert world.assigned("m1") == {"foo": [0, 1]}
