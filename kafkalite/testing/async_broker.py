@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.checksum import partition_for_key
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.coordinator.group.group import SHARE
 from kafkalite.record.batch import NewRecord
 from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.maintenance import GroupDescription
     from kafkalite.testing.requests.request_log import RequestLog
+    from kafkalite.testing.share_groups import AsyncShareGroup
     from kafkalite.zk.client.zookeeper_config import Dial
 
 TIMEOUT_S = 30.0
@@ -349,13 +351,26 @@ class AsyncBroker(ServerBroker):
         """The groups, by id, with their members and committed offsets."""
         return maintenance.describe_groups(self.server)
 
+    def share_group(self, group: str) -> AsyncShareGroup:
+        """The share group of that id, whether it exists already or not: its members, and the records in flight."""
+        from kafkalite.testing.share_groups import AsyncShareGroup
+
+        check_text("group", group)
+        return AsyncShareGroup(lambda: self.server, group)
+
     def lag(self, group: str, topic: str | None = None, *, isolation: Isolation = READ_UNCOMMITTED) -> int:
         """The number of records that consumers of the group will still get: real ones, not a difference of offsets.
 
         It counts the partitions that the group has committed or is assigned, or all of `topic`; one without a committed
-        offset from its start. Raises KafkaError for an unknown topic, and without `topic` for an unknown group.
+        offset from its start. Those that members of a share group hold are among them. Raises KafkaError for an unknown
+        topic, and without `topic` for an unknown group.
         """
         check_isolation(isolation)
+        found = self.server.groups.store.by_id.get(group)
+        if found is not None and found.kind == SHARE:
+            from kafkalite.testing.share_groups import lag
+
+            return lag(self.server, group, topic, isolation)
         return maintenance.lag(self.server, group, topic, isolation)
 
     # --- the broker's own work, now

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.maintenance import GroupDescription
     from kafkalite.testing.requests.request_log import RequestLog
+    from kafkalite.testing.share_groups import ShareGroup
     from kafkalite.zk.client.zookeeper_config import Dial
 
 Result = TypeVar("Result")
@@ -208,6 +209,12 @@ class Broker(RunningBroker):
     def groups(self) -> Mapping[str, GroupDescription]:
         """The groups, by id, with their members and committed offsets."""
         return self.call(lambda: self.asynchronous.groups)
+
+    def share_group(self, group: str) -> ShareGroup:
+        """The share group of that id, whether it exists already or not: its members, and the records in flight."""
+        from kafkalite.testing.share_groups import ShareGroup
+
+        return ShareGroup(self.asynchronous.share_group(group), self.call)
 
     def topic(self, name: str) -> TopicHandle:
         """The topic of that name, with assertions, whether it exists already or not."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.names import INTERNAL_TOPICS
 from kafkalite.common.text import printable
+from kafkalite.coordinator.group.group import SHARE
 from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, count_records
 
 if TYPE_CHECKING:
@@ -78,12 +79,21 @@ def _group(broker: Broker, group: GroupDescription) -> list[str]:
     if group.target_epoch is not None:
         epochs = f"epoch {group.generation}, target epoch {group.target_epoch}"
     first = f"group {group.group_id}: {group.state}, {epochs}, lag {broker.lag(group.group_id)}"
-    lines = [f"{first}, committed {offsets or 'nothing'}"]
+    position = _share_positions(broker, group) if group.kind == SHARE else f"committed {offsets or 'nothing'}"
+    lines = [f"{first}, {position}"]
     for member in group.members:
         assigned = ", ".join(f"{topic}-{index}" for topic, index in sorted(member.partitions))
         epoch = "" if member.epoch is None else f", epoch {member.epoch}"
         lines.append(f"  {member.client_id} at {member.client_host}{epoch}: {assigned or 'nothing'}")
     return lines
+
+
+def _share_positions(broker: Broker, group: GroupDescription) -> str:
+    """The start offsets of a share group, and how many records its members hold."""
+    found = broker.share_group(group.group_id).describe().partitions
+    starts = ", ".join(f"{topic}-{index}@{one.start_offset}" for (topic, index), one in found.items())
+    held = sum(record.member_id is not None for one in found.values() for record in one.in_flight)
+    return f"from {starts or 'nothing'}, {held} records acquired"
 
 
 def _some(lines: list[str]) -> list[str]:

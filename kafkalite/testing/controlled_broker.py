@@ -328,6 +328,44 @@ def _groups(broker: AsyncBroker, _: dict[str, Any]) -> object:
     }
 
 
+def _share_group(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+    described = broker.share_group(_text(arguments, "group")).describe()
+    return {
+        "state": described.state,
+        "epoch": described.epoch,
+        "members": [
+            {"member_id": one.member_id, "client_id": one.client_id, "partitions": [list(p) for p in one.partitions]}
+            for one in described.members
+        ],
+        "partitions": [
+            {
+                "topic": topic,
+                "partition": index,
+                "start_offset": one.start_offset,
+                "acknowledged": one.acknowledged,
+                "archived": one.archived,
+                "lock_timeouts": one.lock_timeouts,
+                "in_flight": [
+                    {
+                        "offset": record.offset,
+                        "state": record.state,
+                        "delivery_count": record.delivery_count,
+                        "member_id": record.member_id,
+                        "acquired_at": record.acquired_at and record.acquired_at.isoformat(),
+                        "locked_until": record.locked_until and record.locked_until.isoformat(),
+                    }
+                    for record in one.in_flight
+                ],
+            }
+            for (topic, index), one in described.partitions.items()
+        ],
+    }
+
+
+def _expire_locks(broker: AsyncBroker, arguments: dict[str, Any]) -> object:
+    return {"records": broker.share_group(_text(arguments, "expire_locks")).expire_locks()}
+
+
 async def _maintain(broker: AsyncBroker, arguments: dict[str, Any]) -> None:
     if arguments["what"] == "compact":
         await broker.compact(_text(arguments, "topic"))
@@ -422,6 +460,7 @@ _ACTIONS: dict[str, dict[str, Action]] = {
         "POST": Action(_produce, _RECORD),
     },
     "groups": {"GET": Action(_groups)},
+    "share_group": {"GET": Action(_share_group, ("group",)), "POST": Action(_expire_locks, ("expire_locks",))},
     "maintenance": {"POST": Action(_maintain, ("what", "topic"))},
     "clock": {"GET": Action(_clock), "POST": Action(_set_clock, ("set", "advance", "frozen"))},
     "faults": {

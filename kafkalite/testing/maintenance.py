@@ -13,7 +13,7 @@ from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
-from kafkalite.coordinator.group.group import CLASSIC, CONSUMER
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, SHARE
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkalite.record.batch import NewRecord, build_batch
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
     from kafkalite.coordinator.group.consumer.group_description import NamedPartitions
     from kafkalite.coordinator.group.group import Group
+    from kafkalite.coordinator.group.partition_sets import PartitionSet
+    from kafkalite.coordinator.group.share.share_group import ShareGroup
     from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
     from kafkalite.replication.hosted_replicas import Topic
     from kafkalite.replication.partition import Partition
@@ -136,7 +138,8 @@ class MemberDescription(NamedTuple):
     """One member. `partitions` is its assignment, empty for members of other protocols than the consumers'.
 
     In a consumer group (KIP-848) it has also the partitions that the member is giving up, `target` is the assignment to
-    come, and `epoch` the member's; both are None in a classic group.
+    come, and `epoch` the member's; both are None in a classic group. In a share group several members may have one
+    partition.
     """
 
     member_id: str
@@ -150,10 +153,11 @@ class MemberDescription(NamedTuple):
 
 class GroupDescription(NamedTuple):
     """One group. `state` has Kafka's name (Empty, PreparingRebalance, CompletingRebalance, Stable, Dead; in a consumer
-    group Empty, Assigning, Reconciling, Stable), `offsets` are the committed ones.
+    group Empty, Assigning, Reconciling, Stable; in a share group Empty, Stable), `offsets` are the committed ones.
 
-    `kind` is classic or consumer. In a consumer group `generation` is the group epoch, `protocol` the assignor;
-    `target_epoch`, the epoch of the target assignment, is None in a classic group.
+    `kind` is classic, consumer or share. In the latter two `generation` is the group epoch, `protocol` the assignor;
+    `target_epoch`, the epoch of the target assignment, is None in a classic group. A share group commits no offsets:
+    `Broker.share_group` shows how far it is.
     """
 
     group_id: str
@@ -179,6 +183,8 @@ def _describe(group: Group) -> GroupDescription:
     }
     if group.kind == CONSUMER:
         return _describe_consumer_group(cast("ConsumerGroup", group), offsets)
+    if group.kind == SHARE:
+        return _describe_share_group(cast("ShareGroup", group))
     described = group.describe()
     is_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = tuple(
@@ -213,6 +219,29 @@ def _describe_consumer_group(group: ConsumerGroup, offsets: dict[TopicPartition,
     )
     what = described.state, described.group_epoch, described.assignor
     return GroupDescription(group.group_id, *what, members, offsets, group.kind, described.target_epoch)
+
+
+def _describe_share_group(group: ShareGroup) -> GroupDescription:
+    tables, name_of = group.tables, group.environment.topics.name_of
+
+    def named(partitions: PartitionSet) -> frozenset[TopicPartition]:
+        names = ((name_of(topic_id), indexes) for topic_id, indexes in partitions.items())
+        return frozenset((name, index) for name, indexes in names if name is not None for index in indexes)
+
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            None,
+            each.subscription.client_id,
+            each.subscription.client_host,
+            named(each.current.partitions),
+            each.current.epoch,
+            named(tables.targets.get(each.member_id)),
+        )
+        for each in tables.members.values()
+    )
+    what = group.state_name, tables.group_epoch, group.describe().protocol_name
+    return GroupDescription(group.group_id, *what, members, {}, group.kind, tables.target_epoch)
 
 
 def _partitions(assignment: Iterable[NamedPartitions]) -> frozenset[TopicPartition]:

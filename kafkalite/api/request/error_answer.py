@@ -23,18 +23,22 @@ _SOURCES = {
     "AlterClientQuotasResponse.entries": ("entries",),
     "AlterConfigsResponse.responses": ("resources",),
     "AlterPartitionReassignmentsResponse.responses": ("topics",),
+    "AlterShareGroupOffsetsResponse.responses": ("topics",),
     "AlterUserScramCredentialsResponse.results": ("upsertions", "deletions"),
     "AlterReplicaLogDirsResponse.results": ("dirs",),
     "CreateAclsResponse.results": ("creations",),
     "CreatePartitionsResponse.results": ("topics",),
     "DeleteAclsResponse.filter_results": ("filters",),
     "DeleteGroupsResponse.results": ("groups_names",),
+    "DeleteShareGroupOffsetsResponse.responses": ("topics",),
     "DeleteTopicsResponse.responses": ("topics", "topic_names"),
     "DescribeConfigsResponse.results": ("resources",),
     "DescribeTransactionsResponse.transaction_states": ("transactional_ids",),
     "ElectLeadersResponse.replica_election_results": ("topic_partitions",),
     "partition_result": ("partitions",),
     "FetchResponse.responses": ("topics",),
+    "ShareAcknowledgeResponse.responses": ("topics",),
+    "ShareFetchResponse.responses": ("topics",),
     "FindCoordinatorResponse.coordinators": ("coordinator_keys",),
     "IncrementalAlterConfigsResponse.responses": ("resources",),
     "LeaveGroupResponse.members": ("members",),
@@ -82,6 +86,14 @@ _UNKNOWN = dict.fromkeys(
 
 _OF_PARTITIONS = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 _OF_CLUSTER = {ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT}
+_OF_SHARE_REQUESTS = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.UNSUPPORTED_VERSION,
+}
 _EVERY = set(ErrorCode)
 _WHOLE: Mapping[str, set[ErrorCode]] = {
     "FetchResponse": {
@@ -92,12 +104,22 @@ _WHOLE: Mapping[str, set[ErrorCode]] = {
     "OffsetFetchResponse": _EVERY - _OF_PARTITIONS - {ErrorCode.UNSTABLE_OFFSET_COMMIT},
     "LeaveGroupResponse": _EVERY - {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID},
     "OffsetDeleteResponse": _EVERY - _OF_PARTITIONS - {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
+    "ShareFetchResponse": _OF_SHARE_REQUESTS,
+    "ShareAcknowledgeResponse": _OF_SHARE_REQUESTS,
+    "DescribeShareGroupOffsetsResponse": _EVERY - _OF_PARTITIONS,
+    "AlterShareGroupOffsetsResponse": _EVERY - _OF_PARTITIONS,
+    "DeleteShareGroupOffsetsResponse": _EVERY - _OF_PARTITIONS,
     "AddPartitionsToTxnResponse": {ErrorCode.CLUSTER_AUTHORIZATION_FAILED},
     "ElectLeadersResponse": _OF_CLUSTER,
     "AlterPartitionReassignmentsResponse": _OF_CLUSTER,
 }
 _GROUPS = "groups"
 _ENTITY = "entity"  # a name in several parts, not elements that could fail
+
+
+def is_of_request(response_type: type[Message], code: ErrorCode) -> bool:
+    """Whether the error is about the whole request, where answers have such errors and those of elements."""
+    return code in _WHOLE.get(response_type.__name__, ())
 
 
 def error_answer(response_type: type[Message], request: Message, code: ErrorCode, version: int) -> Message:

@@ -98,6 +98,11 @@ class ShareSessions:
         """Of all sessions together."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    def partitions(self, group_id: str, member_id: str) -> Iterable[TopicIdPartition]:
+        """Those of the member's session; none without one."""
+        session = self._sessions.get((group_id, member_id))
+        return () if session is None else tuple(session.partitions)
+
     def has_group(self, group_id: str) -> bool:
         """Whether the group has a session here."""
         return any(group == group_id for group, _ in self._sessions)

@@ -18,7 +18,6 @@ from typing import Any, Protocol, Unpack
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.region import Part
 from kafkalite.network.client_connection import Answer, ClientConnection, Handler, Pending
-from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.server.broker_server import BrokerServer
 from kafkalite.testing.faults import disruptions, spoils
 from kafkalite.testing.faults.fault import (
@@ -36,7 +35,7 @@ from kafkalite.testing.faults.fault import (
 from kafkalite.testing.faults.spoils import is_in_session, names_topic
 from kafkalite.testing.records.stored_record import check_bool, check_number, check_text
 from kafkalite.testing.requests.interception import Interception
-from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
+from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest, api_name
 
 _KINDS = ("error", "delay", "disconnect", "blackhole", "truncate_response", "throttle", "corrupt")
 _SECONDS_MAX = (1 << 31) // 1_000  # throttle_time_ms has 32 bits
@@ -136,10 +135,12 @@ class Faults:
         spoil = spoils.throttle(round(seconds * 1000), self._mute)
         return self._add(f"throttle of {seconds:g} s", spoil, api, topic, which)
 
-    def corrupt(self, topic: str | None = None, **which: Unpack[Choice]) -> Fault:
-        """Flip a bit of each record batch in the response to a Fetch; one without batches does not count. The log is
-        not changed."""
-        return self._add("corrupt records", spoils.corrupt(topic), "Fetch", topic, which)
+    def corrupt(self, topic: str | None = None, *, api: str = "Fetch", **which: Unpack[Choice]) -> Fault:
+        """Flip a bit of each record batch in the response to a Fetch, or to a ShareFetch if that is the `api`; one
+        without batches does not count. The log is not changed. Raises ValueError for another API."""
+        if api_name(api) not in ("Fetch", "ShareFetch"):
+            raise ValueError(f"only the answers to Fetch and ShareFetch have records, not those to {api}")
+        return self._add("corrupt records", spoils.corrupt(topic), api, topic, which)
 
     def load(self, faults: Iterable[Mapping[str, Any]]) -> list[Fault]:
         """Add the faults of a file: {"fault": "error", "api": "PRODUCE", "error": "REQUEST_TIMED_OUT", "times": 2}.
@@ -177,9 +178,9 @@ class Faults:
         self._disrupt("fence", f"transactional.id {transactional_id!r}", disruptions.fence, transactional_id)
 
     def rebalance(self, group: str) -> None:
-        """Make the group rebalance, as a member that joins and leaves would: all members of a classic group join again;
-        those of a consumer group keep their partitions and take a new epoch with their next heartbeats. Raises
-        ValueError if it has no members."""
+        """Make the group rebalance: all members of a classic group join again; those of a consumer group give up their
+        partitions with their next heartbeats, and get some with the heartbeats after that; those of a share group,
+        where nothing is given up, take a new epoch. Raises ValueError if it has no members."""
         self._disrupt("rebalance", f"group {group!r}", disruptions.rebalance, group)
 
     def expire_session(self, group: str, member_id: str) -> None:
@@ -294,7 +295,7 @@ class Faults:
         request, topic_id = call.request.request, spoils.topic_id(call, topic)
         if request is None or names_topic(request, topic, topic_id):
             return request is not None
-        return isinstance(request, FetchRequest) and is_in_session(call.server, request, topic, topic_id)
+        return is_in_session(call.server, request, topic, topic_id)
 
     async def _after(
         self, moment: asyncio.Future[None], connection: ClientConnection, frame: bytearray, following: Handler

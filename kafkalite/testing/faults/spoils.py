@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 from uuid import UUID
 
-from kafkalite.api.request.error_answer import error_answer, merged
+from kafkalite.api.request.error_answer import error_answer, is_of_request, merged
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.common.names import ZERO_UUID
 from kafkalite.common.region import Part
@@ -17,9 +17,11 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.configs import TOPIC_RESOURCE
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalite.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from kafkalite.record.batches import find_bounds
 from kafkalite.server.broker_server import BrokerServer
 from kafkalite.testing.faults.fault import Call, Spoil, await_answer, frame_of
+from kafkalite.testing.faults.share_errors import ShareErrors, session_partitions
 from kafkalite.testing.requests.interception import changed_answer
 
 _SIZE_BYTES = 4
@@ -45,9 +47,11 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
             return _answer_changed(call, lambda answer: _metadata(answer, topic, code))
         if isinstance(request, FetchRequest) and is_of_partitions(code, header.version):
             return _fetch_error(call, request, topic, code)
+        if isinstance(request, ShareFetchRequest | ShareAcknowledgeRequest) and not is_of_request(api.response, code):
+            return _share_error(call, request, topic, code, has_effect=has_effect)
         chosen, others = (request, None) if topic is None else split(request, topic, topic_id(call, topic))
         faulty = error_answer(api.response, chosen, code, header.version)
-        if others is None and not has_effect:
+        if not has_effect and (others is None or _is_whole(faulty)):
             return response_frame(faulty, header.version, header.correlation_id)
         if has_effect:
             return _answer_changed(call, lambda answer: _failed_as_well(answer, faulty))
@@ -67,10 +71,28 @@ def _fetch_error(call: Call, request: FetchRequest, topic: str | None, code: Err
     return _answer_changed(call, failed, without_wait(request))
 
 
+def _share_error(
+    call: Call,
+    request: ShareFetchRequest | ShareAcknowledgeRequest,
+    topic: str | None,
+    code: ErrorCode,
+    *,
+    has_effect: bool,
+) -> Answer:
+    errors = ShareErrors(call.server, request, None if topic is None else topic_id(call, topic), code)
+    if not errors.has_any:
+        call.miss()
+        return call.execute(call.frame)
+    return _answer_changed(call, errors.fail, None if has_effect else errors.harmless_request())
+
+
 def _failed_as_well(answer: Message, faulty: Message) -> Message:
-    if getattr(faulty, "error_code", 0) and not _has_lists(faulty):
-        return faulty
-    return merged(answer, faulty)
+    return faulty if _is_whole(faulty) else merged(answer, faulty)
+
+
+def _is_whole(faulty: Message) -> bool:
+    """Whether the error is that of the request, which has no parts that could fail alone."""
+    return bool(getattr(faulty, "error_code", 0)) and not _has_lists(faulty)
 
 
 def _has_lists(message: Message) -> bool:
@@ -160,7 +182,7 @@ def throttle(milliseconds: int, mute: Callable[[Call, int], None]) -> Spoil:
 
 
 def corrupt(topic: str | None) -> Spoil:
-    """Flip a bit of each record batch in the response to a Fetch, so that its checksum is wrong."""
+    """Flip a bit of each record batch in the response to a Fetch or a ShareFetch, so that its checksum is wrong."""
 
     def damaged(call: Call) -> Callable[[Message], Message]:
         found = None if topic is None else topic_id(call, topic)
@@ -184,7 +206,7 @@ def corrupt(topic: str | None) -> Spoil:
 
 def _fetched_partitions(answer: Message, topic: str | None, found: UUID | None) -> Iterator[Any]:
     for each in getattr(answer, "responses", ()):
-        if topic is None or topic == each.topic or each.topic_id == found:
+        if topic is None or topic == getattr(each, "topic", None) or each.topic_id == found:
             yield from each.partitions
 
 
@@ -231,9 +253,14 @@ def is_of_partitions(code: ErrorCode, version: int) -> bool:
     return version < _FIRST_VERSION_OF_SESSIONS or code not in _OF_SESSION
 
 
-def is_in_session(server: BrokerServer, request: FetchRequest, topic: str, topic_id: UUID | None) -> bool:
-    """Whether the topic is one of the fetch's session."""
-    return any(key in (topic, topic_id) for key, _ in server.fetch_sessions.partitions(request.session_id))
+def is_in_session(server: BrokerServer, request: Message, topic: str, topic_id: UUID | None) -> bool:
+    """Whether the topic is one of the session of a Fetch or ShareFetch."""
+    keys: Iterator[object] = iter(())
+    if isinstance(request, FetchRequest):
+        keys = (key for key, _ in server.fetch_sessions.partitions(request.session_id))
+    elif isinstance(request, ShareFetchRequest):
+        keys = (each.topic_id for each in session_partitions(server, request))
+    return any(key is not None and key in (topic, topic_id) for key in keys)
 
 
 def without_wait(request: FetchRequest) -> Message:

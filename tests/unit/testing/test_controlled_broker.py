@@ -85,6 +85,9 @@ def test_topics_records_and_groups(remote: Remote) -> None:
     remote.post("maintenance", what="compact", topic="orders")
     assert [record["offset"] for record in remote.get("records?topic=orders&partition=1")] == [1]
     assert remote.get("groups") == {}
+    group = {"state": "Dead", "epoch": 0, "members": [], "partitions": []}
+    assert remote.get("share_group?group=workers") == group
+    assert remote.post("share_group", expire_locks="workers") == {"records": 0}
     assert remote.ask("DELETE", "topics", {"name": "orders"})[0] == 200
     assert remote.get("topics") == {}
 
