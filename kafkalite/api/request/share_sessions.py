@@ -99,7 +99,7 @@ class ShareSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def partitions(self, group_id: str, member_id: str) -> Iterable[TopicIdPartition]:
-        """Those of the member's session; none without one."""
+        """The partitions of the member's session; none without one."""
         session = self._sessions.get((group_id, member_id))
         return () if session is None else tuple(session.partitions)
 

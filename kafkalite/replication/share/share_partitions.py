@@ -78,7 +78,7 @@ class SharePartitions:
         return counts
 
     def counts_of(self, key: SharePartitionKey) -> ShareCounts | None:
-        """What became of the records since this broker leads the share partition, which may not be in use now."""
+        """The counts of a share partition since this broker leads it; it may not be in use now."""
         return self._counts.get(key)
 
     def find(self, group_id: str, topic_id: UUID, index: int) -> LedSharePartition | None:

@@ -97,7 +97,7 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
 
 class _Reassignment:
     """A rebalance of a consumer group, as an eager one of a classic group: all members give up all of their partitions
-    with their next heartbeats, and when none has any, they are assigned anew."""
+    with their next heartbeats, and when none has any, they are assigned again."""
 
     def __init__(self, server: BrokerServer, group: ConsumerGroup) -> None:
         self._groups = server.groups
