@@ -17,7 +17,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
 from kafkalite.coordinator.group.classic.members import Member
 from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
-from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment, Topics
+from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import (
     SetCurrent,
     SetGroupEpoch,
@@ -30,6 +30,7 @@ from kafkalite.coordinator.group.consumer.member import ClassicMember, CurrentAs
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.group import SyncResult
 from kafkalite.coordinator.group.partition_sets import PartitionSet, assigned_in_epoch
+from kafkalite.coordinator.group.topics import Topics
 from kafkalite.coordinator.runtime.effects import Answer, Effect
 from kafkalite.protocol.records import (
     CONSUMER_PROTOCOL_TYPE,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition, fits_string
@@ -285,7 +285,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         """
         if not error or error in STAYS_IN_LOG:
             self.confirm(group)
-        elif group.kind == CLASSIC or cast("ConsumerGroup", group).members.is_storing:
+        elif group.kind == CLASSIC or group.is_storing:
             return
         elif group in self._replaced or group.is_unborn:
             self.restore(group)

@@ -30,8 +30,8 @@ from kafkalite.coordinator.share.share_state import ShareSummary
 from kafkalite.replication.share.durable_state import SharePartitionKey
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.group.consumer.group_environment import Topics
     from kafkalite.coordinator.group.group import Group
+    from kafkalite.coordinator.group.topics import Topics
     from kafkalite.coordinator.group_store import GroupStore
 
 logger = logging.getLogger(__name__)

@@ -81,6 +81,11 @@ class TopicsView:
         topics = ((each, self._source.topics.get(self._names.get(each, ""))) for each in topic_ids)
         return {topic_id: len(topic.partitions) for topic_id, topic in topics if topic is not None}
 
+    def partition_counts_by_name(self, names: Iterable[str]) -> dict[str, int]:
+        """The counts of those that exist."""
+        topics = self._source.topics
+        return {name: len(topics[name].partitions) for name in names if name in topics}
+
     def hash_of(self, names: Iterable[str]) -> int:
         """The hash of all these topics; those that do not exist are left out."""
         topics = self._source.topics

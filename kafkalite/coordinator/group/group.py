@@ -174,6 +174,11 @@ class Group(ABC):
         """Whether it has members, or ids given to members that have not joined yet."""
 
     @property
+    def is_storing(self) -> bool:
+        """Whether a change of it is on its way to the log, and a later one may follow it."""
+        return False
+
+    @property
     def is_unborn(self) -> bool:
         """Whether nothing of it has been stored, so that it is as if it had not been made."""
         return False

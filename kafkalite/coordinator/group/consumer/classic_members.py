@@ -15,10 +15,11 @@ from uuid import UUID
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.coordinator.group.consumer.deadlines import Wait
-from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup, HeldAnswer
+from kafkalite.coordinator.group.changes import HeldAnswer
+from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup
 from kafkalite.coordinator.group.consumer.member import ClassicMember, ConsumerMember, MemberState, Subscription
 from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
+from kafkalite.coordinator.group.deadlines import Wait
 from kafkalite.coordinator.group.group import JoinRequest, JoinResult, SyncRequest, SyncResult
 from kafkalite.coordinator.group.partition_sets import FREE
 from kafkalite.coordinator.runtime.effects import Answer, Waiter
@@ -26,8 +27,8 @@ from kafkalite.protocol import records
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.consumer.group_change import GroupChange
-    from kafkalite.coordinator.group.consumer.group_environment import Topics
     from kafkalite.coordinator.group.consumer.group_members import GroupMembers
+    from kafkalite.coordinator.group.topics import Topics
 
 
 class ClassicMembers:
@@ -79,7 +80,7 @@ class ClassicMembers:
         is_renamed = subscription.topic_names != member.subscription.topic_names
         regex_change, _ = group.update_subscription(change, member, subscription)
         is_resubscribed = is_renamed or regex_change is not RegexChange.NONE
-        if is_resubscribed or group.is_stale:
+        if is_resubscribed or group.refresh.is_due(group.tables):
             group.update_metadata(change, is_resubscribed=is_resubscribed)
         is_outdated = is_downgrade and tables.target_epoch < tables.group_epoch
         if not is_downgrade:

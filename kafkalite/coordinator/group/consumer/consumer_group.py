@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 from kafkalite.common.clock import Clock, Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
+from kafkalite.coordinator.group.changes import HeldAnswer
 from kafkalite.coordinator.group.consumer.classic_members import ClassicMembers
-from kafkalite.coordinator.group.consumer.deadlines import Wait
 from kafkalite.coordinator.group.consumer.group_change import GroupChange
 from kafkalite.coordinator.group.consumer.group_description import state_of
-from kafkalite.coordinator.group.consumer.group_effects import HeldAnswer, ResolveRegexes
+from kafkalite.coordinator.group.consumer.group_effects import ResolveRegexes
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_members import REPORT_TIMER, GroupMembers, PendingAppend
 from kafkalite.coordinator.group.consumer.group_tables import FIRST_EPOCH, SetCurrent
@@ -35,6 +35,7 @@ from kafkalite.coordinator.group.consumer.member import (
 )
 from kafkalite.coordinator.group.consumer.member_records import tombstones_of_group
 from kafkalite.coordinator.group.consumer.regex_refresh import LastRefresh, RegexChange, RegexRefresh
+from kafkalite.coordinator.group.deadlines import Wait
 from kafkalite.coordinator.group.group import (
     CONSUMER,
     Group,
@@ -86,6 +87,10 @@ class ConsumerGroup(Group):
         return bool(self.tables.members)
 
     @property
+    def is_storing(self) -> bool:
+        return self.members.is_storing
+
+    @property
     def is_unborn(self) -> bool:
         tables = self.tables
         return not tables.members and tables.group_epoch == tables.target_epoch == FIRST_EPOCH
@@ -131,7 +136,7 @@ class ConsumerGroup(Group):
             or subscription.classic is not None
             or tables.target_epoch < tables.group_epoch
             or not (current.state is MemberState.UNREVOKED or current.is_reconciled_to(tables.target_epoch))
-            or members.is_stale
+            or members.refresh.is_due(tables)
         ):
             return None
         config = members.config
@@ -159,7 +164,7 @@ class ConsumerGroup(Group):
         if self._is_refresh_due(last_refresh, config, now.wall_ms, is_new=is_new_regex):
             self.regex_refresh.begin(self.environment.topics.version)
             regexes = ResolveRegexes(frozenset(self.tables.regex_counts), request.may_describe)
-        if is_resubscribed or self.members.is_stale:
+        if is_resubscribed or self.members.refresh.is_due(self.tables):
             self.members.update_metadata(change, is_resubscribed=is_resubscribed)
         change.update_target(config, now.wall_ms)
         is_changed = is_renamed or regex_change is not RegexChange.NONE

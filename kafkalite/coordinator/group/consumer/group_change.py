@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.coordinator.group.changes import Undo
 from kafkalite.coordinator.group.consumer.assignors import ASSIGNORS, AssignorFailure, GroupSpec, MemberSpec
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import (
@@ -26,7 +27,6 @@ from kafkalite.coordinator.group.consumer.group_tables import (
     SetTargetEpoch,
     SetTopicMetadata,
     Step,
-    Undo,
 )
 from kafkalite.coordinator.group.consumer.member import ConsumerMember, CurrentAssignment, ResolvedRegex, Subscription
 from kafkalite.coordinator.group.consumer.reconciliation import Goal, reconcile

@@ -11,9 +11,9 @@ from enum import Enum
 from uuid import UUID
 
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.consumer.group_environment import Topics
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables
 from kafkalite.coordinator.group.consumer.member import ConsumerMember
+from kafkalite.coordinator.group.topics import Topics
 
 
 class ConsumerGroupState(Enum):

@@ -1,22 +1,12 @@
-"""Effects that only consumer groups have, and answers that wait for the log."""
+"""Effects that only consumer groups have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.coordinator.group.changes import HeldAnswer
 from kafkalite.coordinator.group.consumer.group_change import GroupChange
-from kafkalite.coordinator.runtime.effects import Waiter
-
-
-class HeldAnswer(NamedTuple):
-    """An answer that waits for the log. `refuse` makes the answer for an error."""
-
-    waiter: Waiter[Any]
-    result: Any
-    refuse: Callable[[ErrorCode], Any]
 
 
 class ResolveRegexes(NamedTuple):

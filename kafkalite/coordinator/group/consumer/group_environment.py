@@ -5,8 +5,7 @@ Source: org.apache.kafka.coordinator.group.{GroupCoordinatorConfig, GroupConfig,
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.group_config import GroupConfig, GroupConfigs
+from kafkalite.coordinator.group.topics import Topics
 
 INT_MAX = (1 << 31) - 1
 
@@ -83,31 +83,6 @@ class ConsumerGroupSettings:
         return built
 
 
-class Topics(Protocol):
-    """The topics of the cluster. `version` grows when a topic is created, `changes` when any topic changes."""
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def changes(self) -> int: ...
-
-    @property
-    def names(self) -> Collection[str]: ...
-
-    def id_of(self, name: str) -> uuid.UUID | None: ...
-
-    def name_of(self, topic_id: uuid.UUID) -> str | None: ...
-
-    def ids_of(self, names: Iterable[str]) -> set[uuid.UUID]: ...
-
-    def partition_counts(self, topic_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, int]: ...
-
-    def hash_of(self, names: Iterable[str]) -> int: ...
-
-    def is_changed(self, names: Iterable[str], since: int) -> bool: ...
-
-
 class TopicRegex(Protocol):
     """A compiled regular expression."""
 
@@ -117,12 +92,12 @@ class TopicRegex(Protocol):
 
 
 class GroupTotals:
-    """Counts over all consumer groups of a broker, for metrics."""
+    """Counts over all consumer groups of a broker, or all groups of Kafka Streams, for metrics."""
 
     __slots__ = ("rebalances",)
 
     def __init__(self) -> None:
-        self.rebalances = 0  # begun, because a subscription or a topic changed
+        self.rebalances = 0  # begun, because a member or a topic changed
 
 
 class GroupEnvironment(NamedTuple):

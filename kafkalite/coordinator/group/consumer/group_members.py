@@ -15,9 +15,9 @@ from typing import Any
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.consumer.deadlines import MemberDeadlines, Wait
+from kafkalite.coordinator.group.changes import RETRY_MS, HeldAnswer
 from kafkalite.coordinator.group.consumer.group_change import GroupChange
-from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup, HeldAnswer
+from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables, SetRegex
 from kafkalite.coordinator.group.consumer.member import (
@@ -30,8 +30,10 @@ from kafkalite.coordinator.group.consumer.member import (
 )
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
+from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait
 from kafkalite.coordinator.group.group import REPORT_AFTER_MS, REVOKE, Waiting
 from kafkalite.coordinator.group.partition_sets import OwnedPartitions
+from kafkalite.coordinator.group.topics import MetadataRefresh
 from kafkalite.coordinator.runtime.effects import (
     CONSUMER_GROUP_APPEND_ERROR,
     STAYS_IN_LOG,
@@ -44,7 +46,6 @@ from kafkalite.coordinator.runtime.effects import (
 
 logger = logging.getLogger(__name__)
 
-RETRY_MS = 500  # after the log refused the removal of a member
 REPORT_TIMER = "a wait for long is logged"
 
 
@@ -70,8 +71,8 @@ class GroupMembers:
     """The members of one group, with its tables and deadlines."""
 
     __slots__ = (
-        "_fresh_epoch", "_in_flight", "_is_report_due", "_revocations", "_seen_changes", "deadlines", "environment",
-        "group_id", "is_closed", "preceding_records", "tables",
+        "_in_flight", "_is_report_due", "_revocations", "deadlines", "environment", "group_id", "is_closed",
+        "preceding_records", "refresh", "tables",
     )  # fmt: skip
 
     def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
@@ -81,9 +82,7 @@ class GroupMembers:
         self.deadlines = MemberDeadlines()
         self.preceding_records: Records = []  # of its conversion: they go before those of its first change
         self.is_closed = False
-        # the epoch, and the number of changes of topics, when its topics were compared with its hash; None: not yet
-        self._fresh_epoch: int | None = None
-        self._seen_changes = 0
+        self.refresh = MetadataRefresh(environment.topics)
         self._in_flight: list[PendingAppend] = []
         self._revocations: dict[str, _Revocation] = {}  # of members with a deadline to give up partitions
         self._is_report_due = False  # the timer is set that logs a long wait for them
@@ -102,22 +101,6 @@ class GroupMembers:
         """Whether this is the first change since the group was classic with members. It begins a rebalance even if the
         newcomer subscribes to nothing: the last one may have been interrupted, and left partitions without an owner."""
         return bool(self.preceding_records) and self.tables.classic_count > 0
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether the topics of the group have to be compared with its hash."""
-        if self._fresh_epoch is None or self.tables.group_epoch < self._fresh_epoch:
-            return True
-        topics = self.environment.topics
-        if topics.changes != self._seen_changes:
-            if topics.is_changed(self.tables.subscribed_topics, self._seen_changes):
-                return True
-            self._seen_changes = topics.changes
-        return False
-
-    def _set_fresh(self) -> None:
-        self._fresh_epoch = self.tables.group_epoch
-        self._seen_changes = self.environment.topics.changes
 
     def new_change(self) -> GroupChange:
         return GroupChange(self.group_id, self.tables, self.environment)
@@ -190,12 +173,12 @@ class GroupMembers:
         """Store what the regular expressions have matched."""
         change = self.new_change()
         change.resolve_regexes(resolved)
-        self._set_fresh()
+        self.refresh.complete(self.tables.group_epoch)
         return self.store(change, ())
 
     def update_metadata(self, change: GroupChange, *, is_resubscribed: bool) -> None:
         change.update_metadata(is_resubscribed=is_resubscribed)
-        self._set_fresh()
+        self.refresh.complete(self.tables.group_epoch)
 
     def reconcile(
         self,
@@ -320,7 +303,7 @@ class GroupMembers:
         effects: list[Any] = []
         if error not in STAYS_IN_LOG and is_last:
             then.change.undo()
-            self._fresh_epoch = None
+            self.refresh.reset()
             if then.retry is not None:
                 effects += self.deadlines.set(*then.retry, now.monotonic_ms + RETRY_MS)
         shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)

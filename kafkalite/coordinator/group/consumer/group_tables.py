@@ -9,10 +9,11 @@ Source: org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.Consume
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.coordinator.group.changes import Undo
 from kafkalite.coordinator.group.consumer.member import (
     DELETED,
     ConsumerMember,
@@ -74,7 +75,6 @@ class SetTopicMetadata(NamedTuple):
 
 
 Step = SetSubscription | SetCurrent | SetTarget | SetTargetEpoch | SetGroupEpoch | SetRegex | SetTopicMetadata
-Undo = Callable[[], object]
 
 
 class ConsumerGroupTables:

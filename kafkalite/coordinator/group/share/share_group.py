@@ -10,30 +10,24 @@ modern.share.ShareGroup (4.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
-from kafkalite.coordinator.group.consumer.deadlines import MemberDeadlines, Wait
-from kafkalite.coordinator.group.consumer.group_environment import Topics
+from kafkalite.coordinator.group.changes import Change, HeldAnswer
+from kafkalite.coordinator.group.deadlines import Wait
 from kafkalite.coordinator.group.group import (
     SHARE,
-    Group,
     GroupDescription,
     Identity,
-    JoinRequest,
-    JoinResult,
     MemberDescription,
-    SyncRequest,
-    SyncResult,
-    Waiting,
 )
+from kafkalite.coordinator.group.modern_group import ModernGroup
 from kafkalite.coordinator.group.offset_store import ExpirationCondition
 from kafkalite.coordinator.group.partition_sets import PartitionSet
-from kafkalite.coordinator.group.share.share_changes import HeldAnswer, ShareChange, ShareChanges, StoredChange
 from kafkalite.coordinator.group.share.share_tables import (
     FIRST_EPOCH,
     JOINED_EPOCH,
@@ -46,20 +40,21 @@ from kafkalite.coordinator.group.share.share_tables import (
     ShareGroupTables,
     ShareMember,
     StatePartitions,
+    Step,
+    records_of,
     tombstones_of_group,
 )
 from kafkalite.coordinator.group.share.simple_assignor import assign
 from kafkalite.coordinator.group.share.state_partitions import InitializeState, StatePartitionChanges
+from kafkalite.coordinator.group.topics import Topics
 from kafkalite.coordinator.runtime.effects import (
     Answer,
-    CancelTimer,
     Records,
     Waiter,
 )
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL_TYPE = "share"
 LEAVING_EPOCH = -1
 
 
@@ -102,18 +97,16 @@ class ShareHeartbeatResult(NamedTuple):
     assignment: PartitionSet | None = None
 
 
-class ShareGroup(Group):
+class ShareGroup(ModernGroup[Step]):
     """State and members of one group."""
 
-    __slots__ = ("changes", "deadlines", "environment", "state_partitions", "tables")
+    __slots__ = ("environment", "state_partitions", "tables")
     kind: ClassVar[str] = SHARE
 
     def __init__(self, group_id: str, partition: int, environment: ShareEnvironment) -> None:
-        super().__init__(group_id, partition)
+        super().__init__(group_id, partition, records_of)
         self.environment = environment
         self.tables = ShareGroupTables()
-        self.deadlines = MemberDeadlines()
-        self.changes = ShareChanges(group_id, self.deadlines)
         self.state_partitions = StatePartitionChanges(self.tables, environment.topics, self.changes)
 
     @property
@@ -125,12 +118,8 @@ class ShareGroup(Group):
         return "Stable" if self.tables.members else "Empty"
 
     @property
-    def protocol_type(self) -> str | None:
-        return PROTOCOL_TYPE
-
-    @property
-    def has_members(self) -> bool:
-        return bool(self.tables.members)
+    def member_ids(self) -> Collection[str]:
+        return self.tables.members.keys()
 
     @property
     def is_unborn(self) -> bool:
@@ -146,7 +135,7 @@ class ShareGroup(Group):
         self, request: ShareHeartbeat, waiter: Waiter[ShareHeartbeatResult], now: Moment
     ) -> Sequence[Any]:
         """ShareGroupHeartbeat: the answer waits for the log. A request that was validated."""
-        change = ShareChange(self.tables)
+        change = Change[Step](self.tables)
         try:
             if request.member_epoch == LEAVING_EPOCH:
                 member = self._member(request.member_id)
@@ -161,7 +150,7 @@ class ShareGroup(Group):
         return [*timer, *self.changes.store(change, [HeldAnswer(waiter, result, ShareHeartbeatResult)], effects)]
 
     def _decide(
-        self, request: ShareHeartbeat, change: ShareChange, now: Moment
+        self, request: ShareHeartbeat, change: Change[Step], now: Moment
     ) -> tuple[ShareHeartbeatResult, InitializeState | None]:
         config, tables = self.config, self.tables
         is_join = request.member_epoch == JOINED_EPOCH
@@ -221,7 +210,7 @@ class ShareGroup(Group):
             for topic_id, topic in tables.state_partitions.initialized.items()
         )
 
-    def _update_target(self, change: ShareChange, wall_ms: int) -> None:
+    def _update_target(self, change: Change[Step], wall_ms: int) -> None:
         tables = self.tables
         if tables.target_epoch >= tables.group_epoch:
             return
@@ -242,7 +231,7 @@ class ShareGroup(Group):
                 change.make(SetTarget(member_id, target))
         change.make(SetTargetEpoch(tables.group_epoch, wall_ms))
 
-    def _reconcile(self, member_id: str, change: ShareChange, *, is_resubscribed: bool) -> ShareAssignment:
+    def _reconcile(self, member_id: str, change: Change[Step], *, is_resubscribed: bool) -> ShareAssignment:
         """The member takes its target; one whose target is still to come loses what it does not want any more."""
         tables = self.tables
         member = tables.members[member_id]
@@ -263,10 +252,10 @@ class ShareGroup(Group):
     def _remove(
         self,
         member: ShareMember,
-        change: ShareChange,
+        change: Change[Step],
         answers: Sequence[HeldAnswer],
         reason: str,
-        expired: str | None = None,
+        retry: tuple[Wait, str] | None = None,
     ) -> Sequence[Any]:
         logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
         for step in (SetCurrent, SetTarget, SetSubscription):
@@ -274,15 +263,15 @@ class ShareGroup(Group):
         tables = self.tables
         change.make(SetGroupEpoch(tables.group_epoch + 1, self.environment.topics.hash_of(tables.subscribed_topics)))
         self.deadlines.forget(member.member_id)
-        return self.changes.store(change, answers, expired=expired)
+        return self.changes.store(change, answers, retry=retry)
 
     def on_timer(self, timer: Any, now: Moment) -> Sequence[Any]:
         effects: list[Any] = []
-        for _, member_id in self.deadlines.take_due(now.monotonic_ms):
+        for wait, member_id in self.deadlines.take_due(now.monotonic_ms):
             member = self.tables.members.get(member_id)
             if member is not None:
-                reason = f"it did not give {Wait.SESSION.value} in time"
-                effects += self._remove(member, ShareChange(self.tables), [], reason, member_id)
+                reason = f"it did not give {wait.value} in time"
+                effects += self._remove(member, Change[Step](self.tables), [], reason, (wait, member_id))
         return [*effects, *self.deadlines.watch_earliest()]
 
     def on_loaded(self, now: Moment) -> Sequence[Any]:
@@ -293,35 +282,10 @@ class ShareGroup(Group):
             for effect in self.deadlines.set(Wait.SESSION, member_id, deadline_ms)
         ]
 
-    def on_append(self, then: StoredChange, error: ErrorCode, now: Moment) -> Sequence[Any]:
-        return self.changes.on_append(then, error, now.monotonic_ms)
-
-    def prepare_deletion(self) -> ErrorCode:
-        return ErrorCode.NON_EMPTY_GROUP if self.tables.members else ErrorCode.NONE
-
     def tombstones(self) -> Records:
         return tombstones_of_group(self.group_id, self.tables.members)
 
-    def close(self, error: ErrorCode) -> Sequence[Any]:
-        return [CancelTimer(MemberDeadlines.TIMER), *self.changes.close(error)]
-
-    # --- requests of other protocols
-
-    def join(self, request: JoinRequest, waiter: Waiter[JoinResult], now: Moment) -> Sequence[Any]:
-        return (Answer(waiter, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")),)
-
-    def sync(self, request: SyncRequest, waiter: Waiter[SyncResult], now_ms: int) -> Sequence[Any]:
-        return (Answer(waiter, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)),)
-
-    def heartbeat(
-        self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
-    ) -> tuple[ErrorCode, Sequence[Any]]:
-        return ErrorCode.UNKNOWN_MEMBER_ID, ()
-
-    def leave(
-        self, identities: Sequence[tuple[str, str | None]], waiter: Waiter[Sequence[ErrorCode]], now: Moment
-    ) -> Sequence[Any]:
-        return (Answer(waiter, [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities)),)
+    # --- offsets
 
     def validate_commit(
         self, identity: Identity, partitions: Iterable[TopicPartition], now_ms: int
@@ -345,9 +309,6 @@ class ShareGroup(Group):
 
     # --- descriptions
 
-    def waiting(self, now_ms: int) -> Waiting | None:
-        return None
-
     def describe(self) -> GroupDescription:
         members = tuple(
             MemberDescription(
@@ -365,7 +326,7 @@ class ShareGroup(Group):
             for member in self.tables.members.values()
         )
         return GroupDescription(
-            self.group_id, self.kind, self.state_name, self.tables.group_epoch, PROTOCOL_TYPE, "simple", members
+            self.group_id, self.kind, self.state_name, self.tables.group_epoch, self.kind, "simple", members
         )
 
 

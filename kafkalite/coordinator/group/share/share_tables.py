@@ -9,11 +9,12 @@ Source: org.apache.kafka.coordinator.group.modern.share.{ShareGroup, ShareGroupM
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from uuid import UUID
 
 from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.coordinator.group.changes import Undo
 from kafkalite.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSet, TargetAssignments, partition_set
 from kafkalite.coordinator.runtime.effects import Records
 from kafkalite.protocol.codec.codec import known_version_of, read_versioned, version_of, versioned
@@ -123,7 +124,6 @@ class SetStatePartitions(NamedTuple):
 
 
 Step = SetSubscription | SetGroupEpoch | SetTargetEpoch | SetTarget | SetCurrent | SetStatePartitions
-Undo = Callable[[], object]
 
 
 class ShareGroupTables:

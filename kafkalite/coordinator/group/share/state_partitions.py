@@ -15,14 +15,15 @@ from uuid import UUID
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.consumer.group_environment import Topics
-from kafkalite.coordinator.group.share.share_changes import HeldAnswer, ShareChange, ShareChanges
+from kafkalite.coordinator.group.changes import Change, Changes, HeldAnswer
 from kafkalite.coordinator.group.share.share_tables import (
     SetStatePartitions,
     SharedPartitions,
     ShareGroupTables,
     StatePartitions,
+    Step,
 )
+from kafkalite.coordinator.group.topics import Topics
 from kafkalite.coordinator.runtime.effects import Waiter
 
 
@@ -39,12 +40,12 @@ class StatePartitionChanges:
 
     __slots__ = ("_changes", "_tables", "_topics")
 
-    def __init__(self, tables: ShareGroupTables, topics: Topics, changes: ShareChanges) -> None:
+    def __init__(self, tables: ShareGroupTables, topics: Topics, changes: Changes[Step]) -> None:
         self._tables = tables
         self._topics = topics
         self._changes = changes
 
-    def initialize(self, change: ShareChange, retry_ms: int, wall_ms: int) -> InitializeState | None:
+    def initialize(self, change: Change[Step], retry_ms: int, wall_ms: int) -> InitializeState | None:
         """Begin to initialize the partitions that members want and the share coordinator does not know."""
         tables, topics = self._tables, self._topics
         state = tables.state_partitions
@@ -88,7 +89,7 @@ class StatePartitionChanges:
             each: SharedPartitions(topics.name_of(each) or "<UNKNOWN>", frozenset(some), now.wall_ms)
             for each, some in done.items()
         }
-        change = ShareChange(self._tables)
+        change = Change[Step](self._tables)
         initialized = _joined(state.initialized, begun)
         change.make(SetStatePartitions(StatePartitions(initializing, initialized, state.deleting)))
         return self._changes.store(change)
@@ -104,7 +105,7 @@ class StatePartitionChanges:
             for each, some in offsets.items()
         }
         deleting = {each: name for each, name in state.deleting.items() if each not in begun}
-        change = ShareChange(self._tables)
+        change = Change[Step](self._tables)
         initializing = _joined(state.initializing, begun)
         change.make(SetStatePartitions(StatePartitions(initializing, state.initialized, deleting)))
         return self._changes.store(change, [HeldAnswer(waiter, ErrorCode.NONE, _same)])
@@ -114,14 +115,14 @@ class StatePartitionChanges:
         state, topics = self._tables.state_partitions, self._topics
         deleting = {**state.deleting, **{each: topics.name_of(each) or "<UNKNOWN>" for each in topic_ids}}
         initialized = {each: some for each, some in state.initialized.items() if each not in topic_ids}
-        change = ShareChange(self._tables)
+        change = Change[Step](self._tables)
         change.make(SetStatePartitions(StatePartitions(state.initializing, initialized, deleting)))
         return self._changes.store(change, [HeldAnswer(waiter, ErrorCode.NONE, _same)])
 
     def end_deletion(self, topic_ids: Collection[UUID], waiter: Waiter[ErrorCode]) -> Sequence[Any]:
         """The state of the topics is deleted."""
         state = self._tables.state_partitions
-        change = ShareChange(self._tables)
+        change = Change[Step](self._tables)
         deleting = {each: name for each, name in state.deleting.items() if each not in topic_ids}
         change.make(SetStatePartitions(state._replace(deleting=deleting)))
         return self._changes.store(change, [HeldAnswer(waiter, ErrorCode.NONE, _same)])
@@ -136,7 +137,7 @@ class StatePartitionChanges:
         )
         if kept == state:
             return ()
-        change = ShareChange(self._tables)
+        change = Change[Step](self._tables)
         change.make(SetStatePartitions(kept))
         return self._changes.store(change)
 

@@ -1,28 +1,32 @@
-"""The changes of a share group on their way to the log.
+"""The changes of a group on their way to the log.
 
-A change takes effect at once; its answers, and those that depend on it, wait until its records are in the log. If the
-log refuses them, it is undone.
+A change is made of steps, each of which is one record. It takes effect at once; its answers, and those that depend on
+it, wait until its records are in the log. If the log refuses them, it is undone.
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime (4.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.consumer.deadlines import MemberDeadlines, Wait
-from kafkalite.coordinator.group.share.share_tables import ShareGroupTables, Step, Undo, records_of
+from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait
 from kafkalite.coordinator.runtime.effects import (
     CONSUMER_GROUP_APPEND_ERROR,
     STAYS_IN_LOG,
     Answer,
     Append,
+    Records,
     Waiter,
 )
 
 RETRY_MS = 500  # after the log refused the removal of a member
+
+StepT = TypeVar("StepT")
+StepT_contra = TypeVar("StepT_contra", contravariant=True)
+Undo = Callable[[], object]
 
 
 class HeldAnswer(NamedTuple):
@@ -39,20 +43,28 @@ class StoredChange(NamedTuple):
     undoing: list[Undo]
     answers: list[HeldAnswer]
     effects: Sequence[Any]
-    expired: str | None  # the member whose session ended, which led to it
+    retry: tuple[Wait, str] | None  # the deadline that led to it
 
 
-class ShareChange:
+class Tables(Protocol[StepT_contra]):
+    """The state that the steps change."""
+
+    def apply(self, step: StepT_contra, /) -> Undo:
+        """Make the step; returns what undoes it."""
+        ...
+
+
+class Change(Generic[StepT]):
     """The steps of one decision, which have taken effect."""
 
     __slots__ = ("_tables", "steps", "undoing")
 
-    def __init__(self, tables: ShareGroupTables) -> None:
+    def __init__(self, tables: Tables[StepT]) -> None:
         self._tables = tables
-        self.steps: list[Step] = []
+        self.steps: list[StepT] = []
         self.undoing: list[Undo] = []
 
-    def make(self, step: Step) -> None:
+    def make(self, step: StepT) -> None:
         self.undoing.append(self._tables.apply(step))
         self.steps.append(step)
 
@@ -61,23 +73,32 @@ class ShareChange:
             undo()
 
 
-class ShareChanges:
-    """The changes of one group."""
+class Changes(Generic[StepT]):
+    """The changes of one group. `records_of` gives the record of each step."""
 
-    __slots__ = ("_deadlines", "_group_id", "_in_flight", "is_closed")
+    __slots__ = ("_deadlines", "_group_id", "_in_flight", "_records_of", "is_closed", "preceding_records")
 
-    def __init__(self, group_id: str, deadlines: MemberDeadlines) -> None:
+    def __init__(
+        self, group_id: str, deadlines: MemberDeadlines, records_of: Callable[[str, Iterable[StepT]], Records]
+    ) -> None:
         self.is_closed = False
+        self.preceding_records: Records = []  # of its conversion: they go before those of its first change
         self._group_id = group_id
         self._deadlines = deadlines
+        self._records_of = records_of
         self._in_flight: list[StoredChange] = []
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a change is on its way to the log."""
+        return bool(self._in_flight)
 
     def store(
         self,
-        change: ShareChange,
+        change: Change[StepT],
         answers: Sequence[HeldAnswer] = (),
         effects: Sequence[Any] = (),
-        expired: str | None = None,
+        retry: tuple[Wait, str] | None = None,
     ) -> Sequence[Any]:
         """Append the steps of the change; answers and effects wait for it, or for an earlier change without any of
         their own."""
@@ -86,9 +107,10 @@ class ShareChanges:
                 self._in_flight[-1].answers.extend(answers)
                 return ()
             return [Answer(each.waiter, each.result) for each in answers]
-        stored = StoredChange(change.undoing, [*answers], effects, expired)
+        stored = StoredChange(change.undoing, [*answers], effects, retry)
         self._in_flight.append(stored)
-        return [Append(records_of(self._group_id, change.steps), stored)]
+        preceding, self.preceding_records = self.preceding_records, []
+        return [Append([*preceding, *self._records_of(self._group_id, change.steps)], stored)]
 
     def on_append(self, then: StoredChange, error: ErrorCode, now_ms: int) -> Sequence[Any]:
         if self.is_closed:
@@ -103,8 +125,8 @@ class ShareChanges:
         elif is_last:
             for undo in reversed(then.undoing):
                 undo()
-            if then.expired is not None:
-                effects += self._deadlines.set(Wait.SESSION, then.expired, now_ms + RETRY_MS)
+            if then.retry is not None:
+                effects += self._deadlines.set(*then.retry, now_ms + RETRY_MS)
         shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
         return [*effects, *(Answer(each.waiter, each.refuse(shown)) for each in then.answers)]
 
