@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import Clock
@@ -23,7 +23,9 @@ from kafkalite.coordinator.group.classic.group_state import AssignmentStored
 from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
 from kafkalite.coordinator.group.group import (
     CLASSIC,
+    CONSUMER,
     SHARE,
+    STREAMS,
     Group,
     GroupDescription,
     JoinRequest,
@@ -42,7 +44,9 @@ from kafkalite.coordinator.runtime.effects import (
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.share.share_group import ShareGroupConfig
+    from kafkalite.coordinator.group.streams.streams_environment import StreamsGroupConfig
     from kafkalite.coordinator.share_groups import ShareGroups, ShareStates
+    from kafkalite.coordinator.streams_groups import StreamsGroups
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +71,13 @@ class GroupCoordinator:
         *,
         share_config: Callable[[str], ShareGroupConfig] | None = None,
         states: ShareStates | None = None,
+        streams_config: Callable[[str], StreamsGroupConfig] | None = None,
         new_uuid: Callable[[], object] = uuid.uuid4,
     ) -> None:
         self._performer: EffectPerformer[Group] = EffectPerformer(
             clock, append, self._on_append, self._on_timer, self._perform_other
         )
-        self.store = GroupStore(config, append, self._performer, environment, share_config)
+        self.store = GroupStore(config, append, self._performer, environment, share_config, streams_config)
         self.consumer_groups = ConsumerGroups(config, self.store, self._performer, environment)
         self._share_groups: ShareGroups | None = None
         self._topics = environment.topics
@@ -94,6 +99,13 @@ class GroupCoordinator:
             self._share_groups = ShareGroups(self.store, self._performer, self._topics, self._states)
         return self._share_groups
 
+    @cached_property
+    def streams_groups(self) -> StreamsGroups:
+        """The groups of Kafka Streams."""
+        from kafkalite.coordinator.streams_groups import StreamsGroups
+
+        return StreamsGroups(self.store, self._performer)
+
     @property
     def timer_count(self) -> int:
         return len(self._performer.timers)
@@ -103,7 +115,7 @@ class GroupCoordinator:
         member_id = request.member_id
         group, error = self.store.find(group_id)
         error = error or self._validate_join(request)
-        is_gone = group is None or (group.kind != CLASSIC and not group.has_members)
+        is_gone = group is None or (group.kind in (CONSUMER, STREAMS) and not group.has_members)
         if not error and is_gone and member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
@@ -172,7 +184,7 @@ class GroupCoordinator:
         change or keep them."""
         if self.store.is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        found = [group for group in self._groups.values() if not states or group.state_name.lower() in states]
+        found = [group for group in self._groups.values() if not states or group.state_filter in states]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.store.loading else ErrorCode.NONE, found
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition, fits_string
-from kafkalite.coordinator.group.group import CLASSIC, Group
+from kafkalite.coordinator.group.group import CLASSIC, SHARE, STREAMS, Group
 from kafkalite.coordinator.group.offset_store import NO_PRODUCER_ID, OffsetAndMetadata, OffsetStore
 from kafkalite.coordinator.group.record_codec import (
+    KIND_OF_STEP,
     OffsetKey,
     offset_key,
     read_group_value,
@@ -32,15 +33,16 @@ from kafkalite.coordinator.group.record_codec import (
 from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG, AppendRecords, EffectPerformer, Records
 from kafkalite.coordinator.runtime.last_values import Entry, Part
 from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
+from kafkalite.protocol.codec.codec import version_of
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Moment
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
     from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
-    from kafkalite.coordinator.group.consumer.group_tables import Step
     from kafkalite.coordinator.group.share.share_group import ShareGroup, ShareGroupConfig
-    from kafkalite.coordinator.group.share.share_tables import Step as ShareStep
+    from kafkalite.coordinator.group.streams.streams_environment import StreamsGroupConfig
+    from kafkalite.coordinator.group.streams.streams_group import StreamsGroup
     from kafkalite.protocol.records import GroupMetadataValue
     from kafkalite.record.columns.batch_columns import Flags
     from kafkalite.record.columns.record_columns import Columns
@@ -49,7 +51,6 @@ logger = logging.getLogger(__name__)
 
 TOMBSTONES_PER_BATCH_MAX = 1_000
 _GROUPS_PER_TURN = 500  # each takes some 10 us, or more with many members
-FIRST_SHARE_KIND, LAST_SHARE_KIND = 10, 15  # of records
 
 
 class GroupLoader(PartitionLoader):
@@ -61,8 +62,7 @@ class GroupLoader(PartitionLoader):
     def __init__(self) -> None:
         super().__init__()
         self.groups: dict[str, tuple[int, GroupMetadataValue]] = {}  # classic ones, with their order in the log
-        self.steps: dict[str, list[tuple[int, Step]]] = {}  # of consumer groups, with their order in the log
-        self.share_steps: dict[str, list[ShareStep]] = {}
+        self.steps: dict[str, list[tuple[int, str, Any]]] = {}  # of other groups, with order and kind of group
         self.offsets: dict[str, OffsetStore] = {}
         self.built: dict[str, Group] = {}  # by group id, in the order of `group_ids`
         self._is_in_columns = False
@@ -101,15 +101,9 @@ class GroupLoader(PartitionLoader):
     def decode(self, key: bytes, value: bytes, order: int, producer_id: int) -> None:
         decoded = read_key(key)
         if decoded is None:
-            if FIRST_SHARE_KIND <= int.from_bytes(key[:2]) <= LAST_SHARE_KIND:
-                from kafkalite.coordinator.group.share import share_tables
-
-                step = share_tables.step_of(key, value)
-                self.share_steps.setdefault(share_tables.group_id_of(key), []).append(step)
-                return
-            from kafkalite.coordinator.group.consumer.member_records import group_id_of, step_of
-
-            self.steps.setdefault(group_id_of(key), []).append((order, step_of(key, value)))
+            kind = KIND_OF_STEP[version_of(key)]
+            group_id_of, step_of = _readers_of(kind)
+            self.steps.setdefault(group_id_of(key), []).append((order, kind, step_of(key, value)))
             return
         if isinstance(decoded, OffsetKey):
             committed = read_offset_value(value, order)
@@ -130,15 +124,32 @@ class GroupLoader(PartitionLoader):
     @property
     def group_ids(self) -> list[str]:
         with_offsets = [group_id for group_id, offsets in self.offsets.items() if not offsets.is_empty]
-        return list(dict.fromkeys([*self.groups, *self.steps, *self.share_steps, *with_offsets]))
+        return list(dict.fromkeys([*self.groups, *self.steps, *with_offsets]))
 
-    def consumer_steps(self, group_id: str) -> list[Step]:
-        """The steps that make the group, in the order of the log; none if it is a classic one. If the log has records
-        of both kinds, because one of them was being removed, the later one counts."""
+    def steps_of(self, group_id: str) -> tuple[str, list[Any]]:
+        """The kind of the group, and the steps that make it in the order of the log; none if it is a classic one. If
+        the log has records of several kinds, because one of them was being removed, the latest one counts."""
         steps = sorted(self.steps.get(group_id, ()), key=itemgetter(0))
-        if steps and group_id in self.groups and self.groups[group_id][0] > steps[-1][0]:
-            return []
-        return [step for _, step in steps]
+        if not steps or (group_id in self.groups and self.groups[group_id][0] > steps[-1][0]):
+            return CLASSIC, []
+        kind = steps[-1][1]
+        return kind, [step for _, each, step in steps if each == kind]
+
+
+@cache
+def _readers_of(kind: str) -> tuple[Callable[[bytes], str], Callable[[bytes, bytes], Any]]:
+    """The functions that read the group and the step from a record, for a kind of group that is not classic."""
+    if kind == SHARE:
+        from kafkalite.coordinator.group.share import share_tables
+
+        return share_tables.group_id_of, share_tables.step_of
+    if kind == STREAMS:
+        from kafkalite.coordinator.group.streams import streams_records
+
+        return streams_records.group_id_of, streams_records.step_of
+    from kafkalite.coordinator.group.consumer import member_records
+
+    return member_records.group_id_of, member_records.step_of
 
 
 def _read_offsets(
@@ -161,6 +172,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         performer: EffectPerformer[Group],
         environment: GroupEnvironment,
         share_config: Callable[[str], ShareGroupConfig] | None = None,
+        streams_config: Callable[[str], StreamsGroupConfig] | None = None,
     ) -> None:
         super().__init__(config.offsets_topic_num_partitions)
         self.append = append
@@ -171,6 +183,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         self._replaced: dict[Group, Group] = {}  # by a group that is not stored yet: the one whose place it took
         self._environment = environment
         self._share_config = share_config
+        self._streams_config = streams_config
         self._config = config
         self._now = performer.now
 
@@ -191,18 +204,15 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         now = self._now()
         built = loader.built
         for group_id in loader.group_ids[len(built) :]:
+            kind, steps = loader.steps_of(group_id)
             group: Group
-            if steps := loader.consumer_steps(group_id):
-                group = self.new_consumer_group(group_id)
-                for step in steps:
-                    group.tables.apply(step)
-            elif group_id in loader.share_steps and group_id not in loader.groups:
-                group = self.new_share_group(group_id)
-                for share_step in loader.share_steps[group_id]:
-                    group.tables.apply(share_step)
-            else:
+            if kind == CLASSIC:
                 _, value = loader.groups.get(group_id, (0, None))
                 group = self._make_group(group_id, partition, now, value)
+            else:
+                group = new = self._new_of(kind, group_id)
+                for step in steps:
+                    new.tables.apply(step)
             group.offsets = loader.offsets.get(group_id, group.offsets)
             built[group_id] = group
             if len(built) % _GROUPS_PER_TURN == 0:
@@ -266,6 +276,20 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         config = self._share_config or (lambda _: ShareGroupConfig())
         environment = ShareEnvironment(self._environment.topics, config)
         return ShareGroup(group_id, self.partition_for(group_id), environment)
+
+    def new_streams_group(self, group_id: str) -> StreamsGroup:
+        """As `new_group`, of Kafka Streams."""
+        from kafkalite.coordinator.group.streams.streams_environment import StreamsEnvironment, StreamsGroupConfig
+        from kafkalite.coordinator.group.streams.streams_group import StreamsGroup
+
+        config = self._streams_config or (lambda _: StreamsGroupConfig())
+        environment = StreamsEnvironment(self._environment.topics, config, self._environment.totals)
+        return StreamsGroup(group_id, self.partition_for(group_id), environment)
+
+    def _new_of(self, kind: str, group_id: str) -> ConsumerGroup | ShareGroup | StreamsGroup:
+        if kind == SHARE:
+            return self.new_share_group(group_id)
+        return self.new_streams_group(group_id) if kind == STREAMS else self.new_consumer_group(group_id)
 
     def replace(self, old: Group, new: Group) -> None:
         """Give the place and the offsets of `old` to `new`, whose records are about to be appended: `confirm` or

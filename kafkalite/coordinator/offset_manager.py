@@ -243,7 +243,9 @@ class OffsetManager:
         removed = 0
         for group in self._store:
             condition = group.offset_expiration_condition()
-            partitions = group.offsets.expired(condition, now_ms, retention_ms) if condition else []
+            if condition is None:
+                continue
+            partitions = group.offsets.expired(condition, now_ms, retention_ms)
             self._store.remove_offsets(group, partitions)
             removed += len(partitions)
         self.expiration_count += removed

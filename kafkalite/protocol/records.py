@@ -1,7 +1,7 @@
 """Schemas of the records in __consumer_offsets, __transaction_state and __share_group_state, and of the bytes in them.
 
 Of groups: committed offsets, classic groups with the subscriptions and assignments of their consumers, consumer groups
-(KIP-848) and share groups (KIP-932).
+(KIP-848) and share groups (KIP-932). Those of groups of Kafka Streams are in `streams_records.py`.
 Source: the *Key.json and *Value.json of Apache Kafka's group-coordinator; TransactionLogKey.json and
 TransactionLogValue.json (4.0).
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from kafkalite.common.errors import Malformed
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
+from kafkalite.protocol import streams_records as streams
 from kafkalite.protocol.codec.codec import known_version_of, read_versioned, versioned
 from kafkalite.protocol.codec.schema import (
     INT32,
@@ -231,6 +232,12 @@ GROUP_RECORDS = {
     14: RecordKind(MemberKey, ShareCurrentAssignmentValue, 0),
     15: RecordKind(GroupIdKey, StatePartitionMetadataValue, 0),
     16: RecordKind(RegularExpressionKey, RegularExpressionValue, 0),
+    17: RecordKind(GroupIdKey, streams.StreamsGroupMetadataValue, 0),
+    19: RecordKind(MemberKey, streams.StreamsMemberMetadataValue, 0),
+    20: RecordKind(GroupIdKey, AssignmentEpochValue, 0),
+    21: RecordKind(MemberKey, streams.StreamsTargetAssignmentValue, 0),
+    22: RecordKind(MemberKey, streams.StreamsCurrentAssignmentValue, 0),
+    23: RecordKind(GroupIdKey, streams.StreamsTopologyValue, 0),
 }
 """By the version of the key."""
 

@@ -20,7 +20,7 @@ from kafkalite.coordinator.runtime.effects import Effect, Records, Waiter
 
 JOIN, SYNC, REVOKE = "join", "sync", "revoke"  # phases of a rebalance
 _PURPOSES = {JOIN: "to join again", SYNC: "to ask for their assignment", REVOKE: "to give up partitions"}
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"  # kinds of groups
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"  # kinds of groups
 REPORT_AFTER_MS = 5_000  # of waiting: then it is logged
 _NAMED_MAX = 5
 
@@ -162,6 +162,11 @@ class Group(ABC):
     @abstractmethod
     def state_name(self) -> str:
         """Kafka's name of the state, as in ListGroups."""
+
+    @property
+    def state_filter(self) -> str:
+        """The word by which ListGroups selects the state, in lower case."""
+        return self.state_name.lower()
 
     @property
     @abstractmethod

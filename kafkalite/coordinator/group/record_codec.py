@@ -1,10 +1,10 @@
 """Keys and values of `__consumer_offsets`: a version as i16, then the message in that version.
 
 The key's version is its kind, as in the table `GROUP_RECORDS`: 0 and 1 a committed offset, 2 a classic group, 3 to 8
-and 16 a consumer group (`consumer/member_records.py`), 10 to 15 a share group (`share/share_tables.py`); those of Kafka
-Streams are skipped. A record without a value is a tombstone. As Kafka 3.9 does, this broker writes value version 3, or
-1 for an offset with a retention time of its own. Version 4 is 3 in compact form, and has the topic's id: it is written
-for an offset that was committed by id.
+and 16 a consumer group (`consumer/member_records.py`), 10 to 15 a share group (`share/share_tables.py`), 17 to 23 a
+group of Kafka Streams (`streams/streams_records.py`). A record without a value is a tombstone. As Kafka 3.9 does, this
+broker writes value version 3, or 1 for an offset with a retention time of its own. Version 4 is 3 in compact form, and
+has the topic's id: it is written for an offset that was committed by id.
 Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupMetadataManager (3.9); KIP-915.
 """
 
@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import ZERO_UUID
+from kafkalite.coordinator.group.group import CONSUMER, SHARE, STREAMS
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.protocol.codec.codec import VERSION, known_version_of, read_versioned, version_of, versioned
 from kafkalite.protocol.records import (
@@ -35,7 +36,12 @@ OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 OFFSET_VALUE_VERSION_WITH_ID = 4
 GROUP_VALUE_VERSION = 3
-KEY_VERSIONS_OF_STEPS = (*range(3, 9), *range(10, 17))  # of consumer groups and share groups
+KIND_OF_STEP = {
+    **dict.fromkeys((*range(3, 9), 16), CONSUMER),
+    **dict.fromkeys(range(10, 16), SHARE),
+    **dict.fromkeys((17, *range(19, 24)), STREAMS),
+}
+"""The kind of group by the version of the key, for records that are a step each."""
 
 _KEY_HEAD = struct.Struct(">hh")
 _KEY_MIDDLE = struct.Struct(">h")
@@ -45,7 +51,7 @@ _VALUE_TAIL = struct.Struct(">q")
 _make = tuple.__new__
 VALUE_VERSION_MAX = GROUP_RECORDS[GROUP_KEY_VERSION].value_version_max
 _OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
-_KEYS_OF_STEPS = frozenset(VERSION.pack(kind) for kind in KEY_VERSIONS_OF_STEPS)
+_KEYS_OF_STEPS = frozenset(VERSION.pack(kind) for kind in KIND_OF_STEP)
 _KNOWN_VALUE_PREFIXES = frozenset(VERSION.pack(version) for version in range(VALUE_VERSION_MAX + 1))
 
 

@@ -16,7 +16,7 @@ from kafkalite.common.names import ZERO_UUID
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group.record_codec import (
     GROUP_KEY_VERSION,
-    KEY_VERSIONS_OF_STEPS,
+    KIND_OF_STEP,
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSION,
     VALUE_VERSION_MAX,
@@ -29,7 +29,7 @@ from kafkalite.record.columns.keyed_records import first_two_bytes
 from kafkalite.record.columns.record_columns import Columns
 
 _COUNTS = np.zeros(1 << 16, np.bool_)  # by the version of the key
-_COUNTS[[OFFSET_KEY_VERSION, GROUP_KEY_VERSION, *KEY_VERSIONS_OF_STEPS]] = True
+_COUNTS[[OFFSET_KEY_VERSION, GROUP_KEY_VERSION, *KIND_OF_STEP]] = True
 _OLD_OFFSET_KEY_VERSION = 0
 
 _VALUE_HEAD = np.dtype([("version", ">i2"), ("offset", ">i8"), ("leader_epoch", ">i4"), ("metadata_size", ">i2")])

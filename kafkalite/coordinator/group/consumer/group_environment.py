@@ -92,12 +92,13 @@ class TopicRegex(Protocol):
 
 
 class GroupTotals:
-    """Counts over all consumer groups of a broker, or all groups of Kafka Streams, for metrics."""
+    """Counts over all consumer groups of a broker, and all groups of Kafka Streams, for metrics."""
 
-    __slots__ = ("rebalances",)
+    __slots__ = ("rebalances", "streams_rebalances")
 
     def __init__(self) -> None:
-        self.rebalances = 0  # begun, because a member or a topic changed
+        self.rebalances = 0  # begun, because a subscription or a topic changed
+        self.streams_rebalances = 0
 
 
 class GroupEnvironment(NamedTuple):

@@ -23,7 +23,8 @@ from kafkalite.coordinator.group.streams.topology import (
     topology_value,
 )
 from kafkalite.protocol.codec.codec import read_versioned, versioned
-from kafkalite.protocol.streams_topology import StreamsSubtopology, StreamsTopology, StreamsTopologyValue
+from kafkalite.protocol.messages.streams_groups import StreamsSubtopology, StreamsTopology
+from kafkalite.protocol.streams_records import StreamsTopologyValue
 from tests.support.drawn_streams import drawn_topology
 
 WORD_COUNT = Topology(
