@@ -147,6 +147,8 @@ PERMISSIONS: Mapping[str, Rules] = {
     "DescribeShareGroupOffsets": asked((Op.DESCRIBE, GROUP), (Op.DESCRIBE, TOPIC)),
     "AlterShareGroupOffsets": asked((Op.READ, GROUP), (Op.READ, TOPIC)),
     "DeleteShareGroupOffsets": asked((Op.DELETE, GROUP), (Op.READ, TOPIC)),
+    "StreamsGroupHeartbeat": asked((Op.READ, GROUP), (Op.DESCRIBE, TOPIC), (Op.CREATE, CLUSTER), (Op.CREATE, TOPIC), note="CREATE one of them, for missing internal topics"),
+    "StreamsGroupDescribe": asked((Op.DESCRIBE, GROUP), (Op.DESCRIBE, TOPIC)),
     "RunCleaner": cluster(Op.ALTER),
     "BrokerReport": cluster(Op.DESCRIBE),
 }

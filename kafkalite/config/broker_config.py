@@ -48,14 +48,15 @@ from kafkalite.config.settings import (
     string,
     words,
 )
-from kafkalite.config.share_settings import ShareSettings, share_conflict
+from kafkalite.config.share_settings import share_conflict
+from kafkalite.config.streams_settings import StreamsSettings, streams_conflict
 from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig, of_topic, topic_conflict
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
 
 
-class BrokerConfig(ShareSettings):
+class BrokerConfig(StreamsSettings):
     """The configuration of one broker: `BrokerConfig()` has the defaults, `load` takes an operator's properties.
 
     `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: changed while running, for this
@@ -310,7 +311,7 @@ class BrokerConfig(ShareSettings):
         if values["retention_ms"] == 0:
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
         own = self.values()
-        return topic_conflict(values) or group_conflict(own) or share_conflict(own)
+        return topic_conflict(values) or group_conflict(own) or share_conflict(own) or streams_conflict(own)
 
     def topic_default(self, setting: Setting) -> Any:
         """The default that this broker gives to a topic's setting."""

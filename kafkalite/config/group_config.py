@@ -1,7 +1,6 @@
 """Settings that a group has for itself (resource type 32): over the broker's `group.*` settings, within their bounds.
 
-A value that is out of bounds, since the broker's settings changed after it was set, counts as the nearest bound. The
-settings of groups of Kafka Streams are kept, and have no effect yet.
+A value that is out of bounds, since the broker's settings changed after it was set, counts as the nearest bound.
 Source: org.apache.kafka.coordinator.group.{GroupConfig, GroupConfigManager} (4.3).
 """
 

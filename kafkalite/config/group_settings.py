@@ -10,7 +10,7 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig, OffsetConfig.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafkalite.config.security_settings import SecuritySettings
@@ -69,7 +69,7 @@ class GroupSettings(SecuritySettings):
     offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
 
     _consumer_groups = section("Groups of the consumer protocol (KIP-848)")
-    group_coordinator_rebalance_protocols: tuple[str, ...] = words("classic,consumer,streams", "The protocols that groups may use. Share groups are on with the feature share.version; groups of Kafka Streams are not served.", convert=parse_protocols)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = words("classic,consumer,streams", "The protocols that groups may use. Share groups are on with the feature share.version.", convert=parse_protocols)
     group_consumer_session_timeout_ms: int = integer(45_000, "Session timeout of members; a group may have its own.", at_least=1)
     group_consumer_min_session_timeout_ms: int = integer(45_000, "Shortest session timeout that may be set.", at_least=1)
     group_consumer_max_session_timeout_ms: int = integer(60_000, "Longest session timeout that may be set.", at_least=1)
@@ -86,10 +86,11 @@ class GroupSettings(SecuritySettings):
     # fmt: on
 
 
-def group_conflict(values: Mapping[str, Any]) -> str | None:
-    """The conflict between settings of the consumer protocol that are each valid by themselves, if there is one."""
-    for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
-        name, low, high = (f"group.consumer.{word}{what}" for word in ("", "min.", "max."))
+def bounds_conflict(values: Mapping[str, Any], prefix: str, names: Iterable[str]) -> str | None:
+    """The conflict between a setting and its bounds, such as group.share.min.session.timeout.ms and ...max... for
+    session.timeout.ms, if there is one."""
+    for what in names:
+        name, low, high = (f"{prefix}.{word}{what}" for word in ("", "min.", "max."))
         value, lowest, highest = (values[each.replace(".", "_")] for each in (name, low, high))
         if highest < lowest:
             return f"{high}={highest} must be greater than or equal to {low}, {lowest}"
@@ -97,6 +98,14 @@ def group_conflict(values: Mapping[str, Any]) -> str | None:
             return f"{name}={value} must be greater than or equal to {low}, {lowest}"
         if value > highest:
             return f"{name}={value} must be less than or equal to {high}, {highest}"
+    return None
+
+
+def group_conflict(values: Mapping[str, Any]) -> str | None:
+    """The conflict between settings of the consumer protocol that are each valid by themselves, if there is one."""
+    names = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+    if found := bounds_conflict(values, "group.consumer", names):
+        return found
     interval_ms, timeout_ms = (
         values[f"group_consumer_{each}"] for each in ("heartbeat_interval_ms", "session_timeout_ms")
     )

@@ -50,19 +50,6 @@ group.coordinator.append.linger.ms INT >=-1 =-1
 group.coordinator.background.threads INT >=1 =2
 group.coordinator.cached.buffer.max.bytes INT dynamic >=524288 =1048588
 group.coordinator.threads INT >=1 =4
-group.streams.assignment.interval.ms INT dynamic >=0 =1000
-group.streams.heartbeat.interval.ms INT >=1 =5000
-group.streams.initial.rebalance.delay.ms INT >=0 =3000
-group.streams.max.assignment.interval.ms INT >=0 =15000
-group.streams.max.heartbeat.interval.ms INT >=1 =15000
-group.streams.max.session.timeout.ms INT >=1 =60000
-group.streams.max.size INT >=1 =2147483647
-group.streams.max.standby.replicas INT >=0 =2
-group.streams.min.assignment.interval.ms INT >=0 =0
-group.streams.min.heartbeat.interval.ms INT >=1 =5000
-group.streams.min.session.timeout.ms INT >=1 =45000
-group.streams.num.standby.replicas INT >=0 =0
-group.streams.session.timeout.ms INT >=1 =45000
 initial.broker.registration.timeout.ms INT =60000
 inter.broker.protocol.version STRING =3.9-IV0
 kafka.metrics.polling.interval.secs INT =10

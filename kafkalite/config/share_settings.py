@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.config.group_settings import GroupSettings
+from kafkalite.config.group_settings import GroupSettings, bounds_conflict
 from kafkalite.config.settings import integer, section, short, string
 
 _MIB = 1 << 20
@@ -60,22 +60,16 @@ class ShareSettings(GroupSettings):
 
 def share_conflict(values: Mapping[str, Any]) -> str | None:
     """The conflict between settings of share groups that are each valid by themselves, if there is one."""
-    for what in (
+    names = (
         "heartbeat.interval.ms",
         "session.timeout.ms",
         "assignment.interval.ms",
         "delivery.count.limit",
         "record.lock.duration.ms",
         "partition.max.record.locks",
-    ):
-        name, low, high = (f"group.share.{word}{what}" for word in ("", "min.", "max."))
-        value, lowest, highest = (values[each.replace(".", "_")] for each in (name, low, high))
-        if highest < lowest:
-            return f"{high}={highest} must be greater than or equal to {low}, {lowest}"
-        if value < lowest:
-            return f"{name}={value} must be greater than or equal to {low}, {lowest}"
-        if value > highest:
-            return f"{name}={value} must be less than or equal to {high}, {highest}"
+    )
+    if found := bounds_conflict(values, "group.share", names):
+        return found
     if values["group_share_heartbeat_interval_ms"] >= values["group_share_session_timeout_ms"]:
         return "group.share.heartbeat.interval.ms must be less than group.share.session.timeout.ms"
     if values["group_share_max_share_sessions"] < values["group_share_max_size"]:

@@ -16,8 +16,9 @@ from kafkalite.metadata.cluster_metadata import ClusterMetadata
 
 GROUP_VERSION = "group.version"  # 1: groups of the consumer protocol (KIP-848)
 SHARE_VERSION = "share.version"  # 1: share groups (KIP-932)
+STREAMS_VERSION = "streams.version"  # 1: groups of Kafka Streams (KIP-1071)
 TRANSACTION_VERSION = "transaction.version"  # 2: each end moves the epoch, brokers add partitions (KIP-890)
-HIGHEST_LEVELS = {GROUP_VERSION: 1, SHARE_VERSION: 1, TRANSACTION_VERSION: 2}
+HIGHEST_LEVELS = {GROUP_VERSION: 1, SHARE_VERSION: 1, STREAMS_VERSION: 1, TRANSACTION_VERSION: 2}
 """By feature that is supported; the lowest level of each is 0, at which it is off."""
 
 CONFIG_PATH = "features/finalized"

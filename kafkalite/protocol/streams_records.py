@@ -1,6 +1,7 @@
 """Schemas of the records of groups of Kafka Streams in `__consumer_offsets`: 17 and 19 to 23 (KIP-1071).
 
-The topology has the same fields in the same order as that of StreamsGroupHeartbeat, so both have the same parts.
+The topology, endpoints and rows of tasks have the same fields in the same order as those of StreamsGroupHeartbeat, so
+both have the same parts.
 Source: the StreamsGroup*Value.json of Apache Kafka's group-coordinator (4.3).
 """
 
@@ -17,11 +18,30 @@ from kafkalite.protocol.codec.schema import (
     string,
 )
 from kafkalite.protocol.messages.streams_groups import (
+    StreamsCopartitionGroup,
     StreamsEndpoint,
     StreamsKeyValue,
     StreamsSubtopology,
     StreamsTaskIds,
+    StreamsTopicInfo,
+    StreamsTopology,
 )
+
+__all__ = [
+    "AssignedTaskIds",
+    "StreamsCopartitionGroup",
+    "StreamsCurrentAssignmentValue",
+    "StreamsEndpoint",
+    "StreamsGroupMetadataValue",
+    "StreamsKeyValue",
+    "StreamsMemberMetadataValue",
+    "StreamsSubtopology",
+    "StreamsTargetAssignmentValue",
+    "StreamsTaskIds",
+    "StreamsTopicInfo",
+    "StreamsTopology",
+    "StreamsTopologyValue",
+]
 
 
 class StreamsGroupMetadataValue(Message, flexible="0+"):

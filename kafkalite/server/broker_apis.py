@@ -43,11 +43,13 @@ if TYPE_CHECKING:
     from kafkalite.api.handlers.share_fetch import ShareFetchApi
     from kafkalite.api.handlers.share_groups import ShareGroupApi
     from kafkalite.api.handlers.share_state import ShareStateApi
+    from kafkalite.api.handlers.streams_groups import StreamsGroupApi
     from kafkalite.api.handlers.telemetry import TelemetryApi
     from kafkalite.api.handlers.topic_partitions import TopicPartitionApi
     from kafkalite.api.handlers.topics import TopicApi
     from kafkalite.api.handlers.transactions import TransactionApi
     from kafkalite.api.request.client_telemetry import ClientTelemetry
+    from kafkalite.api.request.streams_topics import StreamsTopics
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_manager import LogManager
@@ -93,6 +95,7 @@ class BrokerApis:
         self._reports = ReportSources(runtime.clock, network)
         config = dynamic_config.now
         self._broker_id = broker_id = member.broker_id
+        self._streams_topics: StreamsTopics | None = None
         self._brokers = BrokerEndpoints(metadata, replica_manager, broker_id, config.broker_rack, self._own_address)
         admission = ProduceAdmission(replica_manager)
         self.admission_epoch = admission.epoch
@@ -125,6 +128,11 @@ class BrokerApis:
             coordinators.add_partitions,
             AwaitedElections(runtime, metadata, replica_manager, broker_id, self.follower_fetches.ahead),
         )
+
+    async def close(self) -> None:
+        """Waits for the work in the background that requests have begun."""
+        if self._streams_topics is not None:
+            await self._streams_topics.close()
 
     def handler_of(self, api: str) -> Handler:
         return _HANDLERS[api](self)
@@ -335,6 +343,14 @@ class BrokerApis:
         return ShareStateApi(self._coordinators.shares)
 
     @cached_property
+    def _streams_group_api(self) -> StreamsGroupApi:
+        from kafkalite.api.handlers.streams_groups import StreamsGroupApi
+        from kafkalite.api.request.streams_topics import StreamsTopics
+
+        topics = self._streams_topics = StreamsTopics(self._runtime, self._topic_api.create_for_client)
+        return StreamsGroupApi(self._runtime, self._config, self._coordinators.groups, self._features, topics)
+
+    @cached_property
     def _report_api(self) -> BrokerReportApi:
         from kafkalite.api.handlers.broker_report import BrokerReportApi
 
@@ -438,6 +454,8 @@ _HANDLERS: Mapping[str, Callable[[BrokerApis], Handler]] = {
     "DescribeShareGroupOffsets": lambda its: its._share_group_api.describe_share_group_offsets,
     "AlterShareGroupOffsets": lambda its: its._share_group_api.alter_share_group_offsets,
     "DeleteShareGroupOffsets": lambda its: its._share_group_api.delete_share_group_offsets,
+    "StreamsGroupHeartbeat": lambda its: its._streams_group_api.streams_group_heartbeat,
+    "StreamsGroupDescribe": lambda its: its._streams_group_api.streams_group_describe,
     "InitializeShareGroupState": lambda its: its._share_state_api.initialize_share_group_state,
     "ReadShareGroupState": lambda its: its._share_state_api.read_share_group_state,
     "WriteShareGroupState": lambda its: its._share_state_api.write_share_group_state,

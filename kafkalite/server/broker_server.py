@@ -207,6 +207,7 @@ class BrokerServer:
         self._readers = readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
         self._closing.callback(readers.shutdown, cancel_futures=True)
         self.apis = apis = self._bind_apis(readers)
+        self._closing.push_async_callback(apis.close)
         self._closing.callback(self.dynamic_config.follow())
         access = self._follow_acls(apis.admission_epoch)
         dispatcher = Dispatcher(apis.handler_of, apis.produce, apis.fetch, lambda: apis.consumer_groups, access)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, PeriodicTasks
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group.share.share_group import ShareGroupConfig
+    from kafkalite.coordinator.group.streams.streams_environment import StreamsGroupConfig
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.replica_manager import ReplicaManager
@@ -125,6 +126,7 @@ class Coordinators:
             environment,
             share_config=self._share_config,
             states=self.share_states,
+            streams_config=self._streams_config,
         )
         self.offsets_topic.attach(self.groups.store)
 
@@ -182,6 +184,19 @@ class Coordinators:
             group.share_heartbeat_interval_ms,
             group.share_assignment_interval_ms,
             broker.group_share_max_size,
+        )
+
+    def _streams_config(self, group_id: str) -> StreamsGroupConfig:
+        from kafkalite.coordinator.group.streams.streams_environment import StreamsGroupConfig
+
+        group = self.group_configs.of(group_id)
+        return StreamsGroupConfig(
+            group.streams_session_timeout_ms,
+            group.streams_heartbeat_interval_ms,
+            group.streams_num_standby_replicas,
+            group.streams_initial_rebalance_delay_ms,
+            group.streams_assignment_interval_ms,
+            self._config().group_streams_max_size,
         )
 
     def share_reading(self, group_id: str) -> ShareReading:

@@ -29,6 +29,7 @@ DEFAULT = -1
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 _FIRST_STRICT_CREATION, _FIRST_STRICT_DELETION, _FIRST_STRICT_GROWTH = 6, 5, 3
 _CHANGES_AT_ONCE = 100
+_TIMEOUT_MS_OF_OWN_REQUEST = 30_000
 _TIMEOUT_MS_MIN = 1_000  # a shorter timeout would end before the controller could act
 _Wanted = TypeVar("_Wanted")
 _Done = TypeVar("_Done")
@@ -49,9 +50,26 @@ class TopicApi(NamedTuple):
     async def create_topics(
         self, request: wire.CreateTopicsRequest, context: RequestContext
     ) -> wire.CreateTopicsResponse:
+        quota = self._quota(context, _FIRST_STRICT_CREATION)
+        results = await self._create_all(request, context, quota)
+        for result in results:
+            if not context.may(Operation.DESCRIBE_CONFIGS, TOPIC, result.name, is_logged=False):
+                result.topic_config_error_code, result.topic_id = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ZERO_UUID
+                result.num_partitions, result.replication_factor, result.configs = -1, -1, []
+        return wire.CreateTopicsResponse(topics=results, throttle_time_ms=_wait_ms(quota, results))
+
+    async def create_for_client(
+        self, topics: list[wire.CreatableTopic], context: RequestContext
+    ) -> list[wire.CreatableTopicResult]:
+        """Create topics that a request of this client needs, with its rights and its quota."""
+        request = wire.CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS_OF_OWN_REQUEST)
+        return await self._create_all(request, context, self._quota(context, 0))
+
+    async def _create_all(
+        self, request: wire.CreateTopicsRequest, context: RequestContext, quota: MutationQuota
+    ) -> list[wire.CreatableTopicResult]:
         wanted, doubled = _once_each(request.topics)
         allowed = {each.name for each in wanted if context.may_create(each.name)}
-        quota = self._quota(context, _FIRST_STRICT_CREATION)
 
         async def create(topic: wire.CreatableTopic) -> wire.CreatableTopicResult:
             try:
@@ -71,12 +89,7 @@ class TopicApi(NamedTuple):
                     configs=[],
                 )
 
-        results = await self._each(create, sorted(wanted, key=lambda each: each.name not in allowed))
-        for result in results:
-            if not context.may(Operation.DESCRIBE_CONFIGS, TOPIC, result.name, is_logged=False):
-                result.topic_config_error_code, result.topic_id = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ZERO_UUID
-                result.num_partitions, result.replication_factor, result.configs = -1, -1, []
-        return wire.CreateTopicsResponse(topics=results, throttle_time_ms=_wait_ms(quota, results))
+        return await self._each(create, sorted(wanted, key=lambda each: each.name not in allowed))
 
     def _quota(self, context: RequestContext, first_strict_version: int) -> MutationQuota:
         """The quota of a request. It refuses no older client, which would not know the error (KIP-599)."""

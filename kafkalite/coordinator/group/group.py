@@ -191,9 +191,9 @@ class Group(ABC):
     @abstractmethod
     def describe(self) -> GroupDescription: ...
 
-    @abstractmethod
     def waiting(self, now_ms: int) -> Waiting | None:
         """The members that its rebalance waits for; None if it does not wait."""
+        return None
 
     # --- requests of members
 
@@ -266,9 +266,9 @@ class Group(ABC):
     def on_loaded(self, now: Moment) -> Sequence[Effect]:
         """The group was read from disk: every member's session begins again."""
 
-    @abstractmethod
     def prepare_deletion(self) -> ErrorCode:
         """DeleteGroups: NON_EMPTY_GROUP with members; else ids given to members that have not joined are void."""
+        return ErrorCode.NON_EMPTY_GROUP if self.has_members else ErrorCode.NONE
 
     @abstractmethod
     def close(self, error: ErrorCode) -> Sequence[Effect]:

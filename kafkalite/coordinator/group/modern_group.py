@@ -15,7 +15,7 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.changes import Changes, StepT, StoredChange
 from kafkalite.coordinator.group.deadlines import MemberDeadlines
-from kafkalite.coordinator.group.group import Group, JoinRequest, JoinResult, SyncRequest, SyncResult, Waiting
+from kafkalite.coordinator.group.group import Group, JoinRequest, JoinResult, SyncRequest, SyncResult
 from kafkalite.coordinator.runtime.effects import Answer, CancelTimer, Records, Waiter
 
 
@@ -45,17 +45,11 @@ class ModernGroup(Group, Generic[StepT]):
     def is_storing(self) -> bool:
         return self.changes.is_storing
 
-    def prepare_deletion(self) -> ErrorCode:
-        return ErrorCode.NON_EMPTY_GROUP if self.has_members else ErrorCode.NONE
-
     def on_append(self, then: StoredChange, error: ErrorCode, now: Moment) -> Sequence[Any]:
         return self.changes.on_append(then, error, now.monotonic_ms)
 
     def close(self, error: ErrorCode) -> Sequence[Any]:
         return [CancelTimer(MemberDeadlines.TIMER), *self.changes.close(error)]
-
-    def waiting(self, now_ms: int) -> Waiting | None:
-        return None
 
     # --- requests of the classic protocol
 

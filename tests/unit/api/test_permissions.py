@@ -22,6 +22,7 @@ from kafkalite.protocol.messages import (
     share_fetch,
     share_groups,
     share_state,
+    streams_groups,
     topics,
     transactions,
 )
@@ -215,7 +216,7 @@ def test_handlers_ask_what_the_table_says(tell: Callable[..., None], questions: 
                 await ask(asker, transactions.DescribeTransactionsRequest(transactional_ids=["x"]), 0)
                 await ask(asker, CASES["commit"][0](Names()), 8)
                 await ask(asker, groups.ListGroupsRequest(), 4)
-            for request, version in [*share_requests(topic.topic_id), *requests]:
+            for request, version in [*share_requests(topic.topic_id), *STREAMS_REQUESTS, *requests]:
                 await ask(asker, request, version)
             await ask(asker, by_id, 6)
 
@@ -275,6 +276,26 @@ def share_requests(topic_id: uuid.UUID) -> list[tuple[Message, int]]:
     ]
 
 
+_SUBTOPOLOGY = streams_groups.StreamsSubtopology(
+    subtopology_id="0",
+    source_topics=["t"],
+    state_changelog_topics=[streams_groups.StreamsTopicInfo(name="changelog")],
+)
+STREAMS_REQUESTS: list[tuple[Message, int]] = [
+    (
+        streams_groups.StreamsGroupHeartbeatRequest(
+            group_id="streams",
+            member_id="m",
+            rebalance_timeout_ms=60_000,
+            topology=streams_groups.StreamsTopology(subtopologies=[_SUBTOPOLOGY]),
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+        ),
+        0,
+    ),
+    (streams_groups.StreamsGroupDescribeRequest(group_ids=["streams"]), 0),
+]
 PRODUCER = transactions.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4
 
 

@@ -374,12 +374,22 @@ def test_features_are_at_their_highest_levels(tell: Callable[..., None]) -> None
                 (each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features
             ]
             assert supported == (
-                [("group.version", 0, 1), ("share.version", 0, 1), ("transaction.version", 0, 2)]
+                [
+                    ("group.version", 0, 1),
+                    ("share.version", 0, 1),
+                    ("streams.version", 0, 1),
+                    ("transaction.version", 0, 2),
+                ]
                 if version >= 4
                 else []
             )
             assert finalized == (
-                [("group.version", 1, 1), ("share.version", 1, 1), ("transaction.version", 2, 2)]
+                [
+                    ("group.version", 1, 1),
+                    ("share.version", 1, 1),
+                    ("streams.version", 1, 1),
+                    ("transaction.version", 2, 2),
+                ]
                 if version >= 3
                 else []
             )

@@ -42,15 +42,24 @@ def state(metadata: Metadata) -> tuple[Mapping[str, int], int]:
 
 def test_a_level_is_changed_and_counted_once() -> None:
     metadata = Metadata()
-    assert state(metadata) == ({"group.version": 1, "share.version": 1, "transaction.version": 2}, 0)
+    assert state(metadata) == (
+        {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2},
+        0,
+    )
     update(metadata, FeatureUpdate("group.version", 0, SAFE), validate_only=True)
     update(metadata, FeatureUpdate("group.version", 1, UPGRADE))
-    assert state(metadata) == ({"group.version": 1, "share.version": 1, "transaction.version": 2}, 0)
+    assert state(metadata) == (
+        {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2},
+        0,
+    )
     for _ in range(2):
         update(metadata, FeatureUpdate("group.version", 0, SAFE))
-        assert state(metadata) == ({"share.version": 1, "transaction.version": 2}, 1)
+        assert state(metadata) == ({"share.version": 1, "streams.version": 1, "transaction.version": 2}, 1)
     update(metadata, FeatureUpdate("group.version", 1, UPGRADE), FeatureUpdate("transaction.version", 1, SAFE))
-    assert state(metadata) == ({"group.version": 1, "share.version": 1, "transaction.version": 1}, 2)
+    assert state(metadata) == (
+        {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 1},
+        2,
+    )
 
 
 def test_one_refusal_refuses_all() -> None:
@@ -65,6 +74,6 @@ def test_one_refusal_refuses_all() -> None:
 
 def test_what_no_broker_here_has_written_counts_as_the_highest_level() -> None:
     assert state(Metadata(group_version="9", transaction_version="x", epoch="-1")) == (
-        {"group.version": 1, "share.version": 1, "transaction.version": 2},
+        {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2},
         0,
     )

@@ -36,7 +36,8 @@ def test_the_ranges_are_these() -> None:
         DescribeQuorum 0-2, GetTelemetrySubscriptions 0-0, PushTelemetry 0-0, DescribeTopicPartitions 0-0,
         ShareGroupHeartbeat 1-1, ShareGroupDescribe 1-1, ShareFetch 1-2, ShareAcknowledge 1-2,
         InitializeShareGroupState 0-0, ReadShareGroupState 0-0, WriteShareGroupState 0-1, DeleteShareGroupState 0-0,
-        ReadShareGroupStateSummary 0-1, DescribeShareGroupOffsets 0-1, AlterShareGroupOffsets 0-0,
+        ReadShareGroupStateSummary 0-1, StreamsGroupHeartbeat 0-0, StreamsGroupDescribe 0-0,
+        DescribeShareGroupOffsets 0-1, AlterShareGroupOffsets 0-0,
         DeleteShareGroupOffsets 0-0
     """
     assert {f"{api.name} {api.min_version}-{api.max_version}" for api in APIS.values()} == {

@@ -229,9 +229,6 @@ class ConsumerGroup(Group):
         self.regex_refresh.end(is_failed=resolved is None)
         return () if resolved is None or self.members.is_closed else self.members.resolve_regexes(resolved)
 
-    def prepare_deletion(self) -> ErrorCode:
-        return ErrorCode.NON_EMPTY_GROUP if self.tables.members else ErrorCode.NONE
-
     def close(self, error: ErrorCode) -> Sequence[Any]:
         return self.members.close(error)
 

@@ -37,14 +37,16 @@ from kafkalite.coordinator.group.streams.topology import read_topology, topology
 from kafkalite.coordinator.runtime.effects import Records
 from kafkalite.protocol.codec.codec import known_version_of, read_versioned, version_of, versioned
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.streams_groups import StreamsEndpoint, StreamsKeyValue, StreamsTaskIds
 from kafkalite.protocol.records import AssignmentEpochValue, GroupIdKey, MemberKey
 from kafkalite.protocol.streams_records import (
     AssignedTaskIds,
     StreamsCurrentAssignmentValue,
+    StreamsEndpoint,
     StreamsGroupMetadataValue,
+    StreamsKeyValue,
     StreamsMemberMetadataValue,
     StreamsTargetAssignmentValue,
+    StreamsTaskIds,
     StreamsTopologyValue,
 )
 

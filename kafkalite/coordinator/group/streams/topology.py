@@ -15,14 +15,14 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, java_hash_order, topic_name_fault
 from kafkalite.common.text import java_order
-from kafkalite.protocol.messages.streams_groups import (
+from kafkalite.protocol.streams_records import (
     StreamsCopartitionGroup,
     StreamsKeyValue,
     StreamsSubtopology,
     StreamsTopicInfo,
     StreamsTopology,
+    StreamsTopologyValue,
 )
-from kafkalite.protocol.streams_records import StreamsTopologyValue
 
 UNDECIDED = 0  # a number of partitions that is for the coordinator to decide, or a replication factor by default
 

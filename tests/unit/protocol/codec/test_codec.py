@@ -90,7 +90,7 @@ def kafka_python_class(name: str) -> Any:
     for module in (kafka_admin, kafka_consumer, kafka_metadata, kafka_producer, kafka_sasl):
         if hasattr(module, name):
             return getattr(module, name)
-    others = ("DelegationToken", "ConsumerGroup", "Share", "Telemetry")
+    others = ("DelegationToken", "ConsumerGroup", "Share", "StreamsGroup", "Telemetry")
     assert any(other in name for other in others), f"kafka-python has no {name}"
     return None
 

@@ -23,8 +23,7 @@ from kafkalite.coordinator.group.streams.topology import (
     topology_value,
 )
 from kafkalite.protocol.codec.codec import read_versioned, versioned
-from kafkalite.protocol.messages.streams_groups import StreamsSubtopology, StreamsTopology
-from kafkalite.protocol.streams_records import StreamsTopologyValue
+from kafkalite.protocol.streams_records import StreamsSubtopology, StreamsTopology, StreamsTopologyValue
 from tests.support.drawn_streams import drawn_topology
 
 WORD_COUNT = Topology(
