@@ -116,12 +116,11 @@ class ConsumerGroups:
 
         if isinstance(known, ConsumerGroup):
             return known, ()
+        if known is not None and (request.member_epoch != 0 or known.kind != CLASSIC):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if request.member_epoch != 0:
             name = "Group" if request.is_leave else "Consumer group"
-            message = f"{name} {group_id} not found."
-            if known is not None:
-                message = f"Group {group_id} is not a consumer group."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{name} {group_id} not found.")
         if isinstance(known, ClassicGroup) and known.prepare_deletion():
             return upgraded(known, self._environment, self._performer.now())
         group = self._store.new_consumer_group(group_id)

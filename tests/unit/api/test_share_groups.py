@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages import configs, share_fetch, share_groups
+from kafkalite.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from kafkalite.protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.server.broker import Broker
@@ -131,6 +132,28 @@ def test_records_are_acquired_and_acknowledged(tell: Callable[..., None]) -> Non
         assert acquired(second) == [(10, 14, 2), (20, 29, 1)]
         assert (await member.acknowledge((10, 14, [ACCEPT]), (20, 29, [ACCEPT]))).error_code == 0
         assert await member.fetch() is None or acquired(await member.fetch()) == []
+
+    tell(story, **SETTINGS)
+
+
+def test_a_consumer_cannot_take_the_name_of_a_share_group(tell: Callable[..., None]) -> None:
+    async def story(asker: Asker, broker: Broker) -> None:
+        member = await begin(asker, broker)
+        consumer = ConsumerGroupHeartbeatRequest(
+            group_id="shares",
+            member_id="c",
+            rebalance_timeout_ms=1_000,
+            topic_partitions=[],
+            subscribed_topic_names=["t"],
+        )
+        for _ in range(2):
+            refused = await asker.ask(consumer, 1)
+            assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            assert refused.error_message == "Group shares is not a consumer group."
+            assert (await member.beat()).error_code == 0
+            member.epoch = -1
+            await member.beat()  # the empty group keeps its name, too
+            member.epoch = 0
 
     tell(story, **SETTINGS)
 

@@ -226,17 +226,14 @@ class _Assignment:
                     break
         left.sort(key=lambda each: (java_order(each[0].subtopology_id), each[0].partition), reverse=True)
         queue = _Heap(self._processes, lambda process: process.load)
+        missing = 0
         for task, wanted in left:
-            for placed in range(wanted):
-                if not self._give_standby(task, queue):
-                    logger.warning(
-                        "%d of %d standby tasks of task %s_%d have no process: there are too few",
-                        wanted - placed,
-                        self._replicas,
-                        task.subtopology_id,
-                        task.partition,
-                    )
-                    break
+            placed = 0
+            while placed < wanted and self._give_standby(task, queue):
+                placed += 1
+            missing += wanted - placed
+        if missing:
+            logger.info("%d standby tasks have no process: there are too few for %d replicas", missing, self._replicas)
 
     def _give_back_standby(self, task: TaskId) -> bool:
         """Whether a member that had the task, active or standby, takes it."""
