@@ -336,9 +336,11 @@ def leave(group: str, *members: str) -> LeaveGroupRequest:
     return LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=each) for each in members])
 
 
-def classic_join(group: str, member: str, topic: str, owns: Owned | None = None) -> JoinGroupRequest:
+def classic_join(
+    group: str, member: str, topic: str, owns: Owned | None = None, user_data: bytes | None = None
+) -> JoinGroupRequest:
     rows = [TopicPartitions(topic=name, partitions=some) for name, some in (owns or {}).items()]
-    subscription = ConsumerProtocolSubscription(topics=[topic], user_data=None, owned_partitions=rows)
+    subscription = ConsumerProtocolSubscription(topics=[topic], user_data=user_data, owned_partitions=rows)
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=30_000,
@@ -374,6 +376,36 @@ def migration(t: Teller) -> None:
     t.ask("its member is to join again", HeartbeatRequest(group_id=group, generation_id=2, member_id=old), 4)
     t.ask("it joins", classic_join(group, old, topic), 9)
     t.ask("described as before", DescribeGroupsRequest(groups=[group]), 5, but=NO_ASSIGNMENT_YET)
+
+
+@once_in_4_3
+def migration_amid_a_rebalance(t: Teller) -> None:
+    """A cooperative member keeps its partitions while its group rebalances: once the group completes a rebalance, and
+    once it has begun another one before the first was complete. Then the coordinator has forgotten its assignment, and
+    gives the modern member its share at once: until the old one joins again, a partition has two owners, at Kafka as
+    well."""
+    topic = known_topic(t, partitions=2)
+    for stem, rebalances in (("once", 1), ("twice", 2)):
+        group, owns = t.group(stem), {topic: [0, 1]}
+        old = str(t.aside(classic_join(group, "", topic), 3).member_id)
+        t.aside(sync(group, old, 1, {old: owns}), 5)
+        for number in range(rebalances):
+            t.ask(f"it joins again, {stem} {number}", classic_join(group, old, topic, owns, b"%d" % number), 9)
+        but = NO_ASSIGNMENT_YET if rebalances == 1 else None  # Kafka has none either: it begins anew
+        t.ask(f"before, {stem}", DescribeGroupsRequest(groups=[group]), 5, but=but)
+        t.ask(f"a modern member joins, {stem}", join(t, group, "zz", topic), 1)
+        t.ask(f"described, {stem}", describe(group), 1)
+        generation = rebalances + 1
+        t.ask(f"the old one syncs, {stem}", sync(group, old, generation), 5)
+        beaten = HeartbeatRequest(group_id=group, generation_id=generation, member_id=old)
+        t.ask(f"and beats, {stem}", beaten, 4)
+        t.ask(f"it joins with what it owns, {stem}", classic_join(group, old, topic, owns), 9)
+        t.ask(f"it gets what it keeps, {stem}", sync(group, old, generation), 5)
+        t.ask(f"then, {stem}", describe(group), 1)
+        t.ask(f"the modern one beats, {stem}", beat(t, group, "zz", generation + 1), 1)
+        t.ask(f"the old one gives up, {stem}", classic_join(group, old, topic, {topic: [0]}), 9)
+        t.ask(f"the modern one beats again, {stem}", beat(t, group, "zz", generation + 1), 1)
+        t.ask(f"in the end, {stem}", describe(group), 1)
 
 
 def other_protocol(group: str, topic: str) -> JoinGroupRequest:
