@@ -24,6 +24,10 @@ class LatestValues:
         self.count += 1
         self._latest.append(value)
 
+    def average(self) -> float | None:
+        """The mean of the latest values; None if there was none."""
+        return sum(self._latest) / len(self._latest) if self._latest else None
+
     def quantile(self, quantile: float) -> int | None:
         """The value that this share of the latest ones does not exceed; None if there was none."""
         ordered = sorted(self._latest)

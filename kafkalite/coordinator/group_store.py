@@ -274,7 +274,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         from kafkalite.coordinator.group.share.share_group import ShareEnvironment, ShareGroup, ShareGroupConfig
 
         config = self._share_config or (lambda _: ShareGroupConfig())
-        environment = ShareEnvironment(self._environment.topics, config)
+        environment = ShareEnvironment(self._environment.topics, config, self._environment.totals)
         return ShareGroup(group_id, self.partition_for(group_id), environment)
 
     def new_streams_group(self, group_id: str) -> StreamsGroup:

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.latest_values import LatestValues
 from kafkalite.common.names import SHARE_STATE_TOPIC, format_uuid, parse_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG, TRANSACTION_APPEND_ERROR, AppendRecords
@@ -170,6 +171,8 @@ class ShareCoordinator:
         end_offset_of: Callable[[int], int],
     ) -> None:
         self.store = ShareStateStore(config().share_coordinator_state_topic_num_partitions)
+        self.write_count = 0  # of leaders, those included that begin
+        self.write_times = LatestValues()  # in milliseconds, until they are in the log
         self._config = config
         self._clock = clock
         self._append = append
@@ -198,12 +201,19 @@ class ShareCoordinator:
                 raise _uninitialized("Read")
             record = read_by(key, state, leader_epoch, self._updates_per_snapshot, self._clock.wall_ms())
             self._check_topic(key)
+            self.write_count += record is not None
             return record, StoredState(state.state_epoch, state.start_offset, state.ranges)
 
         self._submit(key, decide, done)
 
     def write(self, key: SharePartitionKey, write: StateWrite, done: Done) -> None:
         """`done` gets None, or KafkaError: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, and those of `initialize`."""
+        began_ms = self._clock.monotonic_ms()
+        self.write_count += 1
+
+        def on_written(result: object) -> None:
+            self.write_times.add(self._clock.monotonic_ms() - began_ms)
+            done(result)
 
         def decide(share: StoredShare) -> tuple[StateRecord, None]:
             if share.state is None:
@@ -212,7 +222,7 @@ class ShareCoordinator:
             self._check_topic(key)
             return record, None
 
-        self._submit(key, decide, done)
+        self._submit(key, decide, on_written)
 
     def delete(self, key: SharePartitionKey, done: Done) -> None:
         """`done` gets None also if nothing is known of the share partition."""

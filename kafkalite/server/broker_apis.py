@@ -311,16 +311,23 @@ class BrokerApis:
         """Records of share groups, from the first request for them on."""
         from kafkalite.api.handlers.share_fetch import ShareFetchApi
         from kafkalite.api.request.share_sessions import ShareSessions
+        from kafkalite.api.request.share_traffic import ShareTraffic
         from kafkalite.replication.share.share_partitions import SharePartitions
 
         its = self._coordinators
         shares = SharePartitions(self._runtime.clock, its.share_states, its.share_reading)
         self._replica_manager.on_resignation.subscribe(shares.on_resignation)
+        traffic = ShareTraffic()
+
+        def on_last_end(group_id: str) -> None:
+            shares.drop_group(group_id)
+            traffic.forget_group(group_id)
+
         sessions = ShareSessions(
-            lambda: self._config().group_share_max_share_sessions, shares.on_session_end, shares.drop_group
+            lambda: self._config().group_share_max_share_sessions, shares.on_session_end, on_last_end
         )
         return ShareFetchApi(
-            self._runtime, self._config, self._brokers, self._replica_manager, shares, sessions, self._features
+            self._runtime, self._config, self._brokers, self._replica_manager, shares, sessions, self._features, traffic
         )
 
     @property

@@ -273,6 +273,7 @@ class BrokerServer:
         from kafkalite.common.metrics import CONTENT_TYPE
         from kafkalite.server.broker_metrics import broker_metrics, health
         from kafkalite.server.metrics_endpoint import MetricsEndpoint
+        from kafkalite.server.share_metrics import add_share_metrics
         from kafkalite.server.traffic_metrics import add_client_metrics, add_quota_metrics, add_replication_metrics
 
         where = metrics_listener(self.config.metrics_listener)
@@ -287,6 +288,7 @@ class BrokerServer:
             self.clock,
         )
         add_replication_metrics(metrics, self.replica_manager, self.apis.follower_fetches)
+        add_share_metrics(metrics, self.coordinators, self.replica_manager, lambda: self.apis.used_share_fetches)
         add_quota_metrics(metrics, self._quotas, self.server.quotas, self.clock)
         add_client_metrics(metrics, self.apis.telemetry)
         endpoint = MetricsEndpoint(

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.classic.group_state import GroupState
-from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, Group
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, SHARE, Group
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.internal_topic import InternalTopic
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
@@ -26,10 +26,15 @@ T = TypeVar("T")
 _PER_PAUSE = 500  # groups or transactional ids that are counted at once
 _MODERN_GROUPS = "kafka_server_group_coordinator_metrics"
 _STATES_OF_CONSUMER_GROUPS = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+_STATES_OF_SHARE_GROUPS = ("Empty", "Stable", "Dead")
 _GROUP_KINDS = Column(f"{_MODERN_GROUPS}_group_count", "Groups by their protocol.", GAUGE)
 _CONSUMER_GROUP_STATES = Column(f"{_MODERN_GROUPS}_consumer_group_count", "Consumer groups by their state.", GAUGE)
-_CONSUMER_GROUP_REBALANCES = Column(
-    f"{_MODERN_GROUPS}_consumer_group_rebalance_count", "Rebalances of consumer groups that were begun.", COUNTER
+_SHARE_GROUP_STATES = Column(f"{_MODERN_GROUPS}_share_group_count", "Share groups by their state.", GAUGE)
+_REBALANCES = (
+    Column(
+        f"{_MODERN_GROUPS}_consumer_group_rebalance_count", "Rebalances of consumer groups that were begun.", COUNTER
+    ),
+    Column(f"{_MODERN_GROUPS}_share_group_rebalance_count", "Rebalances of share groups that were begun.", COUNTER),
 )
 _OFFSET_COLUMNS = (
     Column(f"{_MODERN_GROUPS}_offset_commit_count", "Offsets that were committed.", COUNTER),
@@ -38,11 +43,6 @@ _OFFSET_COLUMNS = (
     Column(
         f"{_MODERN_GROUPS}_group_completed_rebalance_count", "Rebalances of classic groups that have ended.", COUNTER
     ),
-)
-_PARTITION_COUNTS = Column(f"{_MODERN_GROUPS}_num_partitions", "Led partitions of __consumer_offsets by state.", GAUGE)
-_LOAD_TIMES = (
-    Column(f"{_MODERN_GROUPS}_partition_load_time_max", "Milliseconds, of the loads that ended in the last 30 s."),
-    Column(f"{_MODERN_GROUPS}_partition_load_time_avg", "Milliseconds, of the same."),
 )
 _OFFSETS = Column("kafka_coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets of all groups.")
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
@@ -62,16 +62,29 @@ def add_coordinator_metrics(metrics: Metrics, coordinators: Coordinators) -> Non
     transactions = coordinators.transactions
     metrics.table(_GROUP_COLUMNS, (), partial(_groups, coordinators.groups))
     metrics.table((_GROUP_KINDS,), ("protocol",), partial(_group_kinds, coordinators.groups))
-    metrics.table((_CONSUMER_GROUP_STATES,), ("state",), partial(_consumer_group_states, coordinators.groups))
+    for column, kind, states in (
+        (_CONSUMER_GROUP_STATES, CONSUMER, _STATES_OF_CONSUMER_GROUPS),
+        (_SHARE_GROUP_STATES, SHARE, _STATES_OF_SHARE_GROUPS),
+    ):
+        metrics.table((column,), ("state",), partial(_group_states, coordinators.groups, kind, states))
     totals = coordinators.group_totals
-    metrics.table((_CONSUMER_GROUP_REBALANCES,), (), lambda: [Row((), (totals.rebalances,))])
+    metrics.table(_REBALANCES, (), lambda: [Row((), (totals.rebalances, totals.share_rebalances))])
     metrics.table((_OFFSETS,), (), partial(_offsets, coordinators.groups))
     metrics.table(_OFFSET_COLUMNS, (), partial(_offset_counts, coordinators.groups))
-    topic = coordinators.offsets_topic
-    metrics.table((_PARTITION_COUNTS,), ("state",), partial(_partition_counts, topic))
-    metrics.table(_LOAD_TIMES, (), partial(_load_times, topic))
+    add_internal_topic_metrics(metrics, _MODERN_GROUPS, coordinators.offsets_topic)
     metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
     metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
+
+
+def add_internal_topic_metrics(metrics: Metrics, group: str, topic: InternalTopic) -> None:
+    """Add the metrics of `group` that Kafka's coordinators have alike: led partitions by state, times of loads."""
+    counts = Column(f"{group}_num_partitions", f"Led partitions of {topic.name} by state.", GAUGE)
+    load_times = (
+        Column(f"{group}_partition_load_time_max", "Milliseconds, of the loads that ended in the last 30 s."),
+        Column(f"{group}_partition_load_time_avg", "Milliseconds, of the same."),
+    )
+    metrics.table((counts,), ("state",), partial(_partition_counts, topic))
+    metrics.table(load_times, (), partial(_load_times, topic))
 
 
 def _count(items: Iterable[T], counts: dict[str, int], name_of: Callable[[T], str | None]) -> Iterator[None]:
@@ -96,14 +109,14 @@ def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
 
 
 def _group_kinds(groups: GroupCoordinator) -> Iterator[Row | None]:
-    counts = {CLASSIC: 0, CONSUMER: 0}
+    counts = {CLASSIC: 0, CONSUMER: 0, SHARE: 0}
     yield from _count(groups.store, counts, lambda group: group.kind)
     yield from (Row((kind,), (count,)) for kind, count in counts.items())
 
 
-def _consumer_group_states(groups: GroupCoordinator) -> Iterator[Row | None]:
-    counts = dict.fromkeys(_STATES_OF_CONSUMER_GROUPS, 0)
-    yield from _count(groups.store, counts, _state_if(CONSUMER))
+def _group_states(groups: GroupCoordinator, kind: str, states: Iterable[str]) -> Iterator[Row | None]:
+    counts = dict.fromkeys(states, 0)
+    yield from _count(groups.store, counts, _state_if(kind))
     yield from (Row((state,), (count,)) for state, count in counts.items())
 
 

@@ -75,6 +75,11 @@ class ShareRequester:
 
     def fetch(self, *acknowledged: Acknowledged, **fields: Any) -> Any:
         """The answer to a ShareFetch."""
+        self.send_fetch(*acknowledged, **fields)
+        return self.receive_fetch()
+
+    def send_fetch(self, *acknowledged: Acknowledged, **fields: Any) -> None:
+        """A ShareFetch whose answer `receive_fetch` waits for."""
         fields = {"max_wait_ms": 0, "min_bytes": 1, "max_records": 500, "batch_size": 1} | fields
         row = share_fetch.ShareFetchPartition(partition_index=0, acknowledgement_batches=_batches(acknowledged))
         topics = [share_fetch.ShareFetchTopic(topic_id=self._topic_id, partitions=[row])]
@@ -87,7 +92,10 @@ class ShareRequester:
             topics=topics,
             **fields,
         )
-        answer = self.client.ask(request, _VERSION)
+        self.client.send(request, _VERSION)
+
+    def receive_fetch(self) -> Any:
+        answer = self.client.receive(share_fetch.ShareFetchRequest, _VERSION)
         self.session_epoch += not answer.error_code
         return answer
 

@@ -23,6 +23,7 @@ from kafkalite.api.request.share_sessions import (
     ShareSessions,
     TopicIdPartition,
 )
+from kafkalite.api.request.share_traffic import ShareTraffic
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
@@ -57,6 +58,7 @@ class ShareFetchApi(NamedTuple):
     shares: SharePartitions
     sessions: ShareSessions
     features: FinalizedFeatures
+    traffic: ShareTraffic
 
     def share_fetch(
         self, request: wire.ShareFetchRequest, context: RequestContext
@@ -168,21 +170,33 @@ class ShareFetchApi(NamedTuple):
         outcomes: Outcomes = {}
         waiting = {key for key, _ in rows}
         is_begun = False
+        traffic = self.traffic
+        if has_any:
+            traffic.acknowledgements += len({key.topic_id for key, _ in rows})
 
-        def on_done(key: TopicIdPartition, error: KafkaError | None) -> None:
+        def on_done(
+            key: TopicIdPartition, batches: Sequence[wire.AcknowledgementBatch], error: KafkaError | None
+        ) -> None:
             if error is not None or has_any:
                 outcomes[key] = error
+            if error is None and batches:
+                traffic.count_acknowledged(batches)
             waiting.discard(key)
             if is_begun and not waiting:
-                done(outcomes)
+                complete()
+
+        def complete() -> None:
+            traffic.failed_acknowledgements += len(
+                {key.topic_id for key, error in outcomes.items() if error is not None}
+            )
+            done(outcomes)
 
         for key, each in rows:
-            self._acknowledge_one(
-                key, each.acknowledgement_batches, context, session, partial(on_done, key), is_renewal=is_renewal
-            )
+            batches = each.acknowledgement_batches
+            self._acknowledge_one(key, batches, context, session, partial(on_done, key, batches), is_renewal=is_renewal)
         is_begun = True
         if not waiting:
-            done(outcomes)
+            complete()
 
     def _acknowledge_one(
         self,
@@ -289,12 +303,21 @@ class _Exchange:
             reading.reads_committed,
         )
         may_read = bool(shares) and request.max_records > 0 and max_bytes > 0
-        is_over = not may_read or request.max_wait_ms <= 0
-        found, missing_bytes = reader.read(is_over=is_over) if may_read else ({}, 0)
+        if not may_read:
+            self.on_fetched(refused)
+            return
+        api.traffic.fetches += len({key.topic_id for key, _ in shares})
+        found, missing_bytes = reader.read(is_over=request.max_wait_ms <= 0)
         if missing_bytes:
             self._wait(reader, missing_bytes, refused)
         else:
+            self._count(reader, found)
             self.on_fetched(refused | found)
+
+    def _count(self, reader: ShareFetchReader, found: dict[TopicIdPartition, SharedRecords]) -> None:
+        traffic = self._api.traffic
+        traffic.count_ratio(self._session.group_id, reader.ready_count, reader.share_count)
+        traffic.failed_fetches += len({key.topic_id for key, each in found.items() if each.error is not None})
 
     def _wait(
         self, reader: ShareFetchReader, missing_bytes: int, refused: dict[TopicIdPartition, SharedRecords]
@@ -310,7 +333,9 @@ class _Exchange:
             else:
                 reply.release = _nothing
                 poll.stop()
+                self._count(reader, found)
                 self.on_fetched(refused | found)
+                self._api.traffic.expired_fetches += is_over
             reader.pass_on()
             return missing_bytes
 

@@ -54,6 +54,8 @@ class ShareFetchReader:
         self, request: ShareRequest, shares: Sequence[tuple[TopicIdPartition, LedSharePartition]], reads_committed: bool
     ) -> None:
         self.reads_committed = reads_committed
+        self.share_count = len(shares)
+        self.ready_count = 0  # of the partitions that the last read could acquire from
         self._request = request
         self._shares = shares
 
@@ -79,6 +81,7 @@ class ShareFetchReader:
             for key, led in self._shares
             if led.fenced is None and (offset := led.fetch_offset()) is not None
         ]
+        self.ready_count = len(ready)
         if not is_over and not found:
             missing_bytes = self._missing_bytes(ready)
             if missing_bytes > 0:

@@ -88,6 +88,7 @@ class ShareSessions:
         self._most = most  # group.share.max.share.sessions
         self._on_end = on_end
         self._on_last_end = on_last_end
+        self.evictions = 0  # sessions that ended with their connection
         self._sessions: dict[tuple[str, str], ShareSession] = {}
 
     def __len__(self) -> int:
@@ -146,6 +147,7 @@ class ShareSessions:
     def on_disconnect(self, connection: ClientConnection) -> None:
         """The sessions of a connection end with it."""
         for session in [each for each in self._sessions.values() if each.connection is connection]:
+            self.evictions += 1
             self.end(session)
 
     def _report_end(self, session: ShareSession) -> None:

@@ -92,12 +92,14 @@ class TopicRegex(Protocol):
 
 
 class GroupTotals:
-    """Counts over all consumer groups of a broker, and all groups of Kafka Streams, for metrics."""
+    """Counts over all groups of a broker but the classic ones, for metrics: rebalances that were begun because a
+    subscription or a topic changed."""
 
-    __slots__ = ("rebalances", "streams_rebalances")
+    __slots__ = ("rebalances", "share_rebalances", "streams_rebalances")
 
     def __init__(self) -> None:
-        self.rebalances = 0  # begun, because a subscription or a topic changed
+        self.rebalances = 0  # of consumer groups
+        self.share_rebalances = 0
         self.streams_rebalances = 0
 
 

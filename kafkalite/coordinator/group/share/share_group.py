@@ -18,6 +18,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import Change, HeldAnswer
+from kafkalite.coordinator.group.consumer.group_environment import GroupTotals
 from kafkalite.coordinator.group.deadlines import Wait
 from kafkalite.coordinator.group.group import (
     SHARE,
@@ -73,6 +74,7 @@ class ShareEnvironment(NamedTuple):
 
     topics: Topics
     config: Callable[[str], ShareGroupConfig]  # by group id
+    totals: GroupTotals
 
 
 class ShareHeartbeat(NamedTuple):
@@ -176,6 +178,7 @@ class ShareGroup(ModernGroup[Step]):
         if is_bumped or metadata_hash != tables.metadata_hash:
             is_bumped = True
             change.make(SetGroupEpoch(tables.group_epoch + 1, metadata_hash))
+            self.environment.totals.share_rebalances += 1
         self._update_target(change, now.wall_ms)
         current = self._reconcile(member.member_id, change, is_resubscribed=is_bumped)
         is_full = is_join or request.topic_names is not None
