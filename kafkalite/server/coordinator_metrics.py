@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.classic.group_state import GroupState
-from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, SHARE, Group
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, SHARE, STREAMS, Group
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.internal_topic import InternalTopic
 from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
@@ -109,7 +109,7 @@ def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
 
 
 def _group_kinds(groups: GroupCoordinator) -> Iterator[Row | None]:
-    counts = {CLASSIC: 0, CONSUMER: 0, SHARE: 0}
+    counts = dict.fromkeys((CLASSIC, CONSUMER, SHARE, STREAMS), 0)
     yield from _count(groups.store, counts, lambda group: group.kind)
     yield from (Row((kind,), (count,)) for kind, count in counts.items())
 
