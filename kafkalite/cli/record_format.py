@@ -19,6 +19,7 @@ from kafkalite.record.batch import NewRecord
 from kafkalite.record.json_lines import Line, Shown
 
 _PIECE = re.compile(r"%(.)|\\(x[0-9A-Fa-f]{2}|.)|([^%\\]+|.)", re.DOTALL)
+_KEPT = "\n\t\u061c\u200e\u200f"  # marks of direction belong to Arabic and Hebrew, and override nothing
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
@@ -67,7 +68,7 @@ def renderer(text: str) -> Render:
 
 def safe(data: bytes) -> str:
     """The text for a terminal, with escapes for characters that move the cursor or change colours or directions."""
-    return printable(data.decode(errors="backslashreplace"), keep="\n\t")
+    return printable(data.decode(errors="backslashreplace"), keep=_KEPT)
 
 
 def line_parser(text: str) -> Callable[[bytes], Line]:

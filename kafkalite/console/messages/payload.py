@@ -7,6 +7,7 @@ reason. The schemas of Avro and Protobuf come from the user.
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -22,7 +23,9 @@ from kafkalite.record.compression import CODEC_NAMES
 SHOWN_BYTES = 10 << 10
 JSON_BYTES_MAX = 4 << 20
 AUTO, TEXT, JSON, HEX, AVRO, PROTOBUF = FORMATS = ("auto", "text", "json", "hex", wire.AVRO, wire.PROTOBUF)
-_CONTROLS_ALLOWED = "\n\r\t"
+# control characters but tab, line feed, carriage return, and the escape that begins a colour of a terminal
+_CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+_CONTROLS_MAX = 1 / 20
 _LOOKED_AT_CHARS = 4096
 
 
@@ -81,23 +84,25 @@ def parse_json(data: bytes) -> Any:
     """The value of a JSON text. Raises ValueError, also if it is too large or too deeply nested."""
     if len(data) > JSON_BYTES_MAX:
         raise ValueError(f"more than {JSON_BYTES_MAX} bytes are not parsed")
-    return read_json(data.decode(), strict=True)
+    return read_json(data.decode("utf-8-sig"), strict=True)
 
 
 def _looks_like_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("{", "[", '"')
+    return text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[", '"')
 
 
 def _text_of(data: bytes, *, is_whole: bool) -> str | None:
-    """The text; None for bytes that are no text. A character may be cut in the middle at the end."""
+    """The text of valid UTF-8; None for other bytes, for one with a NUL, and if more than one character in 20 is a
+    control character. Joiners, marks of direction and spaces of any width are text. A character may be cut in the
+    middle at the end."""
     try:
         text = data.decode()
     except UnicodeDecodeError as fault:
         if is_whole or fault.start < len(data) - 4:
             return None
         text = data[: fault.start].decode()
-    controls = sum(not (char.isprintable() or char in _CONTROLS_ALLOWED) for char in text[:_LOOKED_AT_CHARS])
-    return None if controls > len(text[:_LOOKED_AT_CHARS]) // 20 and controls else text
+    seen = text[:_LOOKED_AT_CHARS]
+    return None if "\0" in seen or len(_CONTROLS.findall(seen)) > len(seen) * _CONTROLS_MAX else text
 
 
 def _hex(data: bytes, limit: int | None, note: str | None) -> dict[str, Any]:

@@ -122,7 +122,7 @@ function part(title, name, record, topic) {
   const show = (how) => replace(content, drawn(now, how));
   const tools = h("div", { class: "tools" });
   const buttons = [
-    data.format !== "hex" && tool("As text", () => show("text")),
+    tool("As text", () => replace(content, data.format === "hex" ? plain(decoded(now.text)) : drawn(now, "text"))),
     tool("As hex", async () => replace(content, await bytesOf(path, name))),
     copyButton(() => now.text, "Copy"),
     h("a", { class: "tool", href: `${path}?part=${name}`, download: "" }, icon("download"), "Download"),
@@ -163,6 +163,9 @@ function drawn(data, how) {
       ),
   ];
 }
+
+/** The text of bytes, with a sign for each one that is not UTF-8. @param {string} text hexadecimal */
+const decoded = (text) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(pairs(text));
 
 function pairs(text) {
   return Uint8Array.from(text.match(/[0-9a-f]{2}/gi) ?? [], (pair) => parseInt(pair, 16));

@@ -1,14 +1,15 @@
 /**
  * Keys, values and headers of records on the page, with any content.
  *
- * Control characters and those that turn the direction of writing are shown as signs. JSON is indented token by token:
+ * Control characters and overrides of the direction of writing are shown as signs; joiners, marks of direction and
+ * spaces of any width stay, since emoji and words of many scripts are made of them. JSON is indented token by token:
  * numbers keep every digit, and no depth or length can exhaust the stack.
  */
 
 import { h } from "./element.js";
 
-const HIDDEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\uffff]/g;
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
+const HALVED = /(?:[\ud800-\udbff]|\u200d)$/; // half a character at a cut, or a joiner of two
 const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 const COLOURED_TOKENS = 4000;
 const INDENT_DEPTH = 40;
@@ -25,8 +26,8 @@ function sign(character) {
 
 /** The text on one line, for a table. @param {string} text @param {number} limit */
 export function line(text, limit = 240) {
-  const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
-  return visible(cut.replace(/\s+/g, " "));
+  const cut = text.length > limit ? `${text.slice(0, limit).replace(HALVED, "")}…` : text;
+  return visible(cut.replace(/[ \t\r\n\v\f]+/g, " "));
 }
 
 /** JSON with indentation and colours; a text that is too long is indented without colours. @param {string} text */

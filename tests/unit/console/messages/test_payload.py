@@ -110,6 +110,40 @@ def test_bytes_are_json_text_or_hexadecimal_by_their_content(
     assert (found["size_bytes"], found["is_cut"]) == (len(data), False)
 
 
+_INTERNATIONAL = {
+    "persian": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # with a zero width non-joiner
+    "family": "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "flag": "\U0001f3f3\ufe0f\u200d\U0001f308",
+    "price": "10\u00a0000\u00a0EUR",
+    "mark": "\ufeffid;name",
+    "arabic": "\u0627\u0644\u0633\u0639\u0631 5\u200f",
+    "log": "\x1b[31mE\x1b[0m \x1b[1mx\x1b[0m",
+}
+
+
+@pytest.mark.parametrize("text", _INTERNATIONAL.values(), ids=_INTERNATIONAL)
+@pytest.mark.parametrize("wanted", ["auto", "text"])
+def test_text_of_every_script_is_text_as_it_is(text: str, wanted: str) -> None:
+    found = shown(text.encode(), Format(wanted))
+    assert found is not None and (found["format"], found["text"], found["note"]) == ("text", text, None)
+
+
+@pytest.mark.parametrize("text", _INTERNATIONAL.values(), ids=_INTERNATIONAL)
+def test_json_with_it_is_json(text: str) -> None:
+    data = json.dumps({"a": text}, ensure_ascii=False).encode()
+    found = shown(data, Format())
+    assert found is not None and (found["format"], found["text"]) == ("json", data.decode())
+    assert (found := shown(b"\xef\xbb\xbf" + data, Format())) is not None and found["format"] == "json"
+
+
+@pytest.mark.parametrize(
+    "data", [(7).to_bytes(8, "big"), b"\0\0\0\0\1" + b"a long text of an Avro record, " * 9, b"ab\x01", b"\x07\x1a"]
+)
+def test_numbers_and_records_with_a_schema_id_are_no_text(data: bytes) -> None:
+    found = shown(data, Format())
+    assert found is not None and found["format"] == "hex"
+
+
 def test_a_value_is_cut_at_a_limit_and_in_no_character() -> None:
     found = shown("\u00e9".encode() * 20, Format(), 9)
     assert found is not None and (found["format"], found["is_cut"], found["size_bytes"]) == ("text", True, 40)

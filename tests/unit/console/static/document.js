@@ -66,7 +66,8 @@ class FakeElement extends FakeNode {
   }
 
   append(...nodes) {
-    for (const node of nodes) {
+    for (const each of nodes) {
+      const node = typeof each === "string" ? new Text(each) : each;
       node.remove();
       node.parent = this;
       this.childNodes.push(node);
@@ -81,6 +82,14 @@ class FakeElement extends FakeNode {
   replaceChildren(...nodes) {
     for (const child of [...this.childNodes]) child.remove();
     this.append(...nodes);
+  }
+
+  prepend(...nodes) {
+    for (const node of nodes.toReversed()) {
+      node.remove();
+      node.parent = this;
+      this.childNodes.unshift(node);
+    }
   }
 
   after(node) {
