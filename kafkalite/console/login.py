@@ -118,8 +118,8 @@ class Login:
         """The connections of a user. Raises ApiError."""
         if not user or not password:
             raise ApiError(401, "BAD_LOGIN", "a name and a password are needed")
-        refusal = "no mechanism of the brokers accepts a password"
-        for mechanism in self.mechanisms:
+        is_refused, refusal = False, "no mechanism of the brokers accepts a password"
+        for mechanism in self.mechanisms:  # each has users of its own
             try:
                 security = ClientSecurity.of(self.properties, by_password(mechanism, user, password))
                 pool = BrokerPool(self.bootstrap, security)
@@ -128,13 +128,14 @@ class Login:
             except ValueError as fault:
                 raise ApiError(401, "BAD_LOGIN", f"this name or password {fault}") from None
             except CLIENT_FAULTS as fault:
-                refusal = str(fault)
-                if NOT_ENABLED in refusal:
-                    continue
-                if REFUSES in refusal:
-                    raise ApiError(401, "BAD_LOGIN", "the brokers do not know this name and password") from None
-                raise of_client(fault) from None
-        raise ApiError(401, "BAD_LOGIN", refusal)
+                text = str(fault)
+                if NOT_ENABLED in text:
+                    refusal = text
+                elif REFUSES in text:
+                    is_refused = True
+                else:
+                    raise of_client(fault) from None
+        raise ApiError(401, "BAD_LOGIN", "wrong user name or password" if is_refused else refusal)
 
     async def _session_answer(self, session: Session, *, is_new: bool) -> Response:
         answer = JSONResponse(await run_in_threadpool(self._describe, session))

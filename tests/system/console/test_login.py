@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkalite.cli.user_command import add_user
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.logins import ClientSecurity, by_password
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
 
@@ -54,6 +57,19 @@ def test_each_user_sees_what_is_allowed(browser: Browser) -> None:
     assert browser.change("DELETE", "topics/orders")[0] in (403, 404)
     assert browser.change("POST", "logout")[0] == 200
     assert browser.refusal("topics") == (401, "LOGIN_REQUIRED")
+
+
+def test_a_user_of_any_enabled_mechanism_logs_in() -> None:
+    """As docs/security.md sets it up: the administrator is a user of PLAIN, the others are of SCRAM."""
+    with Broker(**SETTINGS | {"sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256"}) as broker:
+        properties = {"security.protocol": "SASL_PLAINTEXT"}
+        admin = ClientSecurity.of(properties, by_password("PLAIN", "admin", "a-secret"))
+        with ClusterClient(broker.bootstrap_servers, 10, admin) as cluster:
+            add_user(cluster, "bob", "c-secret", {"SCRAM-SHA-512": 4096})
+        with console(broker.bootstrap_servers, properties=properties) as browser:
+            assert [log_in(browser, *one) for one in (("admin", "a-secret"), ("bob", "c-secret"))] == [200, 200]
+            answer = browser.client.post("/api/login", json={"user": "admin", "password": "wrong"})
+            assert (answer.status_code, answer.json()["message"]) == (401, "wrong user name or password")
 
 
 def test_a_password_is_not_guessed_for_long(browser: Browser) -> None:
