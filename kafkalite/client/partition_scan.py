@@ -149,24 +149,35 @@ class Markers:
 class PartitionScan:
     """Reads one partition, a piece at a time. `position` is the offset that is read next, `size_bytes` how much was
     read. `committed_only` leaves out open and aborted transactions, as with read_committed.
-    `is_overtaken`: the records at the offset of the last read were deleted before it."""
+    `is_overtaken`: the records at the offset of the last read were deleted before it. `first` is the offset from which
+    on the last read has all records."""
 
     def __init__(self, cluster: ClusterClient, topic: str, partition: int, *, committed_only: bool) -> None:
         self.topic = topic
         self.partition = partition
         self.size_bytes = 0
         self.position = 0
+        self.first = 0
         self.is_overtaken = False
         self._cluster = cluster
         self._committed_only = committed_only
         self._markers = Markers()
 
-    def read(self, offset: int, end: int, *, max_wait_ms: int = 0) -> list[ScannedRecord]:
-        """The records of one response from `offset` on, markers included, below `end`; `position` advances. An empty
+    def read(
+        self,
+        offset: int,
+        end: int,
+        *,
+        max_wait_ms: int = 0,
+        max_bytes: int = FETCH_BYTES,
+        floor: int | None = None,
+    ) -> list[ScannedRecord]:
+        """The records of one response from `offset` on, markers included, below `end`; `position` advances. With
+        `floor` also the records before `offset` in the first batch, from this offset on. An empty
         list may mean that this piece had none. If the log has no such offset, `position` becomes its start if
         records were deleted meanwhile, else `end`. Raises Unanswered, ConfigError."""
-        self.position = offset
-        fetched, is_behind_stable = self._fetch(offset, max_wait_ms)
+        self.position = self.first = offset
+        fetched, is_behind_stable = self._fetch(offset, max_wait_ms, max_bytes)
         if fetched is None:
             key = self.topic, self.partition
             start = LogOffsets(self._cluster, _ASK_S).starts([key])[key]
@@ -176,6 +187,8 @@ class PartitionScan:
         self.is_overtaken = False
         found: list[ScannedRecord] = []
         aborted = _Aborted(fetched.aborted)
+        if floor is not None and fetched.batches:
+            self.first = max(floor, min(offset, fetched.batches[0][0].base_offset))
         for header, batch in fetched.batches:
             if header.base_offset >= end and header.magic >= MAGIC:
                 self.position = end
@@ -187,26 +200,25 @@ class PartitionScan:
                 # a record behind the last offset of its batch, as brokers of old took some, comes with the batch
                 last = header.last_offset
                 records = self._records(header, batch, state)
-                found += [one for one in records if offset <= one.offset and min(one.offset, last) < end]
+                found += [one for one in records if self.first <= one.offset and min(one.offset, last) < end]
             aborted.passed(header, batch)
         if not fetched.batches and max_wait_ms == 0:
             self.position = end  # no record remains below it, such as after compaction at the end
         return found
 
-    def _fetch(self, offset: int, max_wait_ms: int) -> tuple[Fetched | None, bool]:
+    def _fetch(self, offset: int, max_wait_ms: int, max_bytes: int) -> tuple[Fetched | None, bool]:
         """The response, and whether the offset is at or above the last stable offset; None if the log has no such
         offset.
         """
         is_behind_stable = False
         try:
-            fetched = fetch(
-                self._cluster, self.topic, self.partition, offset, isolation=COMMITTED, max_wait_ms=max_wait_ms
-            )
+            where = self._cluster, self.topic, self.partition, offset
+            fetched = fetch(*where, isolation=COMMITTED, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
             at_stable_end = not fetched.batches and offset >= fetched.last_stable_offset
             if at_stable_end and not self._committed_only and offset < fetched.high_watermark:
                 end = fetched.high_watermark
                 self._markers.find(self._cluster, self.topic, self.partition, offset, end)
-                fetched = fetch(self._cluster, self.topic, self.partition, offset, isolation=UNCOMMITTED)
+                fetched = fetch(*where, isolation=UNCOMMITTED, max_bytes=max_bytes)
                 is_behind_stable = True
         except OutOfRange:
             return None, False

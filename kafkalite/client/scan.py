@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
+from kafkalite.client.partition_scan import FETCH_BYTES, PartitionScan, ScannedRecord
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
@@ -27,6 +27,8 @@ from kafkalite.common.names import TopicPartition
 BEGINNING, END, OFFSET, TIME, TAIL = PLACES = ("beginning", "end", "offset", "time", "tail")
 _WINDOW_MIN, _WINDOW_MAX = 100, 200_000  # offsets
 _WINDOW_GROWTH = 4
+_WINDOW_BYTES = 16 << 20
+_FETCH_BYTES_MIN = 64 << 10
 _TAIL_WAIT_MS = 300
 _LEADER_WAIT_S = 10.0
 _LEADER_PAUSE_S = 0.25
@@ -45,9 +47,29 @@ class Span:
     high: int
 
 
+@dataclass(slots=True)
+class _Window:
+    """The offsets that a scan backwards reads next of one partition, and the bytes that an offset has taken so far."""
+
+    offsets: int
+    _bytes_per_offset: float | None = None
+
+    def fetch_bytes(self, offsets: int) -> int:
+        """The size of a fetch for so many offsets: little more than they need, since the rest is read in vain."""
+        if self._bytes_per_offset is None:
+            return _FETCH_BYTES_MIN
+        return min(FETCH_BYTES, _FETCH_BYTES_MIN + int(1.25 * self._bytes_per_offset * offsets))
+
+    def grow(self, read_bytes: int, offsets: int) -> None:
+        """Chooses the next window, after one of `offsets` that took `read_bytes`."""
+        self._bytes_per_offset = read_bytes / max(1, offsets)
+        fitting = max(_WINDOW_MIN, int(_WINDOW_BYTES / max(0.01, self._bytes_per_offset)))
+        self.offsets = min(self.offsets * _WINDOW_GROWTH, fitting, _WINDOW_MAX)
+
+
 class Start(NamedTuple):
     """The start of a scan, one of PLACES. `offset` is that of OFFSET, `offsets` those of some partitions, also for
-    END."""
+    END and TAIL."""
 
     place: str
     offset: int = 0
@@ -117,7 +139,7 @@ class Scan:
         for key in self._scans:
             first, end = starts[key], max(starts[key], ends[key])
             given = min(max(start.offsets.get(key, end if start.place == END else start.offset), first), end)
-            low = {TAIL: end, TIME: at.get(key, end), OFFSET: given}.get(start.place, first)
+            low = {TAIL: min(start.offsets.get(key, end), end), TIME: at.get(key, end), OFFSET: given}.get(start.place, first)
             found[key] = Span(first, end, low, given if start.place == END else end)
         return found
 
@@ -153,21 +175,18 @@ class Scan:
                     break
             yield Round(found, ends)
 
-    def backwards(self, enough: int, window: int = _WINDOW_MIN) -> Iterator[Round]:
+    def backwards(self, enough: int, window: int = _WINDOW_MIN, keep: int = 1 << 62) -> Iterator[Round]:
         """Rounds of the newest records of each partition, newest first: `enough` of each within the limits, so that the
-        newest of all partitions are among them. The first window of a round has `window` offsets, each further one is
-        larger; an empty round in between reports progress."""
+        newest of all partitions are among them, and at most the newest `keep`. The first window of a partition has
+        `window` offsets, each further one is larger; an empty round in between reports progress."""
+        windows = {key: _Window(max(window, _WINDOW_MIN)) for key in self.spans}
         while self.end_reason is None:
             found: dict[TopicPartition, list[ScannedRecord]] = {}
             ends = {}
             for key, span in self.spans.items():
                 records: list[ScannedRecord] = []
-                size = max(window, _WINDOW_MIN)
                 while span.low < span.high:
-                    low = max(span.low, span.high - size)
-                    records = self._read_window(key, low, span.high) + records
-                    span.high = low
-                    size = min(size * _WINDOW_GROWTH, _WINDOW_MAX)
+                    records = (self._read_window(key, span, windows[key], keep) + records)[-keep:]
                     if len(records) >= enough or self.end_reason is not None:
                         break
                     yield Round({}, {})
@@ -175,10 +194,10 @@ class Scan:
             yield Round(found, ends)
 
     def tail(self) -> Iterator[Round]:
-        """Rounds of the new records of one partition each, from the ends of the spans on; a round may be empty. Polls
-        each partition for a moment, one after the other. Never ends by itself."""
+        """Rounds of the new records of one partition each, from the ends of the logs or the given offsets on; a round
+        may be empty. Polls each partition for a moment, one after the other. Never ends by itself."""
         wait_ms = max(1, _TAIL_WAIT_MS // max(1, len(self.spans)))
-        positions = {key: span.end for key, span in self.spans.items()}
+        positions = {key: span.low for key, span in self.spans.items()}
         while True:
             for key, before in positions.items():
                 records = self._read(key, before, _NO_END, wait_ms)
@@ -188,19 +207,34 @@ class Scan:
                 positions[key] = position
                 yield Round({key: records}, {key: position})
 
-    def _read_window(self, key: TopicPartition, low: int, high: int) -> list[ScannedRecord]:
-        found, position = list[ScannedRecord](), low
-        while position < high:
-            found += self._read(key, position, high)
-            position = max(self._scans[key].position, position + 1)
+    def _read_window(self, key: TopicPartition, span: Span, window: _Window, keep: int) -> list[ScannedRecord]:
+        """The newest selected records at the end of a span, which becomes shorter by the window. It begins with a batch,
+        so that none is read twice."""
+        scan, high = self._scans[key], span.high
+        position = max(span.low, high - window.offsets)
+        read_before = scan.size_bytes
+        found = self._read(key, position, high, max_bytes=window.fetch_bytes(high - position), floor=span.low)
+        span.high = scan.first
+        while (position := max(scan.position, position + 1)) < high:
+            found = (found + self._read(key, position, high, max_bytes=window.fetch_bytes(high - position)))[-keep:]
+        window.grow(scan.size_bytes - read_before, high - span.high)
         return found
 
-    def _read(self, key: TopicPartition, offset: int, end: int, wait_ms: int = 0) -> list[ScannedRecord]:
+    def _read(
+        self,
+        key: TopicPartition,
+        offset: int,
+        end: int,
+        wait_ms: int = 0,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        floor: int | None = None,
+    ) -> list[ScannedRecord]:
         """The selected records of a piece. Refreshes the metadata while there is no leader."""
         scan, failing_since_s = self._scans[key], None
         while True:
             try:
-                records = scan.read(offset, end, max_wait_ms=wait_ms)
+                records = scan.read(offset, end, max_wait_ms=wait_ms, max_bytes=max_bytes, floor=floor)
                 break
             except Refused:
                 raise

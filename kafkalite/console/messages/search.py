@@ -213,6 +213,7 @@ class Search:
         )
         spans = self._scan.spans.items()
         self._next = {index: span.high if self._is_backwards else span.low for (_, index), span in spans}
+        self._total = sum(span.high - span.low for _, span in spans)
 
     def events(self) -> Iterator[Event]:
         """Yields records, progress now and then, and `done` at the end. A tail ends only when it is closed. Raises
@@ -237,7 +238,7 @@ class Search:
                 continue
             break
         reason = reason or self._scan.end_reason
-        following = None if reason == "end" else {str(index): at for index, at in sorted(self._next.items())}
+        following = None if reason == "end" else self._positions()
         yield Event("done", {"reason": reason, **self._numbers(), "next": following})
 
     def records(self) -> Iterator[ScannedRecord]:
@@ -262,7 +263,7 @@ class Search:
         if not self._is_backwards:
             return self._scan.forwards()
         limit = self._wanted.limit or 0
-        return self._scan.backwards(0 if self._wanted.filters else limit, limit * 2)
+        return self._scan.backwards(0 if self._wanted.filters else limit, limit * 2, limit)
 
     def _in_order(self, one: Round) -> list[ScannedRecord]:
         return one.by_time(backwards=self._is_backwards)
@@ -285,6 +286,7 @@ class Search:
                 for record in records:
                     self._matched += 1
                     yield Event("record", self._view.of(record))
+            self._next.update({index: end for (_, index), end in one.ends.items()})
             yield from self._progress()
 
     # reports
@@ -301,15 +303,20 @@ class Search:
     def _progress_event(self) -> Event:
         spans = self._scan.spans.values()
         done = sum(one.low >= one.high for one in spans)
-        total = sum(max(0, one.end - one.start) for one in spans)
-        return Event(
-            "progress",
-            {**self._numbers(), "total": total, "partitions_done": done, "partitions": len(spans)},
-        )
+        row = {**self._numbers(), "partitions_done": done, "partitions": len(spans)}
+        if self._wanted.start.place == TAIL:
+            row["next"] = self._positions()
+        return Event("progress", row)
 
-    def _numbers(self) -> dict[str, int]:
-        """The counters of the search. `deleted` are offsets that retention deleted before they were read."""
+    def _positions(self) -> dict[str, int]:
+        """The offset of each partition at which another search continues this one."""
+        return {str(index): at for index, at in sorted(self._next.items())}
+
+    def _numbers(self) -> dict[str, Any]:
+        """The counters of the search. `total` is the number of offsets from its start to its end, `deleted` that of
+        offsets that retention deleted before they were read."""
         return {
+            "total": self._total,
             "scanned": self._scan.scanned,
             "matched": self._matched,
             "scanned_bytes": self._scan.size_bytes,

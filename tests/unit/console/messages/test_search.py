@@ -59,6 +59,22 @@ def test_backwards_with_filters_the_whole_log_is_searched() -> None:
     assert (found, done["reason"]) == (["0"], "end")
 
 
+def test_backwards_with_a_filter_each_batch_is_read_once() -> None:
+    made = ScannedLogs(2)
+    for number in range(3_000):  # batches of three, which no window of a hundred offsets fits
+        made.write(number % 2, *[NewRecord(None, b"%d" % number)] * 3)
+    read: list[int] = []
+    made.on_fetch = lambda: read.append(1)
+    found, done = told(search(made, Start(END), filters=[lambda one: False]))
+    assert (found, done["reason"], done["scanned"], done["total"]) == ([], "end", 9_000, 9_000)
+    assert len(made.fetches) == len(set(made.fetches)) == 3_000
+
+
+def test_backwards_with_a_filter_only_the_records_of_the_answer_are_kept() -> None:
+    found, done = told(search(logs(4_000), Start(END), filters=[lambda one: int(one.value) < 3_000], limit=3))
+    assert (found, done["reason"]) == (["2999", "2998", "2997"], "limit")
+
+
 @pytest.mark.parametrize(
     ("limits", "reason"), [(Limits(max_records=2), "max_records"), (Limits(max_bytes=1), "max_bytes")]
 )
@@ -90,6 +106,15 @@ def test_a_tail_begins_with_progress_and_gives_records_as_they_come() -> None:
     assert next(events).name == "progress"
     made.write(1, NewRecord(None, b"new"))
     assert next(one for one in events if one.name == "record").data["value"]["text"] == "new"
+
+
+def test_a_tail_says_where_it_is_and_resumes_there() -> None:
+    made = logs()
+    progress = next(search(made, Start(TAIL), limit=None).events())
+    assert progress.data["next"] == {"0": 3, "1": 3}
+    made.write(0, NewRecord(None, b"missed"))
+    again = search(made, Start(TAIL, offsets={(TOPIC, 0): 3, (TOPIC, 1): 3}), limit=None).events()
+    assert next(one for one in again if one.name == "record").data["value"]["text"] == "missed"
 
 
 def test_an_export_has_what_a_search_finds() -> None:
