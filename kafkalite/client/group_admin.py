@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import GROUP_KEY, Retries
 from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, ListedGroup, of_classic, of_consumer
-from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Unanswered
+from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages import group_offsets as wire
@@ -213,7 +213,7 @@ class GroupAdmin:
         if result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise self._no_group(group_id)
         if result.error_code == ErrorCode.NON_EMPTY_GROUP:
-            raise Unanswered(f"group {group_id} is not deleted: it has members; stop them first")
+            raise Refused(f"group {group_id} is not deleted: it has members; stop them first")
         if result.error_code:
             raise Unanswered(f"group {group_id} is not deleted: {name_of_error(result.error_code)}")
 

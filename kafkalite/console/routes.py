@@ -55,7 +55,8 @@ _RESET = (
     _field("offset", "integer", at_least=0),
     _field("time_ms", "integer"),
     _field("shift", "integer"),
-    _field("preview", "boolean", True, doc="only return the new offsets"),
+    _field("preview", "boolean", True, doc="only return the new offsets, and a preview_id"),
+    _field("preview_id", text_max=100, doc="that of a preview of the same request; needed for the change"),
 )
 _INTERNAL = Parameter("internal", "boolean", False, doc="internal topics, too")
 _GROUP_TYPE = Parameter("type", one_of=groups.GROUP_TYPES, doc="only groups of this type")

@@ -42,6 +42,14 @@ class Browser:
         answer = self.client.request(method, f"/api/{path}", json=dict(body or {}), headers=headers, params=query)
         return answer.status_code, answer.json()
 
+    def reset(self, body: Mapping[str, Any]) -> Answer:
+        """Resets the offsets of a group as its page does: the answer of the preview if that is refused, else that of the
+        reset."""
+        status, preview = self.change("POST", "group/reset", body)
+        if status != 200:
+            return status, preview
+        return self.change("POST", "group/reset", {**body, "preview": False, "preview_id": preview["preview_id"]})
+
     def search(self, topic: str, /, **query: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The records of a search, and its last event."""
         records = []

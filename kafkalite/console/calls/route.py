@@ -16,7 +16,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,37 @@ SEARCHES_MAX = 16
 _TOKEN_BYTES = 32
 
 
+class Preview(NamedTuple):
+    """A change that was shown and not yet made: the request, the values that it found and those that it would set."""
+
+    request: Mapping[str, Any]
+    found: Mapping[Any, Any]
+    wanted: Mapping[Any, Any]
+
+
+PREVIEWS_MAX = 20
+
+
+@dataclass(slots=True)
+class Previews:
+    """The last previews of a session, by their names. Each is for one change."""
+
+    _kept: OrderedDict[str, Preview] = field(default_factory=OrderedDict)
+
+    def add(self, preview: Preview) -> str:
+        """The name of the preview."""
+        name = secrets.token_urlsafe(12)
+        self._kept[name] = preview
+        while len(self._kept) > PREVIEWS_MAX:
+            self._kept.popitem(last=False)
+        return name
+
+    def take(self, name: str | None, request: Mapping[str, Any]) -> Preview | None:
+        """The preview of this request; None if there is none of this name, or it was of another request."""
+        found = self._kept.pop(name or "", None)
+        return found if found is not None and found.request == request else None
+
+
 @dataclass(slots=True)
 class Session:
     """`pool` is None until a user has logged in, where a login is required. `user` is None without a login."""
@@ -131,6 +162,7 @@ class Session:
     user: str | None = None
     used_s: float = 0.0
     searches: int = 0
+    previews: Previews = field(default_factory=Previews)
 
     def is_token(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(errors="replace"), self.csrf_token.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.client.broker_reports import record_counts, reports
@@ -10,8 +11,8 @@ from kafkalite.client.group_rows import group_detail
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.topics import places_of, require_partition
-from kafkalite.console.calls.route import Call
-from kafkalite.console.request.parameters import Row, invalid, not_found, paged
+from kafkalite.console.calls.route import Call, Preview
+from kafkalite.console.request.parameters import Row, invalid, not_found, paged, refused
 
 _SORTABLE = ("group_id", "state", "group_type", "members", "lag", "lag_records")
 GROUP_TYPES = ("classic", "consumer", "share", "streams")
@@ -54,23 +55,37 @@ def delete_group(call: Call) -> Row:
 
 
 def reset_group(call: Call) -> Row:
-    """Resets offsets. With a preview nothing is changed: the response has the new offset of each partition."""
+    """Resets offsets. A preview changes nothing: the response has the new offset of each partition and a `preview_id`,
+    and a request with that sets exactly these offsets. Raises ApiError if it is of another request, or the group has
+    committed since."""
     body = call.body
     group_id, admin = body["group_id"], GroupAdmin(call.cluster, call.timeout_s)
+    request = {name: value for name, value in body.items() if name not in ("preview", "preview_id")}
     committed = admin.offsets(group_id)
-    keys = _chosen(call, committed)
-    wanted = new_offsets(LogOffsets(call.cluster, call.timeout_s), keys, committed, _target(body))
-    items = [
-        {"topic": key[0], "partition": key[1], "from_offset": committed.get(key), "to_offset": wanted[key]}
-        for key in keys
-    ]
-    _add_records(call, items)
     if not body["preview"]:
+        preview = call.session.previews.take(body["preview_id"], request)
+        if preview is None:
+            raise refused("there is no preview of this reset; look at a new one first")
+        if any(committed.get(key) != offset for key, offset in preview.found.items()):
+            raise refused(f"group {group_id} has committed offsets since the preview; look at a new one first")
         try:
-            reset(admin, group_id, wanted)
+            reset(admin, group_id, preview.wanted)
         finally:
             call.pool.changed()
-    return {"ok": True, "preview": body["preview"], "items": items}
+        return {"ok": True, "preview": False, "items": _items(preview.found, preview.wanted)}
+    keys = _chosen(call, committed)
+    wanted = new_offsets(LogOffsets(call.cluster, call.timeout_s), keys, committed, _target(body))
+    found = {key: committed.get(key) for key in keys}
+    items = _items(found, wanted)
+    _add_records(call, items)
+    preview_id = call.session.previews.add(Preview(request, found, wanted))
+    return {"ok": True, "preview": True, "preview_id": preview_id, "items": items}
+
+
+def _items(found: Mapping[TopicPartition, int | None], wanted: Mapping[TopicPartition, int]) -> list[Row]:
+    return [
+        {"topic": key[0], "partition": key[1], "from_offset": found[key], "to_offset": wanted[key]} for key in wanted
+    ]
 
 
 def _chosen(call: Call, committed: dict[TopicPartition, int]) -> list[TopicPartition]:

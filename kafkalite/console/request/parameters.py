@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkalite.client.cluster_client import WriteFailed
 from kafkalite.client.group_admin import NotReset
-from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.errors import ConfigError, Refused, Unanswered
 from kafkalite.common.text import printable
 
 CLIENT_FAULTS = (Unanswered, WriteFailed, ConfigError)
@@ -63,7 +63,7 @@ def of_client(fault: Unanswered | WriteFailed | ConfigError) -> ApiError:
         return refused(text)
     if "AUTHORIZATION_FAILED" in text:
         return ApiError(403, "NOT_PERMITTED", f"the access control lists do not allow it: {text}")
-    if isinstance(fault, WriteFailed):
+    if isinstance(fault, (WriteFailed, Refused)):
         return refused(text)
     return ApiError(502, "UNREACHABLE", text)
 

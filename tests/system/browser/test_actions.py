@@ -116,9 +116,19 @@ def test_offsets_are_reset_after_a_preview(open_page: OpenPage, world: World) ->
     page = open_page("/group?group_id=to-reset")
     page.get_by_role("button", name="Reset offsets").click()
     dialog = page.get_by_role("dialog")
+    assert dialog.get_by_role("button", name="Reset").is_disabled()  # nothing is chosen yet
+    dialog.get_by_label("Reset to").select_option("earliest")
     dialog.get_by_text(re.compile("records? read again")).wait_for()
     before = _committed(world, "to-reset")
     assert any(before.values())
+    dialog.get_by_label("Reset to").select_option("offset")
+    dialog.get_by_label("Offset").press_sequentially("7")  # as it is typed, without leaving the field
+    assert dialog.get_by_role("button", name="Reset").is_disabled()
+    expect(dialog.locator("td b").first).to_have_text("7")
+    dialog.get_by_label("Offset").press_sequentially("5")
+    expect(dialog.get_by_role("button", name="Reset")).to_be_disabled()
+    expect(dialog.get_by_role("button", name="Reset")).to_be_enabled()
+    expect(dialog.locator("td b").first).to_have_text("75")
     dialog.get_by_label("Reset to").select_option("latest")
     dialog.get_by_text(re.compile("[1-9][0-9]* records skipped, 0")).wait_for()
     assert _committed(world, "to-reset") == before  # a preview changes nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -148,8 +149,7 @@ def test_a_name_that_is_not_ours_is_refused(browser: Browser) -> None:
 def test_a_group_without_a_name_is_opened_reset_and_deleted(broker: Broker, browser: Browser) -> None:
     broker.create_topic("orders")
     broker.produce("orders", value="x")
-    wanted = {"group_id": "", "topics": ["orders"], "to": "latest", "preview": False}
-    assert browser.change("POST", "group/reset", wanted)[0] == 200
+    assert browser.reset({"group_id": "", "topics": ["orders"], "to": "latest"})[0] == 200
     (listed,) = browser.get("groups")["items"]
     assert (listed["group_id"], listed["group_type"], listed["protocol_type"]) == ("", "classic", None)
     group = browser.get("group", group_id="")
@@ -200,11 +200,45 @@ def test_a_group_is_reset_after_a_preview(broker: Broker, browser: Browser) -> N
     status, preview = browser.change("POST", "group/reset", wanted)
     assert status == 200 and preview["items"][0]["to_offset"] == 4 and preview["preview"]
     assert browser.refusal("group", group_id="a/b") == (404, "NOT_FOUND")
-    assert browser.change("POST", "group/reset", {**wanted, "preview": False})[0] == 200
+    assert browser.reset(wanted)[0] == 200
     group = browser.get("group", group_id="a/b")
     assert (group["lag"], group["lag_records"]) == (6, 6)
     assert browser.get("groups")["items"][0]["group_id"] == "a/b"
     assert browser.change("DELETE", "group", group_id="a/b")[0] == 200
+
+
+def test_a_reset_is_refused_unless_it_is_that_of_its_preview(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    for number in range(10):
+        broker.produce("orders", value=str(number))
+    wanted = {"group_id": "g", "topics": ["orders"], "to": "offset", "offset": 4}
+
+    def preview(**changes: Any) -> dict[str, Any]:
+        return browser.change("POST", "group/reset", wanted | changes)[1]
+
+    def act(preview_id: str | None, **changes: Any) -> tuple[int, Any]:
+        return browser.change("POST", "group/reset", {**wanted, **changes, "preview": False, "preview_id": preview_id})
+
+    assert act(None)[0] == 409 and act("another")[0] == 409
+    assert act(preview()["preview_id"], offset=5)[0] == 409
+    seen = preview(to="latest")
+    broker.produce("orders", value="later")
+    assert act(seen["preview_id"], to="latest")[0] == 200, "the offsets of the preview, wherever the end is now"
+    assert browser.get("group", group_id="g")["partitions"][0]["committed_offset"] == 10
+    assert act(seen["preview_id"], to="latest")[0] == 409, "each preview is for one reset"
+    seen = preview()
+    assert act(preview(offset=7)["preview_id"], offset=7)[0] == 200
+    status, answer = act(seen["preview_id"])
+    assert status == 409 and "has committed offsets since the preview" in answer["message"]
+
+
+def test_a_group_with_members_is_kept_and_the_reason_is_no_fault(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    ConsumerMember(broker.bootstrap_servers, "busy", "m1", subscribed_topic_names=["orders"])
+    status, answer = browser.change("DELETE", "group", group_id="busy")
+    assert (status, answer["error"]) == (409, "REFUSED") and "has members" in answer["message"]
+    status, answer = browser.reset({"group_id": "busy", "topics": ["orders"], "to": "latest"})
+    assert (status, answer["error"]) == (409, "REFUSED") and "has members" in answer["message"]
 
 
 @pytest.mark.parametrize("path", ["overview", "problems", "history", "storage", "cluster", "clients", "requests"])

@@ -130,8 +130,8 @@ def check(broker: Broker, browser: Browser, seed: int) -> None:
     assert [one["offset"] for one in newest] == uncommitted[::-1][:7], f"seed {seed}"
     at = history.random.randint(0, row["last_stable_offset"])  # a consumer behind it is told no end
     assert all_found(browser, topic, at, UNCOMMITTED) == [each for each in uncommitted if each >= at], f"seed {seed}"
-    body = {"group_id": f"group-{seed}", "topics": [topic], "to": "offset", "offset": at, "preview": False}
-    assert browser.change("POST", "group/reset", body)[0] == 200
+    body = {"group_id": f"group-{seed}", "topics": [topic], "to": "offset", "offset": at}
+    assert browser.reset(body)[0] == 200
     lag = browser.get("group", group_id=f"group-{seed}")["lag_records"]
     assert lag == len(consumed(broker, topic, at, COMMITTED)), f"seed {seed}: the lag from {at}"
     states = {
@@ -192,8 +192,7 @@ def test_every_page_counts_the_same_records(ends: tuple[str | None, ...], count:
         producers = [write(broker, "t", sizes[end], end) for end in ends]
 
         def counts() -> dict[str, object]:
-            lag = {"group_id": "g", "topics": ["t"], "to": "earliest", "preview": False}
-            assert browser.change("POST", "group/reset", lag)[0] == 200
+            assert browser.reset({"group_id": "g", "topics": ["t"], "to": "earliest"})[0] == 200
             until(lambda: browser.get("topics")["items"][0]["records"] is not None, "the counts")
             return {
                 "list": browser.get("topics")["items"][0]["records"],

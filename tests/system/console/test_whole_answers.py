@@ -14,7 +14,7 @@ from tests.support.console import Browser, console
 from tests.support.wait import DEADLINE_S, until
 
 LEADS_NOT, DENIED = "NOT_LEADER_OR_FOLLOWER", "TOPIC_AUTHORIZATION_FAILED"
-RESET = {"group_id": "g", "topics": ["bills", "orders"], "to": "time", "preview": False}
+RESET = {"group_id": "g", "topics": ["bills", "orders"], "to": "time"}
 
 
 @pytest.fixture
@@ -44,24 +44,24 @@ def commit(broker: Broker, **offsets: int) -> None:
 def test_a_reset_waits_for_a_leader_or_is_refused(broker: Broker, browser: Browser, after: int) -> None:
     commit(broker, bills=1, orders=2)
     with broker.faults.error("LIST_OFFSETS", DENIED, topic="orders", after=after):
-        status, answer = browser.change("POST", "group/reset", {**RESET, "time_ms": 1_000_001})
+        status, answer = browser.reset({**RESET, "time_ms": 1_000_001})
     assert status == 403 and f"the offsets of orders-0 cannot be read: {DENIED}" in answer["message"]
     assert broker.groups["g"].offsets == {("bills", 0): 1, ("orders", 0): 2}, "as it was"
     with broker.faults.error("LIST_OFFSETS", LEADS_NOT, topic="orders", after=after, times=2):
-        assert browser.change("POST", "group/reset", {**RESET, "time_ms": 1_000_001})[0] == 200
+        assert browser.reset({**RESET, "time_ms": 1_000_001})[0] == 200
     assert broker.groups["g"].offsets == {("bills", 0): 1, ("orders", 0): 1}
 
 
 def test_a_reset_without_its_number_is_refused_as_ever(broker: Broker, browser: Browser) -> None:
-    assert browser.change("POST", "group/reset", RESET)[0] == 400
+    assert browser.reset(RESET)[0] == 400
     shift = {**RESET, "to": "shift", "shift": 1}
-    assert browser.change("POST", "group/reset", shift)[1]["error"] == "REFUSED"
+    assert browser.reset(shift)[1]["error"] == "REFUSED"
 
 
 @pytest.mark.parametrize("time_ms", [-1, -2, -(10**14)])
 def test_a_time_before_1970_is_before_all_records(broker: Broker, browser: Browser, time_ms: int) -> None:
     commit(broker, bills=3, orders=3)
-    assert browser.change("POST", "group/reset", {**RESET, "time_ms": time_ms})[0] == 200
+    assert browser.reset({**RESET, "time_ms": time_ms})[0] == 200
     assert set(broker.groups["g"].offsets.values()) == {0}
     found, _ = browser.search("orders", **{"from": "time"}, time_ms=time_ms)
     assert [one["offset"] for one in found] == [0, 1, 2]

@@ -1,21 +1,29 @@
-/** Resets the offsets of a group: first a preview with the number of records that are skipped or repeated. */
+/**
+ * Resets the offsets of a group: first a preview with the number of records that are skipped or repeated.
+ *
+ * The preview follows each edit. The button is disabled until the preview is that of the fields, and the server sets the
+ * offsets of the preview, or none.
+ */
 
 import { change } from "../parts/api.js";
 import { field, formDialog, select, timeField } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
-import { count, groupName, momentOf, plural } from "../parts/format.js";
+import { count, groupName, momentOf, numbersOf, plural } from "../parts/format.js";
 import { notice, remark } from "../parts/notice.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
 
 const TARGETS = [
+  ["", "Choose"],
   ["earliest", "the beginning"],
   ["latest", "the end"],
   ["time", "the first record from a time on"],
   ["offset", "an offset"],
-  ["shift", "shifted by"],
+  ["shift", "shift by"],
 ];
 const SHOWN = 100;
+const PREVIEW_AFTER_MS = 250;
+const RESET = "/api/group/reset";
 
 /** @param {any} group @returns {Promise<any>} what was changed, undefined if nothing */
 export async function resetOffsets(group) {
@@ -31,54 +39,100 @@ export async function resetOffsets(group) {
       "Negative: back, to repeat records",
     ),
   };
+  const partitions = field("Partitions", h("input", { name: "partitions", placeholder: "all", inputmode: "numeric" }));
   const preview = h("div", { class: "preview", "aria-live": "polite" });
+  const fields = { topic, to, partitions, inputs };
   const body = h(
     "div",
     { class: "dialog-form" },
     field("Topic", topic),
+    partitions,
     field("Reset to", to),
     Object.values(inputs),
     preview,
   );
-  let asked = 0;
-  const request = (isPreview) => change("POST", "/api/group/reset", wanted(group, { topic, to, inputs }, isPreview));
-  const show = async () => {
-    for (const [name, input] of Object.entries(inputs)) input.hidden = name !== to.value;
-    asked += 1;
-    const mine = asked;
-    try {
-      const answer = await request(true);
-      if (mine === asked) replace(preview, previewed(answer.items));
-    } catch (error) {
-      if (mine === asked) replace(preview, notice(error));
-    }
-  };
-  body.addEventListener("change", show);
-  show();
+  const shown = new Preview(group, fields, preview);
   const done = await formDialog({
     title: `Reset offsets of ${groupName(group.group_id)}`,
     body,
     action: "Reset",
     danger: true,
     wide: true,
-    submit: () => request(false),
+    submit: () => shown.act(),
+    gate: (allow) => shown.follow(body, allow),
   });
+  shown.end();
   if (done) toast(`${plural(done.items.length, "offset")} of ${groupName(group.group_id)} were reset`);
   return done;
 }
 
-function wanted(group, { topic, to, inputs }, preview) {
-  const value = (name) => inputs[name].querySelector("input").value;
+/** The preview of the fields, which follows them. */
+class Preview {
+  constructor(group, fields, element) {
+    Object.assign(this, { group, fields, element, asked: 0, timer: 0, request: null });
+  }
+
+  /** @param {HTMLElement} form @param {(isAllowed: boolean) => void} allow the reset */
+  follow(form, allow) {
+    this.allow = allow;
+    for (const event of ["input", "change"]) form.addEventListener(event, () => this.edited());
+    this.edited();
+  }
+
+  edited() {
+    const { topic, to, partitions, inputs } = this.fields;
+    partitions.hidden = !topic.value;
+    for (const [name, input] of Object.entries(inputs)) input.hidden = name !== to.value;
+    this.end();
+    replace(this.element, to.value ? remark("Counting the records…") : null);
+    if (to.value) this.timer = setTimeout(() => this.show(), PREVIEW_AFTER_MS);
+  }
+
+  /** No preview is awaited or valid any more. */
+  end() {
+    clearTimeout(this.timer);
+    this.asked += 1;
+    this.request = null;
+    this.allow(false);
+  }
+
+  async show() {
+    const mine = this.asked;
+    try {
+      const request = wanted(this.group, this.fields);
+      const answer = await change("POST", RESET, { ...request, preview: true });
+      if (mine !== this.asked) return;
+      this.request = { ...request, preview: false, preview_id: answer.preview_id };
+      replace(this.element, previewed(answer.items));
+      this.allow(true);
+    } catch (error) {
+      if (mine === this.asked) replace(this.element, notice(error));
+    }
+  }
+
+  /** Set the offsets of the preview; it is for one attempt. */
+  async act() {
+    try {
+      return await change("POST", RESET, this.request);
+    } catch (error) {
+      this.edited();
+      throw error;
+    }
+  }
+}
+
+function wanted(group, { topic, to, partitions, inputs }) {
+  const value = (field) => field.querySelector("input").value;
+  const numbers = topic.value ? numbersOf(value(partitions)) : [];
   const body = {
     group_id: group.group_id,
-    topics: topic.value ? [topic.value] : null,
-    partitions: null,
+    topics: topic.value && numbers.length === 0 ? [topic.value] : null,
+    partitions: numbers.length ? numbers.map((partition) => ({ topic: topic.value, partition })) : null,
     to: to.value,
-    preview,
   };
-  if (to.value === "offset") body.offset = Number(value("offset"));
-  if (to.value === "shift") body.shift = Number(value("shift"));
-  if (to.value === "time") body.time_ms = momentOf(value("time"));
+  if (to.value === "offset") body.offset = Number(value(inputs.offset));
+  if (to.value === "shift") body.shift = Number(value(inputs.shift));
+  if (to.value === "time") body.time_ms = momentOf(value(inputs.time));
   return body;
 }
 

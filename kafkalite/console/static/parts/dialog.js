@@ -8,23 +8,30 @@ import { notice } from "./notice.js";
 let numbers = 0;
 
 /**
- * A form in a dialog. `submit` performs the action; while it fails, the dialog stays open with the reason in it.
+ * A form in a dialog. `submit` performs the action; while it fails, the dialog stays open with the reason in it. With
+ * `gate` the action is disabled until the function that `gate` gets is called with true.
  *
  * @param {{
  *   title: string, body: any, action: string, danger?: boolean,
- *   submit: (data: FormData) => Promise<any>, wide?: boolean,
+ *   submit: (data: FormData) => Promise<any>, wide?: boolean, gate?: (allow: (isAllowed: boolean) => void) => void,
  * }} options
  * @returns {Promise<any>} the result of `submit`, or undefined when the dialog was cancelled
  */
-export function formDialog({ title, body, action, danger = false, submit, wide = false }) {
+export function formDialog({ title, body, action, danger = false, submit, wide = false, gate }) {
   return new Promise((resolve) => {
     const said = h("div", { "aria-live": "assertive" });
     const confirm = h("button", { type: "submit", class: danger ? "danger" : "primary" }, action);
     const cancel = h("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
     const form = h("form", { class: "dialog-form", novalidate: false }, body, said, h("footer", null, cancel, confirm));
     let result;
+    let isAllowed = true;
+    gate?.((allowed) => {
+      isAllowed = allowed;
+      confirm.disabled = !allowed;
+    });
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      if (!isAllowed) return;
       confirm.disabled = true;
       replace(said);
       try {
@@ -33,7 +40,7 @@ export function formDialog({ title, body, action, danger = false, submit, wide =
       } catch (error) {
         replace(said, notice(error));
       } finally {
-        confirm.disabled = false;
+        confirm.disabled = !isAllowed;
       }
     });
     const dialog = open(title, form, wide);

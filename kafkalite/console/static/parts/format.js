@@ -149,6 +149,21 @@ export function ago(ms, now = Date.now()) {
   return passed < 1000 ? "just now" : `${duration(passed)} ago`;
 }
 
+const NUMBERS_MAX = 10_000;
+
+/** The numbers of "0, 2-4", ascending. @param {string} text @returns {number[]} throws an Error for other text */
+export function numbersOf(text) {
+  const found = new Set();
+  for (const word of text.split(",").map((part) => part.trim())) {
+    if (!word) continue;
+    const [, first, last] = /^(\d{1,9})(?:\s*-\s*(\d{1,9}))?$/.exec(word) ?? [];
+    if (first === undefined || Number(last ?? first) < Number(first) || Number(last ?? first) - Number(first) >= NUMBERS_MAX)
+      throw new Error(`“${word}” must be a partition or a range, such as 0 or 2-4`);
+    for (let number = Number(first); number <= Number(last ?? first); number += 1) found.add(number);
+  }
+  return [...found].sort((one, other) => one - other);
+}
+
 /** "1 topic", "2 topics". @param {number} number @param {string} noun @param {string} [nouns] */
 export const plural = (number, noun, nouns = `${noun}s`) => `${count(number)} ${number === 1 ? noun : nouns}`;
 
