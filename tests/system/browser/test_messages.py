@@ -71,6 +71,26 @@ def test_the_tail_is_live_and_bounded(open_page: OpenPage, world: World) -> None
     page.get_by_text("Stopped.").wait_for()
 
 
+def test_an_opened_row_of_a_tail_stays_and_holds_the_others_back(open_page: OpenPage, world: World) -> None:
+    world.create("paused")
+    page = open_page("/topics/paused/messages?from=tail")
+    page.get_by_role("button", name="Pause").wait_for()
+    page.get_by_text("Live").last.wait_for()
+    world.produce("paused", b"opened")
+    page.locator("tr.message", has_text="opened").click()
+    for first in range(0, 1200, 300):
+        world.produce("paused", *(b"tick %d" % number for number in range(first, first + 300)))
+    page.get_by_role("button", name="Resume (1,000 new)").wait_for()
+    assert page.locator("tr.message").count() == 1
+    page.get_by_role("button", name="Resume").click()
+    page.locator("tr.message", has_text="tick 1199").wait_for()
+    expect(page.locator("tr.message-details")).to_have_count(1)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Escape")
+    page.get_by_text("Stopped.").wait_for()
+    expect(page.get_by_role("button", name="Pause")).to_be_hidden()
+
+
 def test_a_search_is_stopped_with_escape(open_page: OpenPage) -> None:
     page = open_page("/topics/orders/messages?from=tail")
     page.get_by_role("button", name="Stop").wait_for()

@@ -29,6 +29,10 @@ export default async function groupPage(view) {
     partitions: h("section"),
   };
   let group = null;
+  const actions = [
+    action(view.session, "edit", "Reset offsets", async () => (await resetOffsets(group)) && load()),
+    action(view.session, "trash", "Delete", () => deleteGroup(group, view), "danger"),
+  ];
   const load = async () => {
     const [now, history] = await Promise.all([
       get(`/api/group?${groupQuery(id)}`, {}, view.signal),
@@ -36,13 +40,10 @@ export default async function groupPage(view) {
     ]);
     group = now;
     draw(parts, group);
+    if (view.session.write) for (const button of actions) block(button, membersOf(group));
     drawLag(lag, history);
   };
   await load();
-  const actions = [
-    action(view.session, "edit", "Reset offsets", async () => (await resetOffsets(group)) && load()),
-    action(view.session, "trash", "Delete", () => deleteGroup(group, view), "danger"),
-  ];
   const before = h("a", { href: "/groups" }, "Groups");
   view.root.append(
     head(view, groupName(id), { before, after: parts.state, actions }),
@@ -55,8 +56,18 @@ export default async function groupPage(view) {
   repeat(REFRESH_MS, load, view.signal);
 }
 
+/** The reason why a group keeps its offsets; null for one without members. */
+const membersOf = ({ members }) => (members.length ? `${plural(members.length, "member")}: stop them first` : null);
+
+/** @param {HTMLElement} button @param {string | null} why */
+function block(button, why) {
+  button.disabled = why !== null;
+  button.title = why ?? "";
+}
+
 function draw(parts, group) {
-  replace(parts.state, stateBadge(group.state));
+  const why = membersOf(group);
+  replace(parts.state, stateBadge(group.state), " ", why && h("span", { class: "hint" }, `Reset and delete: ${why}.`));
   replace(parts.wait, waiting(group));
   replace(
     parts.figures,

@@ -15,8 +15,8 @@ const COLUMNS = 6;
 
 const TRANSACTIONS = { open: "warning", committed: "ok", aborted: "error" };
 
-/** @param {any} record @param {any} topic @param {import("../parts/router.js").View} view */
-export function messageRow(record, topic, view) {
+/** @param {any} record @param {any} topic @param {import("../parts/router.js").View} view @param {() => any} opened */
+export function messageRow(record, topic, view, opened = () => {}) {
   const label = `Details of offset ${record.offset} in partition ${record.partition}`;
   const opener = h("button", { type: "button", class: "opener", tabindex: -1, "aria-label": label }, icon("right"));
   opener.setAttribute("aria-expanded", "false");
@@ -36,6 +36,7 @@ export function messageRow(record, topic, view) {
     else row.after(h("tr", { class: "message-details" }, h("td", { colspan: COLUMNS }, details(record, topic, view))));
     opener.setAttribute("aria-expanded", String(!isOpen));
     row.classList.toggle("is-open", !isOpen);
+    if (!isOpen) opened();
   };
   row.addEventListener("click", () => getSelection()?.toString() || flip());
   row.addEventListener("keydown", (event) => {

@@ -1,13 +1,14 @@
 /**
  * Messages of a topic: a search with its progress that can be stopped, or a live tail.
  *
- * The page keeps at most KEPT_ROWS rows, however much a search finds and however long a tail runs; the server cuts
- * values, and a whole value is loaded only when the user opens it.
+ * The page keeps at most KEPT_ROWS rows, however much a search finds and however long a tail runs, and all that are
+ * open; the server cuts values, and a whole value is loaded only when the user opens it. A tail pauses on demand and
+ * when a row is opened; if it is interrupted it says so and resumes at the next record.
  */
 
 import { events, isAbort } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
-import { bytes, count, duration, plural } from "../parts/format.js";
+import { bytes, clock, count, duration, plural } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { empty, notice } from "../parts/notice.js";
 import { progress } from "../parts/progress.js";
@@ -18,12 +19,14 @@ import { messageRow } from "./message_row.js";
 
 const KEPT_ROWS = 1000;
 
+const RESUME_MS = 2000;
+
 const REASONS = {
   end: "all were searched",
   limit: "there may be more",
-  max_records: "stopped after as many records as allowed: raise it under More, or continue",
-  max_bytes: "stopped after as many bytes as allowed: continue from here",
-  max_ms: "stopped after as much time as allowed: continue from here",
+  max_records: "stopped at the limit of records: raise it under More, or continue",
+  max_bytes: "stopped at the limit of bytes: continue",
+  max_ms: "stopped at the limit of time: continue",
 };
 
 /** The clause about records that retention deleted before they were read. */
@@ -39,6 +42,9 @@ export class MessageView {
     this.frame = 0;
     this.query = new MessageQuery(view, topic, () => this.search());
     this.progress = progress(() => this.stop());
+    this.positions = {};
+    this.isPaused = false;
+    this.pauser = h("button", { type: "button", hidden: true, on: { click: () => this.pause(!this.isPaused) } });
     this.body = h("tbody");
     this.message = h("div");
     this.more = h("div", { class: "go-on" });
@@ -48,13 +54,14 @@ export class MessageView {
       { class: "stack" },
       this.query.element,
       h("div", { class: "result-bar" }, this.progress.element, this.actions()),
+      this.message, // above the rows: with a thousand of them nothing below is seen
       this.table,
-      this.message,
       this.more,
     );
-    this.element.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.stop();
-    });
+    const escape = (event) => {
+      if (event.key === "Escape" && !document.querySelector("dialog[open]")) this.stop();
+    };
+    document.addEventListener("keydown", escape, { signal: view.signal });
     view.signal.addEventListener("abort", () => this.stop());
   }
 
@@ -90,7 +97,7 @@ export class MessageView {
       }
     };
     const button = h("button", { type: "button", class: "quiet", on: { click: press } }, icon("download"), "Export");
-    return h("div", { class: "actions" }, button);
+    return h("div", { class: "actions" }, this.pauser, button);
   }
 
   get path() {
@@ -115,24 +122,56 @@ export class MessageView {
       const parameters = next
         ? { ...this.query.parameters(), ...continued(this.query.parameters(), next) }
         : this.query.parameters();
-      await this.read(parameters, asked.signal);
+      this.pause(false);
+      this.pauser.hidden = !this.query.isTail;
+      await (this.query.isTail ? this.tail(parameters, asked.signal) : this.read(parameters, asked.signal));
     } catch (error) {
       if (this.asked !== asked) return;
+      this.pause(false);
+      this.pauser.hidden = true;
       this.progress.end(isAbort(error) ? "Stopped." : "");
       const again = () => this.search();
       if (!isAbort(error)) replace(this.message, notice(error, again));
     }
   }
 
+  /** Read until it is stopped; after an interruption from the next record on, so that none is left out. */
+  async tail(parameters, signal) {
+    this.positions = {};
+    for (;;) {
+      let fault = new Error("The console has ended the stream.");
+      try {
+        await this.read({ ...parameters, offsets: offsetsOf(this.positions) }, signal);
+      } catch (error) {
+        if (signal.aborted || isAbort(error) || !isPassing(error)) throw error;
+        fault = error;
+      }
+      if (signal.aborted) return;
+      this.flush();
+      this.progress.show(null, `Interrupted at ${clock(Date.now())}: ${fault.message} Resuming.`);
+      await pause(RESUME_MS, signal);
+    }
+  }
+
+  /** Hold back new rows, or show those held back. @param {boolean} isPaused */
+  pause(isPaused) {
+    this.isPaused = isPaused;
+    if (!isPaused) this.flush();
+    this.drawPause();
+  }
+
+  drawPause() {
+    const text = this.isPaused ? `Resume (${count(this.waiting.length)} new)` : "Pause";
+    replace(this.pauser, icon(this.isPaused ? "play" : "pause"), text);
+  }
+
   async read(parameters, signal) {
-    let scanned = 0;
     for await (const { event, data } of events(`${this.path}/messages`, parameters, signal)) {
       if (event === "record") this.add(data);
-      else if (event === "progress") scanned = this.report(data);
+      else if (event === "progress") this.report(data);
       else if (event === "done") this.finish(data);
       else if (event === "error") throw Object.assign(new Error(data.message), { code: data.error });
     }
-    if (this.query.isTail) this.progress.end(`The tail has ended after ${plural(scanned, "record")}.`);
   }
 
   report(data) {
@@ -140,13 +179,14 @@ export class MessageView {
     const seen = `${plural(data.scanned, "record")} and ${bytes(data.scanned_bytes)} searched${deleted(data)}`;
     const ratio = this.query.isTail || !data.total ? null : data.scanned / data.total;
     this.progress.show(ratio, this.query.isTail ? `Live: ${seen}, ${found}` : `${seen}, ${found}`);
-    return data.scanned;
+    if (data.next) this.positions = { ...this.positions, ...data.next };
   }
 
   finish(data) {
     this.flush();
     const seen = `${plural(data.matched, "message")} of ${plural(data.scanned, "record")} in ${duration(data.elapsed_ms)}`;
-    this.progress.end(`${seen}${deleted(data)}; ${REASONS[data.reason] ?? data.reason}.`);
+    const isNothing = data.scanned === 0 && data.reason === "end";
+    this.progress.end(isNothing ? "No messages." : `${seen}${deleted(data)}; ${REASONS[data.reason] ?? data.reason}.`);
     if (this.body.rows.length === 0) replace(this.message, this.nothing(data));
     const isResumable = data.next && Object.keys(data.next).length > 0 && data.reason !== "end";
     if (isResumable) {
@@ -157,14 +197,17 @@ export class MessageView {
     }
   }
 
-  nothing({ scanned }) {
+  nothing({ scanned, total, reason }) {
     if (scanned === 0)
       return empty("No messages here", "The topic is empty, or empty from this point on. Try “From the beginning”.");
+    if (reason !== "end")
+      return empty("No match yet", `${plural(scanned, "record")} of about ${count(total)} searched. Continue to search on.`);
     return empty("Nothing matches", `None of ${plural(scanned, "record")} matches the filters.`);
   }
 
   /** Rows wait for the next frame: a search may find thousands in one. */
   add(record) {
+    this.positions[record.partition] = record.offset + 1;
     this.waiting.push(record);
     if (this.waiting.length > KEPT_ROWS) this.waiting.shift();
     this.frame ||= requestAnimationFrame(() => this.flush());
@@ -173,16 +216,23 @@ export class MessageView {
   flush() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    const rows = this.waiting.map((record) => messageRow(record, this.topic, this.view));
+    if (this.isPaused) return this.drawPause();
+    const opened = () => this.query.isTail && !this.pauser.hidden && this.pause(true);
+    const rows = this.waiting.map((record) => messageRow(record, this.topic, this.view, opened));
     this.waiting = [];
     if (rows.length === 0) return;
     this.table.hidden = false;
     if (this.query.isTail) this.body.prepend(...rows.reverse());
     else this.body.append(...rows);
-    while (this.body.rows.length > KEPT_ROWS) {
-      (this.query.isTail ? this.body.lastElementChild : this.body.firstElementChild).remove();
-    }
+    this.trim();
     if (!this.body.querySelector("tr[tabindex='0']")) this.body.rows[0].tabIndex = 0;
+  }
+
+  /** The rows that are not open, up to KEPT_ROWS of them: of a tail the newest. */
+  trim() {
+    const rows = [...this.body.rows].filter(({ classList }) => classList.contains("message") && !classList.contains("is-open"));
+    const extra = rows.length - KEPT_ROWS;
+    if (extra > 0) for (const row of this.query.isTail ? rows.slice(-extra) : rows.slice(0, extra)) row.remove();
   }
 
   key(event) {
@@ -208,8 +258,22 @@ export class MessageView {
 
 /** The parameters that continue a search: backwards if it runs from the end, else forwards. */
 function continued(parameters, next) {
-  const offsets = Object.entries(next)
+  return { from: parameters.from === "end" ? "end" : "offset", offsets: offsetsOf(next), offset: "", time_ms: "" };
+}
+
+/** @param {Record<string, number>} positions by partition */
+const offsetsOf = (positions) =>
+  Object.entries(positions)
     .map(([partition, offset]) => `${partition}:${offset}`)
     .join(",");
-  return { from: parameters.from === "end" ? "end" : "offset", offsets, offset: "", time_ms: "" };
+
+/** Whether an error of a stream may be gone in a moment: a broker or the console is away. */
+const isPassing = (error) => error.code === "UNREACHABLE" || error.status >= 500 || error instanceof TypeError;
+
+/** @param {number} ms @param {AbortSignal} signal ends it with an AbortError */
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => reject(signal.reason, clearTimeout(timer)), { once: true });
+  });
 }
