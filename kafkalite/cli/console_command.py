@@ -78,7 +78,8 @@ def run(options: argparse.Namespace) -> int:
     may = "may change the cluster" if options.write else "changes nothing (--write)"
     say(f"the console is on http://{server.address}/, shows {options.bootstrap_server}, {may}")
     sys.stdout.flush()
-    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
     server.run()
     return 0
 

@@ -30,7 +30,7 @@ _WINDOW_GROWTH = 4
 _WINDOW_BYTES = 16 << 20
 _FETCH_BYTES_MIN = 64 << 10
 _TAIL_WAIT_MS = 300
-_LEADER_WAIT_S = 10.0
+LEADER_WAIT_S = 10.0
 _LEADER_PAUSE_S = 0.25
 _NO_END = 1 << 62
 
@@ -102,8 +102,8 @@ class Round(NamedTuple):
 
 class Scan:
     """`select` filters the records of a piece. `on_gap` is called with a partition, the offset to be read, and the
-    log's start. `scanned` counts the records that were read. Raises Unanswered, also for a partition that cannot be
-    searched, and ConfigError.
+    log's start. `scanned` counts the records that were read. A partition without a leader is retried for
+    `leader_wait_s`. Raises Unanswered, also for a partition that cannot be searched, and ConfigError.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class Scan:
         timeout_s: float,
         committed_only: bool = False,
         limits: Limits = NO_LIMITS,
+        leader_wait_s: float = LEADER_WAIT_S,
         monotonic_s: Callable[[], float] = monotonic_s,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -125,6 +126,7 @@ class Scan:
         self._select = select
         self._on_gap = on_gap
         self._limits = limits
+        self._leader_wait_s = leader_wait_s
         self._monotonic_s = monotonic_s
         self._sleep = sleep
         self._began_s = monotonic_s()
@@ -139,7 +141,9 @@ class Scan:
         for key in self._scans:
             first, end = starts[key], max(starts[key], ends[key])
             given = min(max(start.offsets.get(key, end if start.place == END else start.offset), first), end)
-            low = {TAIL: min(start.offsets.get(key, end), end), TIME: at.get(key, end), OFFSET: given}.get(start.place, first)
+            low = {TAIL: min(start.offsets.get(key, end), end), TIME: at.get(key, end), OFFSET: given}.get(
+                start.place, first
+            )
             found[key] = Span(first, end, low, given if start.place == END else end)
         return found
 
@@ -208,8 +212,8 @@ class Scan:
                 yield Round({key: records}, {key: position})
 
     def _read_window(self, key: TopicPartition, span: Span, window: _Window, keep: int) -> list[ScannedRecord]:
-        """The newest selected records at the end of a span, which becomes shorter by the window. It begins with a batch,
-        so that none is read twice."""
+        """The newest selected records at the end of a span, which becomes shorter by the window. A window begins with a
+        batch, so that none is read twice."""
         scan, high = self._scans[key], span.high
         position = max(span.low, high - window.offsets)
         read_before = scan.size_bytes
@@ -241,7 +245,7 @@ class Scan:
             except Unanswered:
                 now_s = self._monotonic_s()
                 failing_since_s = now_s if failing_since_s is None else failing_since_s
-                if now_s - failing_since_s >= min(_LEADER_WAIT_S, self._limits.max_s):
+                if now_s - failing_since_s >= min(self._leader_wait_s, self._limits.max_s):
                     raise
                 self._sleep(_LEADER_PAUSE_S)
                 with suppress(Unanswered):

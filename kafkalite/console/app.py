@@ -45,7 +45,7 @@ from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.login import Login
 from kafkalite.console.request import parameters
 from kafkalite.console.routes import ROUTES, document
-from kafkalite.console.streams import content, events, first_of
+from kafkalite.console.streams import Opened, content, events, first_of
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -267,6 +267,7 @@ class Console:
     names: tuple[str, ...] = ()
     pages: Pages = field(default_factory=Pages)
     decoders: DecoderPool = field(default_factory=DecoderPool)
+    _streams: set[Opened | None] = field(default_factory=set)
 
     def application(self) -> Guard:
         openapi = document(ROUTES, self.version)
@@ -339,16 +340,26 @@ class Console:
             )
         session.searches += 1
 
+        opened: Opened | None = None
+
         def done() -> None:
             session.searches -= 1
+            self._streams.discard(opened)
 
         try:
             opened = await first_of(pool, call)
         except BaseException:
             done()
             raise
+        self._streams.add(opened)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_encoded(events(opened), done), media_type="text/event-stream", headers=headers)
+
+    def end_streams(self) -> None:
+        """Ends all searches, from any thread."""
+        for opened in list(self._streams):
+            if opened is not None:
+                opened.end()
 
     def _session(self, request: Request) -> Session:
         """The session of the cookie; a program without one gets the shared session, for reads."""

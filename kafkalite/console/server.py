@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from kafkalite.client.broker_reports import reports
@@ -72,6 +72,7 @@ class ConsoleServer:
             http="h11",
         )
         self._server = uvicorn.Server(config)
+        self._server.capture_signals = nullcontext  # the process has handlers of its own, which call `stop`
         sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
         sampler.start()
         if ready is not None:
@@ -90,8 +91,9 @@ class ConsoleServer:
         self.console.decoders.close()
 
     def stop(self) -> None:
-        """Stop the console, from any thread."""
+        """Stop the console, from any thread. Searches end with what they have."""
         self._stopping.set()
+        self.console.end_streams()
         if self._server is not None:
             self._server.should_exit = True
 

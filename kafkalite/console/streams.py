@@ -5,6 +5,7 @@ A client stays borrowed until all items are read, or the reader has disconnected
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -23,12 +24,19 @@ T = TypeVar("T")
 
 
 class Opened:
-    """The value of a call, and the items that its iterator yields later. Closed once."""
+    """The value of a call, and the items that its iterator yields later. Closed once, by a thread that waits for the
+    one that reads: a cancelled task leaves its thread at work."""
 
     def __init__(self, value: Any, pieces: Iterator[Any] | None, held: ExitStack) -> None:
         self.value = value
         self._pieces = pieces
         self._held = held
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def end(self) -> None:
+        """Lets the reader come to an end, from any thread."""
+        self._is_closed = True
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):  # its thread may still be busy when the reader has disconnected
@@ -36,18 +44,22 @@ class Opened:
 
     def _close(self) -> None:
         close = getattr(self._pieces, "close", None)
-        try:
-            if close is not None:
-                close()
-        finally:
-            self._held.close()
+        with self._lock:
+            self._is_closed = True
+            try:
+                if close is not None:
+                    close()
+            finally:
+                self._held.close()
+
+    def _take(self) -> list[Any] | None:
+        with self._lock:
+            return None if self._is_closed or self._pieces is None else _take(self._pieces)
 
     async def portions(self) -> AsyncIterator[list[Any]]:
         """Items of the iterator, some at a time."""
-        pieces = self._pieces
-        assert pieces is not None
         try:
-            while (some := await run_in_threadpool(_take, pieces)) is not None:
+            while (some := await run_in_threadpool(self._take)) is not None:
                 yield some
         finally:
             await self.close()

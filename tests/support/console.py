@@ -43,7 +43,7 @@ class Browser:
         return answer.status_code, answer.json()
 
     def reset(self, body: Mapping[str, Any]) -> Answer:
-        """Resets the offsets of a group as its page does: the answer of the preview if that is refused, else that of the
+        """Resets the offsets of a group as its page does: the answer of the preview if that is refused, else of the
         reset."""
         status, preview = self.change("POST", "group/reset", body)
         if status != 200:

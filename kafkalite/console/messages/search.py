@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.partition_scan import ScannedRecord
-from kafkalite.client.scan import END, TAIL, Limits, Round, Scan, Start
+from kafkalite.client.scan import END, LEADER_WAIT_S, TAIL, Limits, Round, Scan, Start
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.text import read_json
@@ -168,6 +168,7 @@ def _header_filter(text: str, match: str) -> Filter:
 
 _PROGRESS_S = 0.25
 _ASK_S = 15.0
+_TAIL_WAIT_S = 1.0  # its page says that it is interrupted, and resumes it
 
 
 class Wanted(NamedTuple):
@@ -209,6 +210,7 @@ class Search:
             timeout_s=_ASK_S,
             committed_only=wanted.committed_only,
             limits=wanted.limits,
+            leader_wait_s=_TAIL_WAIT_S if wanted.start.place == TAIL else LEADER_WAIT_S,
             monotonic_s=monotonic_s,
         )
         spans = self._scan.spans.items()
