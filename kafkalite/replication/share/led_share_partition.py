@@ -94,7 +94,7 @@ class LedSharePartition:
             if self.fenced is not None:
                 return
             if isinstance(stored, KafkaError):
-                self._refuse(stored)
+                self.fence(_for_client(stored, "read"))
                 return
             try:
                 start = stored.start_offset if stored.start_offset != UNKNOWN_OFFSET else start_offset()
@@ -210,9 +210,10 @@ class LedSharePartition:
             is_awaited = state.complete(
                 transition, is_durable=is_durable, limits=self._limits(), now_ms=self._clock.monotonic_ms()
             )
-            done(None if error is None else _for_client(error))
-            if error is not None and _is_fencing(error):
-                self._refuse(error)
+            refusal = None if error is None else _for_client(error, "write")
+            done(refusal)
+            if refusal is not None and _is_fencing(error):
+                self.fence(refusal)
             elif is_awaited:
                 self.wake()
 
@@ -223,9 +224,6 @@ class LedSharePartition:
             state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count, ranges
         )
         self._store.write(self.key, write, done)
-
-    def _refuse(self, error: KafkaError) -> None:
-        self.fence(_for_client(error))
 
     def _schedule(self) -> None:
         """Have the timer run when the next lock may expire."""
@@ -251,7 +249,7 @@ class LedSharePartition:
             if error is not None:  # the records are free all the same, as after a crash
                 logger.warning("expired locks of share partition %s could not be stored: %s", self.key, error)
                 if _is_fencing(error):
-                    self._refuse(error)
+                    self.fence(_for_client(error, "write"))
                     return
             if state.advance_start():
                 self.wake()
@@ -260,10 +258,12 @@ class LedSharePartition:
         self.wake()
 
 
-def _for_client(error: KafkaError) -> KafkaError:
-    return KafkaError(_TO_CLIENT.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)
+def _for_client(error: KafkaError, request: str) -> KafkaError:
+    """The error of the share coordinator as a member gets it, in Kafka's words."""
+    message = error.message and f"Error in {request} state RPC. {error.message}"
+    return KafkaError(_TO_CLIENT.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), message)
 
 
-def _is_fencing(error: KafkaError) -> bool:
+def _is_fencing(error: KafkaError | None) -> bool:
     """Whether another leader, or another beginning of the group, has taken over."""
-    return error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+    return error is not None and error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
