@@ -23,7 +23,7 @@ FAMILIES = (
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transactions_v2", "transaction_admin", "topic_partitions", "frames",
     "old_versions", "config_resources", "features", "consumer_groups", "consumer_transactions", "share_groups",
-    *RECEIVING, *SECURED,
+    "share_records", *RECEIVING, *SECURED,
 )  # fmt: skip
 
 SETTINGS = {
@@ -33,6 +33,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
     "share.coordinator.state.topic.num.partitions": "2",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",

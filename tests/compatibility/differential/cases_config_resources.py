@@ -99,7 +99,7 @@ def values_of_a_group(t: Teller) -> None:
         ("share.auto.offset.reset", " latest "),
         ("share.isolation.level", "X"),
         ("share.record.lock.duration.ms", "5"),
-        ("share.record.lock.duration.ms", "5000"),
+        ("share.record.lock.duration.ms", "70000"),
         ("share.delivery.count.limit", "99"),
         ("share.partition.max.record.locks", "5"),
         ("share.renew.acknowledge.enable", "maybe"),

@@ -7,98 +7,35 @@ from typing import Any
 from uuid import UUID
 
 from kafkalite.common.names import ZERO_UUID
-from kafkalite.protocol.messages import share_fetch, share_groups, share_state
-from kafkalite.protocol.messages.configs import (
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-)
+from kafkalite.protocol.messages import share_groups, share_state
 from kafkalite.protocol.messages.groups import DeleteGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
-from tests.compatibility.differential.asking import SET, batch, produce
+from tests.compatibility.differential.asking import batch, produce
+from tests.compatibility.differential.asking_shares import (
+    ACCEPT,
+    GAP,
+    HEARTBEAT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Given,
+    acknowledge,
+    beat,
+    fetch,
+    first_fetch,
+    joined,
+)
 from tests.compatibility.differential.engine import Explained, Teller, in_versions_of_4_3, once_in_4_3, tries
 
-GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
-GROUP_RESOURCE = 32
-HEARTBEAT, DESCRIBE = 1, 1
+DESCRIBE = 1
 NO_TOPIC = Explained(
     "a topic id that does not exist is refused with UNKNOWN_TOPIC_ID in its row",
     "Kafka fails with UNKNOWN_SERVER_ERROR",
     "**",
 )
-Given = tuple[int, int, list[int]]
-"""An acknowledgement: first and last offset, and types."""
-
-
-def beat(group: str, member: str, epoch: int, *topics: str, **fields: Any) -> share_groups.ShareGroupHeartbeatRequest:
-    """A heartbeat that says nothing but this."""
-    names = list(topics) if topics or epoch == 0 else None
-    return share_groups.ShareGroupHeartbeatRequest(
-        **{"group_id": group, "member_id": member, "member_epoch": epoch, "subscribed_topic_names": names} | fields
-    )
 
 
 def describe(*groups: str, **fields: Any) -> share_groups.ShareGroupDescribeRequest:
     return share_groups.ShareGroupDescribeRequest(group_ids=list(groups), **fields)
-
-
-def joined(t: Teller, group: str, member: str, topic: str) -> int:
-    """The epoch of a new member that has its partitions. The group begins at the earliest offset."""
-    config = IncrementalAlterableConfig(name="share.auto.offset.reset", config_operation=SET, value="earliest")
-    resource = IncrementalAlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=[config])
-    t.aside(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    epoch, names = 0, [topic]
-    for _ in tries(f"an assignment of {member}"):
-        answer = t.aside(beat(group, member, epoch, *names), HEARTBEAT)
-        if answer.error_code:
-            continue
-        epoch, names = answer.member_epoch, []
-        if answer.assignment is not None and answer.assignment.topic_partitions:
-            return epoch
-    raise AssertionError("unreachable")
-
-
-def fetch(t: Teller, group: str, member: str, epoch: int, topic: str | UUID, *given: Given, **fields: Any) -> Any:
-    """Of partition 0, at once, with acknowledgements."""
-    partition = fields.pop("partition", 0)
-    row = share_fetch.ShareFetchPartition(partition_index=partition, acknowledgement_batches=_batches(given))
-    topic_id = topic if isinstance(topic, UUID) else t.id_of(topic)
-    rows = [share_fetch.ShareFetchTopic(topic_id=topic_id, partitions=[row])]
-    return share_fetch.ShareFetchRequest(
-        **{"group_id": group, "member_id": member, "share_session_epoch": epoch, "topics": rows}
-        | {"max_wait_ms": 0, "min_bytes": 1, "max_records": 500, "batch_size": 500}
-        | fields
-    )
-
-
-def acknowledge(t: Teller, group: str, member: str, epoch: int, topic: str | UUID, *given: Given, **fields: Any) -> Any:
-    partition = fields.pop("partition", 0)
-    row = share_fetch.ShareAcknowledgePartition(partition_index=partition, acknowledgement_batches=_batches(given))
-    topic_id = topic if isinstance(topic, UUID) else t.id_of(topic)
-    rows = [share_fetch.ShareAcknowledgeTopic(topic_id=topic_id, partitions=[row])]
-    return share_fetch.ShareAcknowledgeRequest(
-        **{"group_id": group, "member_id": member, "share_session_epoch": epoch, "topics": rows} | fields
-    )
-
-
-def _batches(given: tuple[Given, ...]) -> list[share_fetch.AcknowledgementBatch]:
-    return [
-        share_fetch.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
-        for first, last, types in given
-    ]
-
-
-def has_records(answer: Any) -> bool:
-    return any(each.acquired_records for topic in answer.responses for each in topic.partitions)
-
-
-def first_fetch(t: Teller, label: str, group: str, member: str, topic: str, **fields: Any) -> int:
-    """Open a session and read until there are records. The session's next epoch."""
-    for epoch in range(200):
-        answer = t.aside(fetch(t, group, member, epoch, topic, **fields), t.v)
-        if has_records(answer):
-            t.note(label, answer, t.v)
-            return epoch + 1
-    raise AssertionError("no records")
 
 
 @in_versions_of_4_3(1)

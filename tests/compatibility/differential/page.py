@@ -29,6 +29,7 @@ TITLES = {
     "group_refusals": "Groups: what is refused",
     "consumer_groups": "Groups of the consumer protocol (Kafka 4.3)",
     "share_groups": "Share groups (Kafka 4.3)",
+    "share_records": "Records of share groups in flight (Kafka 4.3)",
     "static_members": "Groups: static members",
     "group_admin": "FindCoordinator, DescribeGroups, ListGroups, DeleteGroups",
     "offsets": "OffsetCommit, OffsetFetch",
