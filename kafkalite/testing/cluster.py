@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 TIMEOUT_S = 30.0
 _POLL_S = 0.003
-_SNAPSHOT = "zookeeper.json"
+_SNAPSHOT = "zookeeper.snapshot"
 _REPLICAS_MAX = 3
 
 # A temporary cluster needs neither fifty partitions of an internal topic nor three seconds for a group.
@@ -98,7 +98,7 @@ class Cluster:
         self._data_dir.mkdir(parents=True, exist_ok=True)
         snapshot = self._data_dir / _SNAPSHOT
         if snapshot.exists():
-            self.zookeeper.tree.load(snapshot.read_text())
+            self.zookeeper.load(snapshot.read_bytes())
         self.brokers = tuple(self._new_broker(number) for number in range(self._count))
         try:
             self._start_all()
@@ -117,7 +117,7 @@ class Cluster:
             if self._given_dir is None:
                 shutil.rmtree(self._data_dir, ignore_errors=True)
             else:
-                (self._data_dir / _SNAPSHOT).write_text(self.zookeeper.tree.dump())
+                (self._data_dir / _SNAPSHOT).write_bytes(self.zookeeper.dump())
 
     async def __aenter__(self) -> AsyncCluster:
         starting = asyncio.ensure_future(asyncio.to_thread(self.__enter__))

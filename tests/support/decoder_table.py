@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from kafkalite.api.request.metrics_data import read_points
 from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
+from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.topic_config import TopicConfig
@@ -86,8 +87,18 @@ from kafkalite.zk.client.wire_requests import (
     read_results,
     watch_event,
 )
+from kafkalite.zk.server import snapshot as znode_snapshot
+from kafkalite.zk.server import transactions as znode_changes
+from kafkalite.zk.server.access_lists import OPEN
+from kafkalite.zk.server.refusals import Refused
+from kafkalite.zk.server.sessions import Sessions
+from kafkalite.zk.server.transactions import CreateNode, DeleteNode, EndSession, OpenSession, SetAccessList, Transaction
+from kafkalite.zk.server.transactions import decode as decode_transaction
+from kafkalite.zk.server.transactions import encode as encode_transaction
+from kafkalite.zk.server.znode_tree import ZnodeTree
 from kafkalite.zk.znodes import znode_data
 from tests.support import otlp
+from tests.support.manual_clock import ManualClock
 
 
 class Decoder(NamedTuple):
@@ -259,6 +270,28 @@ def _zookeeper_answers(data: bytes) -> None:
         _ignoring(lambda write=write: write.created((data, 0)))
     _ignoring(lambda: watch_event(data, 0))
     read_results(_PATHS, (data, 0))
+
+
+def _zookeeper_requests(data: bytes) -> None:
+    """The first byte is the type of the request."""
+    zookeeper = Sessions(ZnodeTree(), ManualClock())
+    zookeeper.serve(zookeeper.open(1000), data[0] if data else 0, data[1:])
+
+
+def _zookeeper_snapshot(data: bytes) -> None:
+    """With the checksum that fits, so that the rest is read."""
+    znode_snapshot.decode_snapshot(data[:4] + crc32c(data[8:]).to_bytes(4, "big") + data[8:])
+
+
+_ZK_STRING, _ZK_LIST = b"\0\0\0\2/a", b"\0\0\0\1\0\0\0\x1f\0\0\0\5world\0\0\0\6anyone"
+_ZK_CREATE = _ZK_STRING + b"\0\0\0\1d" + _ZK_LIST + b"\0\0\0\3"
+_ZK_TRANSACTIONS = tuple(
+    encode_transaction(Transaction(1, 2, 3, operations))
+    for operations in (
+        (CreateNode("/a", b"d"), znode_changes.SetData("/a", None), DeleteNode("/a")),
+        (OpenSession(1, 2, b"p"), SetAccessList("/a", OPEN), EndSession(1)),
+    )
+)
 
 
 def _ignoring(call: Callable[[], Any]) -> None:
@@ -551,6 +584,28 @@ DECODERS = (
         (MULTI_HEADER.pack(GET_CHILDREN, 0, 0) + b"\x7f\xff\xff\xff" + b"\xff\xff\xff\xfc" * 3,),
     ),
     Decoder(
+        "requests to the ZooKeeper of our own",
+        ("zk/server/requests.py", "zk/server/transactions.py"),
+        _zookeeper_requests,
+        (
+            *(bytes([kind]) + _ZK_CREATE for kind in (1, 15, 19)),
+            b"\x0e" + MULTI_HEADER.pack(1, 0, -1) + _ZK_CREATE + MULTI_HEADER.pack(2, 0, -1) + _ZK_STRING + b"\xff" * 4
+            + MULTI_END,
+            b"\x16" + MULTI_HEADER.pack(4, 0, -1) + _ZK_STRING + b"\1" + MULTI_END,
+            b"\x69" + bytes(8) + (b"\0\0\0\1" + _ZK_STRING) * 5,
+            *(bytes([kind]) + _ZK_STRING + b"\0\0\0\1" for kind in (3, 4, 6, 8, 12, 17, 103, 106)),
+        ),
+        (Refused,),
+        (b"\x65" + bytes(8) + b"\x7f\xff\xff\xff" * 3, b"\x07" + _ZK_STRING + b"\x7f\xff\xff\xff" * 3),
+    ),
+    Decoder("transactions of ZooKeeper", ("zk/server/transactions.py",), decode_transaction, _ZK_TRANSACTIONS),
+    Decoder(
+        "snapshots of ZooKeeper",
+        ("zk/server/snapshot.py",),
+        _zookeeper_snapshot,
+        (znode_snapshot.encode_snapshot(ZnodeTree()),),
+    ),
+    Decoder(
         "contents of znodes",
         ("zk/znodes/json_object.py",),
         _all_of(*_ZNODES),
@@ -623,7 +678,5 @@ NO_DECODERS = {
     "testing/faults/spoils.py": _BATCHES,
     "testing/requests/replay.py": _BATCHES,
     "testing/requests/recorded_request.py": "base64 of a line",
-    "testing/zookeeper/znode_tree.py": _OWN,
-    "testing/zookeeper/zookeeper_sessions.py": _OWN,
 }
 """Modules that take bytes apart and need no entry in `DECODERS`, with the reason."""

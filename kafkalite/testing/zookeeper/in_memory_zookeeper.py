@@ -24,15 +24,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from kafkalite.common.forks import HomeProcess
-from kafkalite.testing.zookeeper.znode_tree import Refused, ZnodeTree
-from kafkalite.testing.zookeeper.zookeeper_sessions import WRITES, Session, Sessions, ThreadClock
+from kafkalite.testing.zookeeper.thread_clock import ThreadClock
 from kafkalite.zk.client.operations import ConnectionState
+from kafkalite.zk.server.access_lists import Identity, digest_identity
+from kafkalite.zk.server.refusals import Refused
+from kafkalite.zk.server.requests import WRITES
+from kafkalite.zk.server.sessions import Session, Sessions
+from kafkalite.zk.server.snapshot import decode_snapshot, encode_snapshot
+from kafkalite.zk.server.znode_tree import ZnodeTree
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
@@ -59,8 +64,7 @@ class InMemoryZooKeeper:
         self._home = HomeProcess()
         self._lock = threading.RLock()
         self.random = Random(seed)
-        self.tree = ZnodeTree()
-        self.sessions = Sessions(self.tree, self.clock, self._lock)
+        self.sessions = Sessions(ZnodeTree(), self.clock, self._lock)
         self.is_serving = True
         self._lines: list[ZooKeeperLine] = []
 
@@ -69,6 +73,22 @@ class InMemoryZooKeeper:
         """The lock of the whole object. Raises RuntimeError in a forked child: a thread of the parent may hold it."""
         self._home.require("this ZooKeeper")
         return self._lock
+
+    @property
+    def tree(self) -> ZnodeTree:
+        return self.sessions.tree
+
+    def dump(self) -> bytes:
+        """All nodes and sessions, for `load`."""
+        with self.lock:
+            return encode_snapshot(self.tree)
+
+    def load(self, data: bytes) -> None:
+        """Replace all nodes by those of a `dump`, before there are clients. Its sessions end, since their clients are
+        gone. Raises Malformed."""
+        with self.lock:
+            self.sessions = Sessions(decode_snapshot(data), self.clock, self._lock)
+            self.sessions.end_all()
 
     def line(self) -> ZooKeeperLine:
         """A line for one more client."""
@@ -138,7 +158,7 @@ class ZooKeeperLine:
         """The `dial` of a ZooKeeperConfig. `on_end` is never called."""
         with self.zookeeper.lock:
             assert self._connection is None or self._connection.is_closed, "one client at a time"
-            self._connection = InMemoryConnection(self, settings.session_timeout_ms, on_state, on_watch_event)
+            self._connection = InMemoryConnection(self, settings, on_state, on_watch_event)
             return self._connection
 
     def cut(self) -> None:
@@ -267,6 +287,7 @@ class _Wire:
         self,
         line: ZooKeeperLine,
         session: Session,
+        identities: Sequence[Identity],
         on_watch_event: Callable[[str], None],
         lost: Callable[[], None],
     ) -> None:
@@ -278,7 +299,7 @@ class _Wire:
         self._to_client = _Lane(line)
         self._waiting: dict[Reply, None] = {}
         self._is_over = False
-        line.zookeeper.sessions.attach(session, self._notify)
+        line.zookeeper.sessions.attach(session, self._notify, identities)
 
     def send(self, request: Request, reply: Reply) -> None:
         self._waiting[reply] = None
@@ -298,7 +319,7 @@ class _Wire:
         for reply in waiting:
             reply.set_exception(_CONNECTION_LOST)
 
-    def _notify(self, path: str) -> None:
+    def _notify(self, _: int, path: str) -> None:
         self._to_client.send(partial(self._on_watch_event, path))
 
     def _serve(self, request: Request, reply: Reply) -> None:
@@ -310,7 +331,7 @@ class _Wire:
             return
         result: bytes | Refused
         try:
-            result = sessions.serve(self._session, request)
+            result = sessions.serve(self._session, request.type, request.serialize())
         except Refused as refusal:
             result = refusal
         if self._line.takes_answer(request):
@@ -337,11 +358,12 @@ class InMemoryConnection:
     def __init__(
         self,
         line: ZooKeeperLine,
-        session_timeout_ms: int,
+        settings: ZooKeeperConfig,
         on_state: Callable[[ConnectionState], None],
         on_watch_event: Callable[[str], None],
     ) -> None:
-        self.session_timeout_ms = session_timeout_ms
+        self.session_timeout_ms = settings.session_timeout_ms
+        self.identities = _identities(settings)
         self.session: Session | None = None
         self.is_closed = False
         self._on_watch_event = on_watch_event
@@ -384,7 +406,7 @@ class InMemoryConnection:
                 self._on_state(ConnectionState.EXPIRED)
             if self.session is None:
                 self.session = self._zookeeper.sessions.open(self.session_timeout_ms)
-            self._wire = _Wire(self._line, self.session, self._on_watch_event, self.hang_up)
+            self._wire = _Wire(self._line, self.session, self.identities, self._on_watch_event, self.hang_up)
             self._on_state(ConnectionState.CONNECTED)
 
     def hang_up(self) -> None:
@@ -430,3 +452,13 @@ class InMemoryConnection:
             self._silence = None
         assert wire is not None
         wire.end()
+
+
+def _identities(settings: ZooKeeperConfig) -> list[Identity]:
+    """The identities that a client with these settings proves to a server."""
+    found = []
+    if settings.digest is not None:
+        found.append(digest_identity(settings.digest))
+    if settings.sasl is not None and settings.sasl.username is not None:
+        found.append(Identity("sasl", settings.sasl.username))
+    return found

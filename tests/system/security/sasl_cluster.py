@@ -20,7 +20,7 @@ from confluent_kafka.admin import ResourceType as Type
 
 from kafkalite.security.sasl.scram import new_credential
 from kafkalite.testing import Cluster
-from kafkalite.zk.client.operations import Create
+from kafkalite.zk.server.transactions import CreateNode
 from kafkalite.zk.znodes.znode_data import config_json
 from tests.support.certificates import Authority
 from tests.support.wait import DEADLINE_S, until
@@ -63,11 +63,11 @@ class Place:
         }
         cluster = Cluster(3, data_dir=self.path / "cluster", **{**values, **settings})
         if self.mechanism.startswith("SCRAM"):
-            nodes = [Create(path, b"") for path in ("/config", "/config/users")]
+            nodes = [CreateNode(path, b"") for path in ("/config", "/config/users")]
             for name, password in (("broker", "b-secret"), ("admin", "a-secret"), ("alice", "pencil")):
                 credential = new_credential(self.mechanism, password).text
-                nodes.append(Create(f"/config/users/{name}", config_json({self.mechanism: credential})))
-            cluster.zookeeper.tree.transact(nodes, 0)
+                nodes.append(CreateNode(f"/config/users/{name}", config_json({self.mechanism: credential})))
+            cluster.zookeeper.sessions.transact(nodes)
         with cluster:
             yield cluster
 

@@ -134,7 +134,7 @@ def test_the_password_of_the_brokers_is_changed_while_they_run(tmp_path: Path) -
             entry = ConfigEntry(name, module, incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ConfigResource.Type.BROKER, str(number), incremental_configs=[entry])
             admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
-            assert b"new" not in cluster.zookeeper.tree.data_and_stat(f"/config/brokers/{number}")[0]
+            assert b"new" not in (cluster.zookeeper.tree.find(f"/config/brokers/{number}").data or b"")
         cluster.stop(2)
         cluster.start(2)  # with the old password in its settings, and the new one from ZooKeeper
         one_more(producer, 5)
