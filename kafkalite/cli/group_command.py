@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalite.cli.command_config import add_commands, security_of
+from kafkalite.cli.share_group_rows import POSITION_COLUMNS, RECORD_COLUMNS, ShareGroupRows
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.group_admin import (
     EARLIEST,
@@ -23,15 +24,16 @@ from kafkalite.client.group_admin import (
     new_offsets,
     reset,
 )
-from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, Member, sentences_of
+from kafkalite.client.group_description import CLASSIC, CONSUMER, SHARE, Group, Member, sentences_of
 from kafkalite.client.group_rows import lag_of
 from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.share_groups import ShareGroupAdmin
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.output import complain, print_rows, say
 from kafkalite.common.timestamps import parse_timestamp
 
-_TYPES = CLASSIC, CONSUMER, "share", "streams"
+_TYPES = CLASSIC, CONSUMER, SHARE, "streams"
 _EMPTY = '""'  # a group may have an empty name
 _LEFT = 0, 1  # columns of the tables that are aligned to the left
 
@@ -85,6 +87,7 @@ def _add_describe_options(command: argparse.ArgumentParser) -> None:
     what = command.add_mutually_exclusive_group()
     what.add_argument("--members", action="store_true", help="members, with their epochs, assignments, subscriptions")
     what.add_argument("--state", action="store_true", help="one row for each group, with its epochs")
+    what.add_argument("--records", action="store_true", help="of share groups: who holds which records since when")
 
 
 _COLUMNS = ("group", "topic", "partition", "offset", "end", "lag", "member", "client", "host")
@@ -99,26 +102,58 @@ def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Names
     if options.state:
         _print(_STATE_COLUMNS, [_state_row(group) for group in groups], options)
         return 0
-    rows: list[Row] = []
+    if not options.json:
+        for group in groups:
+            say(_headline(group), *(f"  {sentence}" for sentence in sentences_of(group)))
+    if options.members:
+        rows = [_member_row(group, member, options) for group in groups for member in group.members]
+        _print(_MEMBER_COLUMNS, rows, options)
+        return 0
+    share_rows = ShareGroupRows(cluster, admin, options.timeout)
+    shares = [group for group in groups if group.group_type == SHARE]
+    if options.records:
+        return _print_records(share_rows, shares, options)
+    return _print_positions(cluster, admin, share_rows, groups, options)
+
+
+def _print_positions(
+    cluster: ClusterClient,
+    admin: GroupAdmin,
+    share_rows: ShareGroupRows,
+    groups: Sequence[Group],
+    options: argparse.Namespace,
+) -> int:
+    """One table of groups of consumers, and one of share groups."""
+    tables: dict[Sequence[str], list[Row]] = {}
     faults: dict[TopicPartition, str] = {}
     for group in groups:
-        if options.members:
-            rows += [_member_row(group, member, options) for member in group.members]
+        if group.group_type == SHARE:
+            found, unknown = share_rows.positions(group)
         else:
             found, unknown = _rows(group, admin, LogOffsets(cluster, options.timeout))
-            rows += found
-            faults |= unknown
-        if not options.json:
-            say(_headline(group), *(f"  {sentence}" for sentence in sentences_of(group)))
-    _print(_MEMBER_COLUMNS if options.members else _COLUMNS, rows, options)
+        tables.setdefault(POSITION_COLUMNS if group.group_type == SHARE else _COLUMNS, []).extend(found)
+        faults |= unknown
+    for columns, rows in (tables or {_COLUMNS: []}).items():
+        _print(columns, rows, options)
     complaints = [f"the end of {topic}-{index} is not known: {why}" for (topic, index), why in sorted(faults.items())]
+    return complain(*complaints) if complaints else 0
+
+
+def _print_records(share_rows: ShareGroupRows, shares: Sequence[Group], options: argparse.Namespace) -> int:
+    rows: list[Row] = []
+    complaints: list[str] = []
+    for group in shares:
+        found, missing = share_rows.records(group, as_json=options.json)
+        rows += found
+        complaints += missing
+    _print(RECORD_COLUMNS, rows, options)
     return complain(*complaints) if complaints else 0
 
 
 def _described(admin: GroupAdmin, options: argparse.Namespace) -> list[Group]:
     """The named groups, or all. One of a type that this command cannot describe has only offsets."""
     listed = admin.list_groups()
-    others = {one.group_id: one for one in listed if one.group_type not in (None, CLASSIC, CONSUMER)}
+    others = {one.group_id: one for one in listed if one.group_type not in (None, CLASSIC, CONSUMER, SHARE)}
     found = []
     for name in dict.fromkeys(options.groups or [group.group_id for group in listed]):
         if (other := others.get(name)) is None:
@@ -212,7 +247,8 @@ def _add_reset_options(command: argparse.ArgumentParser) -> None:
 
 def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
     target = _target(options)
-    committed = admin.offsets(options.group)
+    shares = _share_admin(admin, options.group)
+    committed = admin.offsets(options.group) if shares is None else _starts(shares, options.group)
     keys = _chosen(cluster, options.topic) if options.topic else sorted(committed)
     if not keys:
         raise ConfigError(f"{options.group} has no offsets; name topics with --topic")
@@ -222,8 +258,22 @@ def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespac
     if not options.execute:
         complain("nothing is changed yet; repeat it with --execute")
         return 0
-    reset(admin, options.group, wanted)
+    reset(admin, options.group, wanted, admin.commit if shares is None else shares.alter)
     return 0
+
+
+def _share_admin(admin: GroupAdmin, group_id: str) -> ShareGroupAdmin | None:
+    """For a share group; None for one of another type, and for one that does not exist."""
+    try:
+        group = admin.describe(group_id)
+    except ConfigError:
+        return None
+    return ShareGroupAdmin(admin) if group.group_type == SHARE else None
+
+
+def _starts(shares: ShareGroupAdmin, group_id: str) -> dict[TopicPartition, int]:
+    positions = shares.positions(group_id)
+    return {key: each.start_offset for key, each in positions.items() if each.start_offset is not None}
 
 
 def _target(options: argparse.Namespace) -> Target:
@@ -267,7 +317,13 @@ def _add_delete_offsets_options(command: argparse.ArgumentParser) -> None:
 
 
 def _delete_offsets(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
-    refusals = admin.delete_offsets(options.group, _chosen(cluster, options.topic))
+    shares = _share_admin(admin, options.group)
+    if shares is None:
+        refusals = admin.delete_offsets(options.group, _chosen(cluster, options.topic))
+    else:
+        if named := [each for each in options.topic if ":" in each]:
+            raise ConfigError(f"--topic {named[0]}: the offsets of a share group are deleted for whole topics")
+        refusals = shares.delete(options.group, {topic for topic, _ in _chosen(cluster, options.topic)})
     return complain(*refusals) if refusals else 0
 
 
@@ -291,7 +347,7 @@ _COMMANDS: dict[str, tuple[_Perform, Callable[[argparse.ArgumentParser], None], 
     "describe": (
         _describe,
         _add_describe_options,
-        "offsets, ends and lag of each partition, and its consumer; or members, states and epochs",
+        "offsets, ends and lag of each partition, and its consumer; or members, states, records in flight",
     ),
     "reset": (_reset, _add_reset_options, "set the offsets of a group without members"),
     "delete-offsets": (_delete_offsets, _add_delete_offsets_options, "delete offsets of topics that are not read now"),

@@ -4,7 +4,8 @@ A reset sets a group's offsets to the start or end of each log, to a time, to an
 offsets are read, then all are committed: if a partition does not answer, the reset fails before anything is changed.
 
 A group is described by ConsumerGroupDescribe where the broker has it, and by DescribeGroups if the answer says that it
-is of another type, as Kafka's own client does. The versions are those that brokers have from 2.6 to 4.x.
+is of another type, as Kafka's own client does; then by ShareGroupDescribe. The versions are those that brokers have
+from 2.6 to 4.x.
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (listGroups, describeConsumerGroups, ...),
 org.apache.kafka.clients.admin.internals.DescribeConsumerGroupsHandler (4.3),
 org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (resetOffsets).
@@ -18,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import GROUP_KEY, Retries
-from kafkalite.client.group_description import CLASSIC, CONSUMER, Group, ListedGroup, of_classic, of_consumer
+from kafkalite.client.group_description import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    Group,
+    ListedGroup,
+    of_classic,
+    of_consumer,
+    of_share,
+)
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TopicPartition
@@ -30,6 +40,7 @@ from kafkalite.protocol.messages.groups import (
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
+from kafkalite.protocol.messages.share_groups import DescribedShareGroup, ShareGroupDescribeRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
@@ -72,13 +83,20 @@ def new_offsets(
     return {key: min(max(aims[key], starts[key]), ends[key]) for key in keys}
 
 
-def reset(admin: GroupAdmin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit them for a group without members. Raises NotReset, Unanswered."""
+Commit = Callable[[str, Mapping[TopicPartition, int]], list[str]]
+"""Sets offsets of a group, and returns a sentence for each one that stays as it was."""
+
+
+def reset(
+    admin: GroupAdmin, group_id: str, offsets: Mapping[TopicPartition, int], commit: Commit | None = None
+) -> None:
+    """Commit them for a group without members, by `commit` of another kind of group if that is given. Raises NotReset,
+    Unanswered."""
     if members := _member_count(admin, group_id):
         raise NotReset(
             f"{group_id} has members ({members}), which would continue at their own positions; stop them first"
         )
-    if refusals := admin.commit(group_id, offsets):
+    if refusals := (commit or admin.commit)(group_id, offsets):
         raise NotReset("; ".join(refusals))
 
 
@@ -93,6 +111,7 @@ _NO_OFFSET = -1
 _LIST_VERSION = 5  # with types (KIP-848); the one before has states
 _DESCRIBE_VERSION = 6  # tells a missing group from one of another type; all have instance ids from 4 on
 _DESCRIBE_CONSUMER_VERSION = 1  # with the types of members
+_DESCRIBE_SHARE_VERSION = 1
 _FETCH_VERSION = 6
 _COMMIT_VERSION = 7
 _DELETE_VERSION = 1
@@ -126,15 +145,17 @@ class GroupAdmin:
         return sorted(found, key=lambda one: one.group_id)
 
     def describe(self, group_id: str) -> Group:
-        """The description of a group, of the consumer or the classic protocol. Raises ConfigError for a group that does
+        """The description of a group, of consumers or a share group. Raises ConfigError for a group that does
         not exist."""
-        coordinator, described = self._ask_at_coordinator(group_id, partial(_describe, group_id))
+        coordinator, described = self.ask_at_coordinator(group_id, partial(_describe, group_id))
         if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND or described.group_state == _GONE:
             raise self._no_group(group_id)
         if described.error_code:
             raise Unanswered(f"group {group_id} cannot be described: {name_of_error(described.error_code)}")
         if isinstance(described, DescribedConsumerGroup):
             return of_consumer(described, coordinator)
+        if isinstance(described, DescribedShareGroup):
+            return of_share(described, coordinator)
         return of_classic(described, coordinator)
 
     def describe_many(self, listed: Iterable[ListedGroup]) -> dict[str, Group]:
@@ -224,9 +245,9 @@ class GroupAdmin:
         self, group_id: str, request: Any, version: int, coded: Callable[[Any], Any] = lambda answer: answer
     ) -> tuple[int, Any]:
         """(coordinator, the part of its response that `coded` finds, which has an `error_code`)."""
-        return self._ask_at_coordinator(group_id, lambda client: coded(client.ask(request, version)))
+        return self.ask_at_coordinator(group_id, lambda client: coded(client.ask(request, version)))
 
-    def _ask_at_coordinator(self, group_id: str, ask: Callable[[BlockingClient], Any]) -> tuple[int, Any]:
+    def ask_at_coordinator(self, group_id: str, ask: Callable[[BlockingClient], Any]) -> tuple[int, Any]:
         """(coordinator, the result of `ask` at its connection, which has an `error_code`)."""
         coordinator = NO_LEADER
 
@@ -241,20 +262,27 @@ class GroupAdmin:
         return coordinator, answer
 
 
-def _describe(group_id: str, client: BlockingClient) -> DescribedConsumerGroup | DescribedGroup:
+def _describe(group_id: str, client: BlockingClient) -> DescribedConsumerGroup | DescribedGroup | DescribedShareGroup:
     """One group, whatever its type."""
     for consumer_group in _consumer_groups(client, [group_id]):
         if consumer_group.error_code not in _OTHER_TYPE:
             return consumer_group
-    return _classic_groups(client, [group_id])[0]
+    classic = _classic_groups(client, [group_id])[0]
+    if classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND or classic.group_state == _GONE:
+        for share_group in _share_groups(client, [group_id]):
+            if share_group.error_code not in _OTHER_TYPE:
+                return share_group
+    return classic
 
 
 def _describe_some(client: BlockingClient, coordinator: int, listed: Iterable[ListedGroup]) -> dict[str, Group]:
     """Groups of one coordinator. Only if it does not list types, one may be asked for twice."""
-    found, classic, others = {}, [], []
+    found, classic, others, shares = {}, [], [], []
     for group in listed:
         if group.group_type == CLASSIC:
             classic.append(group.group_id)
+        elif group.group_type == SHARE:
+            shares.append(group.group_id)
         elif group.group_type in (None, CONSUMER):
             others.append(group.group_id)
     known = {each.group_id: each for each in _consumer_groups(client, others)}
@@ -269,7 +297,20 @@ def _describe_some(client: BlockingClient, coordinator: int, listed: Iterable[Li
         for each in _classic_groups(client, classic)
         if not each.error_code and each.group_state != _GONE
     }
+    found |= {
+        each.group_id: of_share(each, coordinator) for each in _share_groups(client, shares) if not each.error_code
+    }
     return found
+
+
+def _share_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[DescribedShareGroup]:
+    """The answers of ShareGroupDescribe; none from a broker without it."""
+    if not group_ids or not client.serves(ShareGroupDescribeRequest):
+        return []
+    groups: Sequence[DescribedShareGroup] = client.ask(
+        ShareGroupDescribeRequest(group_ids=group_ids), _DESCRIBE_SHARE_VERSION
+    ).groups
+    return groups
 
 
 def _consumer_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[DescribedConsumerGroup]:

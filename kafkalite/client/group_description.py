@@ -1,8 +1,9 @@
-"""Groups as their coordinators list and describe them, of the classic and of the consumer protocol (KIP-848).
+"""Groups as their coordinators list and describe them: of the classic and of the consumer protocol (KIP-848), and
+share groups (KIP-932).
 
 A reconciliation moves a group from the current assignment to the target assignment: a member gives a partition up, says
 so in a heartbeat, and another one gets it with a heartbeat of its own. `steps_of` names each partition's next step.
-Source: org.apache.kafka.clients.admin.{ConsumerGroupDescription, MemberDescription} (4.3).
+Source: org.apache.kafka.clients.admin.{ConsumerGroupDescription, MemberDescription, ShareGroupDescription} (4.3).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.consumer_groups import DescribedAssignment, DescribedConsumerGroup
 from kafkalite.protocol.messages.groups import DescribedGroup
+from kafkalite.protocol.messages.share_groups import DescribedShareGroup
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 
-CLASSIC, CONSUMER = "classic", "consumer"  # types of groups, and of members
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"  # types of groups, and the first two of members
 _MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
 
 
@@ -30,10 +32,11 @@ class ListedGroup(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member of a group of consumers. `partitions` is its current assignment, with what it gives up.
+    """A member of a group of consumers. `partitions` is its current assignment, with what it gives up; in a share group
+    other members may have the same ones.
 
-    The rest is of consumer groups: `target` is the assignment to come, `member_type` the protocol that the member
-    speaks, None if the broker does not say.
+    The rest is of consumer and share groups: `target` is the assignment to come, None in a share group; `member_type`
+    the protocol that the member speaks, None if the broker does not say.
     """
 
     member_id: str
@@ -114,6 +117,27 @@ def of_consumer(described: DescribedConsumerGroup, coordinator: int) -> Group:
         described.group_epoch,
         described.assignment_epoch,
     )
+
+
+def of_share(described: DescribedShareGroup, coordinator: int) -> Group:
+    """A group as ShareGroupDescribe has it."""
+    members = (
+        Member(
+            each.member_id,
+            None,
+            each.client_id,
+            each.client_host,
+            _partitions(each.assignment),
+            each.member_epoch,
+            None,
+            tuple(each.subscribed_topic_names),
+            None,
+            each.rack_id,
+        )
+        for each in described.members
+    )
+    what = described.group_state, SHARE, described.assignor_name, tuple(members)
+    return Group(described.group_id, coordinator, *what, SHARE, described.group_epoch, described.assignment_epoch)
 
 
 def _partitions(assignment: DescribedAssignment) -> frozenset[TopicPartition]:

@@ -370,6 +370,7 @@ class BrokerApis:
             self._coordinators.groups,
             self._cleaner,
             self._reports,
+            lambda: None if (used := self.used_share_fetches) is None else used.shares,
         )
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalite.log.segment.record_counts import SegmentCounts
     from kafkalite.log.segment.segment_files import SegmentTimes
     from kafkalite.network.client_connection import ClientConnection
+    from kafkalite.replication.share.share_partitions import SharePartitions
 
 PLACES_MAX = 2_000
 SEGMENTS_MAX = 20_000
@@ -48,7 +49,8 @@ Report = Callable[[Json], Awaitable[Json]]
 
 
 class BrokerReportApi(NamedTuple):
-    """The BrokerReport API. `cleaner` is the log cleaner, which is created at its first use."""
+    """The BrokerReport API. `cleaner` is the log cleaner, which is created at its first use; `shares` are the share
+    partitions that are led here, None before the first one."""
 
     runtime: Runtime
     config: Callable[[], BrokerConfig]
@@ -58,6 +60,7 @@ class BrokerReportApi(NamedTuple):
     groups: GroupCoordinator
     cleaner: Callable[[], LogCleaner]
     sources: ReportSources
+    shares: Callable[[], SharePartitions | None]
 
     async def broker_report(self, request: BrokerReportRequest, context: RequestContext) -> BrokerReportResponse:
         """The report of one kind. A refusal names the fault of the request in a sentence."""
@@ -80,6 +83,7 @@ class BrokerReportApi(NamedTuple):
             "connections": self._connections,
             "slow_requests": self._slow_requests,
             "rebalances": self._rebalances,
+            "share_group": self._share_group,
             "cluster": self._cluster,
             "restart": self._restart,
         }
@@ -237,6 +241,19 @@ class BrokerReportApi(NamedTuple):
                     }
                 )
         return {"groups": found}
+
+    async def _share_group(self, arguments: Json) -> Json:
+        """The records in flight of a share group in the partitions that this broker leads."""
+        group_id = arguments.get("group_id")
+        if not isinstance(group_id, str):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "group_id is needed")
+        shares = self.shares()
+        if shares is None:
+            return {"partitions": [], "left_out": 0}
+        from kafkalite.api.request.share_report import share_group_report
+
+        clock = self.runtime.clock
+        return share_group_report(shares, group_id, Moment(clock.monotonic_ms(), clock.wall_ms()))
 
     async def _cluster(self, arguments: Json) -> Json:
         """The cluster as this broker sees it."""

@@ -25,6 +25,11 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchResponseTopic,
 )
 from kafkalite.protocol.messages.groups import DescribedGroup, DescribeGroupsResponse
+from kafkalite.protocol.messages.share_groups import (
+    DescribedShareGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
 
 
 class Coordinator:
@@ -77,7 +82,8 @@ def test_a_lag_without_an_offset_or_an_end_is_none() -> None:
 
 
 class Broker:
-    """Has the groups `classic` and `modern`, and describes consumer groups or not. `asked` are the requests."""
+    """Has the groups `classic`, `modern` and `queue`, and describes consumer and share groups or not. `asked` are the
+    requests."""
 
     def __init__(self, *, has_consumer_groups: bool, refusal: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> None:
         self.has_consumer_groups = has_consumer_groups
@@ -104,6 +110,9 @@ class Broker:
         if isinstance(request, ConsumerGroupDescribeRequest):
             self.asked.append(("consumer", *request.group_ids))
             return ConsumerGroupDescribeResponse(groups=[self._consumer_group(name) for name in request.group_ids])
+        if isinstance(request, ShareGroupDescribeRequest):
+            self.asked.append(("share", *request.group_ids))
+            return ShareGroupDescribeResponse(groups=[self._share_group(name) for name in request.group_ids])
         self.asked.append(("classic", *request.groups))
         return DescribeGroupsResponse(groups=[self._classic_group(name) for name in request.groups])
 
@@ -116,6 +125,11 @@ class Broker:
             group_epoch=3,
             assignment_epoch=3,
         )
+
+    def _share_group(self, name: str) -> DescribedShareGroup:
+        is_here = name == "queue" and self.refusal != ErrorCode.UNSUPPORTED_VERSION
+        error_code = ErrorCode.NONE if is_here else self.refusal
+        return DescribedShareGroup(group_id=name, error_code=error_code, group_state="Empty", group_epoch=7)
 
     def _classic_group(self, name: str) -> DescribedGroup:
         is_here = name == "classic"
@@ -134,6 +148,10 @@ def test_a_group_is_described_by_the_api_of_its_type() -> None:
     with pytest.raises(ConfigError, match="there is no group nobody in here:9092"):
         described_at(broker, "nobody")
     assert broker.asked[:3] == [("consumer", "modern"), ("consumer", "classic"), ("classic", "classic")]
+    broker.asked.clear()
+    queue = described_at(broker, "queue")
+    assert (queue.group_type, queue.epoch, queue.state) == ("share", 7, "Empty")
+    assert broker.asked == [("consumer", "queue"), ("classic", "queue"), ("share", "queue")]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +169,8 @@ def test_many_groups_are_described_in_one_request_of_each_type() -> None:
     admin = GroupAdmin(cast("Any", broker), 10.0)
     types = {"classic": "classic", "modern": "consumer", "queue": "share", "gone": "consumer"}
     listed = [ListedGroup(name, "Stable", kind, None, 1) for name, kind in types.items()]
-    assert sorted(admin.describe_many(listed)) == ["classic", "modern"]
-    assert broker.asked == [("consumer", "modern", "gone"), ("classic", "classic", "gone")]
+    assert sorted(admin.describe_many(listed)) == ["classic", "modern", "queue"]
+    assert broker.asked == [("consumer", "modern", "gone"), ("classic", "classic", "gone"), ("share", "queue")]
     untyped = [ListedGroup(name, "Stable", None, None, 1) for name in ("classic", "modern")]
     assert {name: each.group_type for name, each in admin.describe_many(untyped).items()} == {
         "classic": "classic",
