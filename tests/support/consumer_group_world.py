@@ -134,9 +134,13 @@ class World:
         self.view = TopicsView(self.topics)
         environment = GroupEnvironment(self.view, lambda group_id: self.config, self._compile_regex, GroupTotals())
         self.coordinator = GroupCoordinator(
-            broker, self.clock, self._append, environment, new_uuid=lambda: f"u{next(self._uuids)}"
+            broker, self.clock, self._append, environment, new_uuid=lambda: f"u{next(self._uuids)}", **self._settings()
         )
         self.coordinator.consumer_groups._spawn = self.resolving.append
+
+    def _settings(self):
+        """Settings of the coordinator for groups of other kinds."""
+        return {}
 
     def _compile_regex(self, text):
         regex = compile_regex(text)

@@ -10,12 +10,15 @@ from random import Random
 from typing import Any
 
 from kafkalite.coordinator.group.consumer.member_records import records_of
+from kafkalite.coordinator.group.streams import streams_records
+from kafkalite.coordinator.runtime.effects import Records
 from tests.compatibility.interop.java_verdicts import group_parts, streams_parts
 from tests.support.drawn_groups import assignment_of_json, drawn_group, group_as_json, sizes_and_moves
 from tests.support.drawn_patterns import DrawnPattern
 from tests.support.drawn_streams import drawn_streams_group, drawn_topology, streams_group_as_json, topology_as_json
 from tests.support.group_steps import STEPS
 from tests.support.places import ROOT
+from tests.support.streams_steps import STREAMS_STEPS
 
 GOLDEN = ROOT / "tests" / "golden" / "groups"
 HASHED_GROUPS = 40
@@ -134,14 +137,15 @@ def main() -> None:
     _write("hashes.json", _hashed_groups())
     _write("assignments.json", _assigned_groups())
     _write("patterns.json", _matched_patterns())
-    _write("records.json", _records())
+    _write("records.json", _records(records_of("g", STEPS)))
+    _write("streams_records.json", _records(streams_records.records_of("g", STREAMS_STEPS)))
     _write("streams.json", _streams())
 
 
-def _records() -> list[dict[str, Any]]:
-    """Kafka's bytes for the records of consumer groups, and its reading of ours."""
-    records = [(key.hex(), (value or b"").hex()) for key, value in records_of("g", STEPS)]
-    return group_parts([{"kind": "record", "key": key, "value": value} for key, value in records])
+def _records(records: Records) -> list[dict[str, Any]]:
+    """Kafka's bytes for the records of groups, and its reading of ours."""
+    texts = [(key.hex(), (value or b"").hex()) for key, value in records]
+    return group_parts([{"kind": "record", "key": key, "value": value} for key, value in texts])
 
 
 def _streams() -> list[dict[str, Any]]:
