@@ -226,17 +226,13 @@ def test_epochs_are_checked(world):
     world.join("m2")
     _, kept = seen(world.beat("m1", 2))
     assert seen(world.beat("m1", 2, owns=kept)) == (3, None)
-    end = "The member must abandon all its partitions and rejoin."
+    end = "than the one known by the group coordinator (3). The member must abandon all its partitions and rejoin."
     greater = world.beat("m1", 4)
     assert greater.error == ErrorCode.FENCED_MEMBER_EPOCH
-    assert greater.message == (
-        f"The streams group member has a greater member epoch (4) than the one known by the group coordinator (3). {end}"
-    )
+    assert greater.message == f"The streams group member has a greater member epoch (4) {end}"
     smaller = world.beat("m1", 2, owns={"0": [0, 1]})
     assert smaller.error == ErrorCode.FENCED_MEMBER_EPOCH
-    assert smaller.message == (
-        f"The streams group member has a smaller member epoch (2) than the one known by the group coordinator (3). {end}"
-    )
+    assert smaller.message == f"The streams group member has a smaller member epoch (2) {end}"
     assert world.beat("m1", 2).error == ErrorCode.FENCED_MEMBER_EPOCH
     assert seen(world.beat("m1", 2, owns=kept)) == (3, None)  # the answer got lost
     unknown = world.beat("m3", 3)
