@@ -1,0 +1,54 @@
+"""A share group beside groups of other kinds: appends that fail, requests of other protocols, expiry."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.share.share_group import ShareHeartbeat
+from tests.support.consumer_group_world import Answered, Topics, World
+
+
+class ShareWorld(World):
+    """With a share coordinator that begins the state of every partition at once."""
+
+    def _settings(self):
+        return {"states": SimpleNamespace(initialize=lambda key, epoch, offset, done: done(None))}
+
+    def beat(self, member, epoch, *topics):
+        waiter = Answered()
+        request = ShareHeartbeat(member, epoch, "c", "/10.0.0.1", None, list(topics) or None)
+        self.coordinator.share_groups.heartbeat("g", request, waiter)
+        return waiter.result
+
+
+@pytest.fixture
+def world():
+    return ShareWorld(Topics(foo=2)).load()
+
+
+def test_a_refused_append_is_undone(world):
+    assert world.beat("m1", 0, "foo").error == ErrorCode.NONE
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.beat("m2", 0, "foo").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.refuses = ErrorCode.NONE
+    assert list(world.group().tables.members) == ["m1"]
+    assert world.beat("m2", 0, "foo").error == ErrorCode.NONE
+
+
+def test_a_group_that_could_not_be_stored_is_none(world):
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.beat("m1", 0, "foo").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.group() is None
+
+
+def test_an_empty_group_neither_expires_nor_becomes_classic(world):
+    epoch = world.beat("m1", 0, "foo").member_epoch
+    assert world.beat("m1", -1).error == ErrorCode.NONE and epoch > 0
+    world.coordinator.offsets.expire()
+    assert world.group().state_name == "Empty"
+    assert world.classic_join("").result.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    world.restart()
+    assert world.group().kind == "share"
