@@ -23,7 +23,7 @@ FAMILIES = (
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transactions_v2", "transaction_admin", "topic_partitions", "frames",
     "old_versions", "config_resources", "features", "consumer_groups", "consumer_transactions", "share_groups",
-    "share_records", *RECEIVING, *SECURED,
+    "share_records", "streams_groups", *RECEIVING, *SECURED,
 )  # fmt: skip
 
 SETTINGS = {

@@ -98,6 +98,8 @@ KEYED = {
     ("DescribedConsumerGroup", "members"): "member_id",
     ("DescribedAssignment", "topic_partitions"): "topic_name",
     ("ListConfigResourcesResponse", "config_resources"): "resource_name",
+    ("StreamsGroupDescribeResponse", "groups"): "group_id",
+    ("DescribedStreamsGroup", "members"): "member_id",
 }
 # The same where no one field tells them apart.
 SORTED = {
@@ -109,6 +111,13 @@ SORTED = {
     ("DescribedQuotas", "values"),
     ("AlterClientQuotasResponse", "entries"),
     ("AlterClientQuotasResult", "entity"),
+    ("StreamsGroupHeartbeatResponse", "active_tasks"),
+    ("StreamsGroupHeartbeatResponse", "standby_tasks"),
+    ("StreamsGroupHeartbeatResponse", "partitions_by_user_endpoint"),
+    ("EndpointToPartitions", "active_partitions"),
+    ("EndpointToPartitions", "standby_partitions"),
+    ("StreamsTopicInfo", "topic_configs"),
+    ("DescribedStreamsGroupMember", "client_tags"),
 }
 # Arrays of plain values in the order of a hash table.
 UNORDERED = {
@@ -118,6 +127,7 @@ UNORDERED = {
     ("DescribedTopicPartitions", "partitions"),
     ("DescribedConsumerGroupMember", "subscribed_topic_names"),
     ("GetTelemetrySubscriptionsResponse", "requested_metrics"),
+    ("StreamsTopicPartitions", "partitions"),
 }
 # Lists of all there is: of them only what belongs to the story is noted.
 ALL_THERE_IS = {

@@ -30,6 +30,7 @@ TITLES = {
     "consumer_groups": "Groups of the consumer protocol (Kafka 4.3)",
     "share_groups": "Share groups (Kafka 4.3)",
     "share_records": "Records of share groups in flight (Kafka 4.3)",
+    "streams_groups": "Groups of Kafka Streams (Kafka 4.3)",
     "static_members": "Groups: static members",
     "group_admin": "FindCoordinator, DescribeGroups, ListGroups, DeleteGroups",
     "offsets": "OffsetCommit, OffsetFetch",
@@ -100,6 +101,7 @@ ELSEWHERE = """
   all windows together is sent when nothing else was lately; at Kafka its consumer waits for ever. A byte rate of 0
   limits nobody, as in Kafka, and so does a value in ZooKeeper that is no number; Kafka's broker stops to take changes
   of quotas then.
+* A topology of Kafka Streams may have 100,000 tasks; one with more is refused with STREAMS_INVALID_TOPOLOGY.
 * AlterUserScramCredentials takes several changes of one user, each of another mechanism, as Kafka does with ZooKeeper;
   Kafka with KRaft refuses them with DUPLICATE_RESOURCE.
 
