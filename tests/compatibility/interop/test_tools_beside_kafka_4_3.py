@@ -1,8 +1,8 @@
 """Tools of Kafka 4.3 print the same at kafkalite as at Kafka 4.3.0, for the same commands in turn.
 
-kafka-groups and kafka-consumer-groups while a group has a member and after it, kafka-features, kafka-client-metrics and
-kafka-configs of groups, with refusals. Left out are addresses, times, and the order of what Java keeps in hash maps;
-kafkalite has no feature that describes a KRaft controller, and those lines are not compared.
+kafka-groups, kafka-consumer-groups and kafka-streams-groups while a group has a member and after it, kafka-features,
+kafka-client-metrics and kafka-configs of groups, with refusals. Left out are addresses, times, and the order of what
+Java keeps in hash maps; kafkalite has no feature that describes a KRaft controller, and those lines are not compared.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.compatibility.interop.java_tools import JavaTools
 from tests.compatibility.interop.reference_broker import ReferenceBroker
 from tests.compatibility.interop.tool_runner import ToolRunner
 from tests.support.consumer_members import ConsumerMember
+from tests.support.streams_members import StreamsMember, counting_topology
 from tests.support.wait import DEADLINE_S, until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -64,6 +65,34 @@ OF_EMPTY_GROUPS = (
     "--delete --group new",
     "--delete --group new --group old",
     "--list",
+)
+_FLOW = "--group flow"
+STREAMS_GROUPS_WITH_A_MEMBER = (
+    *("--list", "--list --state", "--list --state stable,empty", "--list --state Empty", "--list --state odd"),
+    *(f"--describe {_FLOW} {kind}".strip() for kind in DESCRIBED),
+    *("--describe --all-groups", "--describe --all-groups --state --verbose", "--describe --group none"),
+    "--describe --group other --state",
+    *(f"--delete {_FLOW}", "--delete --group none", f"--delete-offsets {_FLOW} --input-topic t"),
+    f"--reset-offsets {_FLOW} --input-topic t --to-earliest --execute",
+)
+EMPTY_STREAMS_GROUPS = (
+    "--list --state",
+    *(f"--describe {_FLOW} {kind}".strip() for kind in DESCRIBED),
+    *(
+        f"--reset-offsets {_FLOW} --input-topic t {where} --dry-run"
+        for where in (
+            *("--to-earliest", "--to-latest", "--to-offset 2", "--to-offset 99", "--shift-by -1", "--to-current"),
+            *("--to-datetime 2023-11-14T22:13:20.005", "--by-duration PT1H"),
+        )
+    ),
+    f"--reset-offsets {_FLOW} --input-topic t:0,2 --to-latest --execute",
+    f"--reset-offsets {_FLOW} --all-input-topics --to-earliest --export --dry-run",
+    f"--reset-offsets {_FLOW} --all-input-topics --to-current --execute",
+    f"--reset-offsets {_FLOW} --input-topic missing --to-earliest --execute",
+    f"--delete-offsets {_FLOW} --input-topic t:1",
+    f"--delete-offsets {_FLOW} --input-topic missing",
+    f"--reset-offsets {_FLOW} --all-input-topics --to-earliest --execute --delete-all-internal-topics",
+    *(f"--delete {_FLOW}", f"--delete {_FLOW}", "--list"),
 )
 METRICS = (
     "--list",
@@ -146,12 +175,13 @@ def compare(places: list[Place], tool: str, *commands: str) -> None:
     assert not differing, "\n\n".join(differing)
 
 
-def commit(bootstrap: str, group: str) -> None:
+def commit(bootstrap: str, group: str, *partitions: int) -> None:
+    """Offset 1 of the partitions, of 0 if none are given."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
 
     def is_committed() -> bool:
         try:
-            consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+            consumer.commit(offsets=[TopicPartition("t", each, 1) for each in partitions or (0,)], asynchronous=False)
         except KafkaException:  # the coordinator has only just begun to load
             return False
         return True
@@ -183,6 +213,26 @@ def test_groups_with_and_without_members(places: list[Place], proved: Callable[[
     for member in members:
         member.leave()
     compare(places, "ConsumerGroupCommand", *OF_EMPTY_GROUPS)
+
+
+def test_streams_groups_with_and_without_members(places: list[Place], proved: Callable[[str, str, str], None]) -> None:
+    what = "kafka-streams-groups: list, describe, reset, delete, with a member and without: what it prints at Kafka"
+    proved(CLIENT, VERSION, what)
+    members = []
+    for place in places:
+        commit(place.bootstrap, "other")
+        member = StreamsMember(place.bootstrap, "flow", "m1", counting_topology("flow", "t"))
+        members.append(member)
+        until(lambda member=member: member.confirm() or member.active, "the tasks")  # type: ignore[misc]
+        member.confirm()
+    compare(places, "StreamsGroupCommand", *STREAMS_GROUPS_WITH_A_MEMBER)
+    compare(places, "GroupsCommand", "--list --streams", "--list --group-type streams", "--list --protocol streams")
+    for member in members:
+        member.leave()
+    for place in places:
+        commit(place.bootstrap, "flow", *range(3))
+    compare(places, "StreamsGroupCommand", *EMPTY_STREAMS_GROUPS)
+    compare(places, "TopicCommand", "--list --exclude-internal")
 
 
 def test_client_metrics(places: list[Place], proved: Callable[[str, str, str], None]) -> None:
