@@ -27,7 +27,7 @@ from kafkalite.client.group_admin import (
 from kafkalite.client.group_description import CLASSIC, CONSUMER, SHARE, Group, Member, sentences_of
 from kafkalite.client.group_rows import lag_of
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.share_groups import ShareGroupAdmin
+from kafkalite.client.share_groups import share_admin_of
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.output import complain, print_rows, say
@@ -247,8 +247,8 @@ def _add_reset_options(command: argparse.ArgumentParser) -> None:
 
 def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
     target = _target(options)
-    shares = _share_admin(admin, options.group)
-    committed = admin.offsets(options.group) if shares is None else _starts(shares, options.group)
+    shares = share_admin_of(admin, options.group)
+    committed = admin.offsets(options.group) if shares is None else shares.start_offsets(options.group)
     keys = _chosen(cluster, options.topic) if options.topic else sorted(committed)
     if not keys:
         raise ConfigError(f"{options.group} has no offsets; name topics with --topic")
@@ -260,20 +260,6 @@ def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespac
         return 0
     reset(admin, options.group, wanted, admin.commit if shares is None else shares.alter)
     return 0
-
-
-def _share_admin(admin: GroupAdmin, group_id: str) -> ShareGroupAdmin | None:
-    """For a share group; None for one of another type, and for one that does not exist."""
-    try:
-        group = admin.describe(group_id)
-    except ConfigError:
-        return None
-    return ShareGroupAdmin(admin) if group.group_type == SHARE else None
-
-
-def _starts(shares: ShareGroupAdmin, group_id: str) -> dict[TopicPartition, int]:
-    positions = shares.positions(group_id)
-    return {key: each.start_offset for key, each in positions.items() if each.start_offset is not None}
 
 
 def _target(options: argparse.Namespace) -> Target:
@@ -317,7 +303,7 @@ def _add_delete_offsets_options(command: argparse.ArgumentParser) -> None:
 
 
 def _delete_offsets(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
-    shares = _share_admin(admin, options.group)
+    shares = share_admin_of(admin, options.group)
     if shares is None:
         refusals = admin.delete_offsets(options.group, _chosen(cluster, options.topic))
     else:

@@ -9,13 +9,24 @@ Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from kafkalite.client.broker_reports import KnowsBrokers, record_counts
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_admin import GroupAdmin
-from kafkalite.client.group_description import Group, ListedGroup, Member, ReconciliationStep, sentences_of, steps_of
+from kafkalite.client.group_description import (
+    SHARE,
+    Group,
+    ListedGroup,
+    Member,
+    ReconciliationStep,
+    sentences_of,
+    steps_of,
+)
 from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.share_group_detail import partition_rows, run_rows
+from kafkalite.client.share_groups import ShareGroupAdmin, SharePosition, in_flight, positions_of
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.names import TopicPartition
 
@@ -37,14 +48,31 @@ def group_rows(cluster: ClusterClient, pool: KnowsBrokers) -> list[Row]:
     admin = GroupAdmin(cluster, _ASK_S)
     listed = admin.list_groups()
     described = admin.describe_many(listed[:_GROUPS_MAX])
-    offsets = {one.group_id: _offsets(admin, one) for one in listed[:_GROUPS_MAX]}
+    shares = _share_positions(cluster, listed[:_GROUPS_MAX])
+    offsets = {one.group_id: _offsets(admin, one) for one in listed[:_GROUPS_MAX] if one.group_type != SHARE}
     keys = {key for each in offsets.values() for key in each}
     ends = LogOffsets(cluster, _ASK_S).known_ends(key for key in keys if key in cluster.places).offsets
     counts = record_counts(cluster, pool, [(key, offset) for each in offsets.values() for key, offset in each.items()])
     return [
-        _row(one, described.get(one.group_id), offsets.get(one.group_id, {}), ends, counts, cluster.places)
+        _share_row(one, described.get(one.group_id), shares.get(one.group_id, {}))
+        if one.group_type == SHARE
+        else _row(one, described.get(one.group_id), offsets.get(one.group_id, {}), ends, counts, cluster.places)
         for one in listed
     ]
+
+
+def _share_positions(
+    cluster: ClusterClient, listed: Iterable[ListedGroup]
+) -> dict[str, dict[TopicPartition, SharePosition]]:
+    by_coordinator: dict[int, list[str]] = {}
+    for one in listed:
+        if one.group_type == SHARE:
+            by_coordinator.setdefault(one.coordinator, []).append(one.group_id)
+    found: dict[str, dict[TopicPartition, SharePosition]] = {}
+    for coordinator, group_ids in by_coordinator.items():
+        with suppress(Unanswered):  # they may move
+            found |= positions_of(cluster.client(coordinator), group_ids)
+    return found
 
 
 def _offsets(admin: GroupAdmin, group: ListedGroup) -> Offsets:
@@ -64,7 +92,22 @@ def _row(
 ) -> Row:
     lags = [lag_of(offset, ends.get(key)) for key, offset in offsets.items() if key in there]
     exact = [counts.get((key, offset)) for key, offset in offsets.items() if key in there]
-    topics = {key[0] for key in offsets}
+    return {
+        **_head(one, group, offsets),
+        "lag": sum_known(lags) if lags else None,
+        "lag_records": sum_known(exact) if exact else None,
+        "beyond_end": sum(lag is not None and lag < 0 for lag in lags),
+    }
+
+
+def _share_row(one: ListedGroup, group: Group | None, positions: Mapping[TopicPartition, SharePosition]) -> Row:
+    lag = sum_known(each.lag for each in positions.values()) if positions else None
+    return {**_head(one, group, positions), "lag": lag, "lag_records": None, "beyond_end": 0}
+
+
+def _head(one: ListedGroup, group: Group | None, known: Iterable[TopicPartition]) -> Row:
+    """`known`: the partitions in which it has come somewhere."""
+    topics = {key[0] for key in known}
     if group is not None:
         topics |= {key[0] for member in group.members for key in member.partitions | (member.target or frozenset())}
     return {
@@ -75,9 +118,6 @@ def _row(
         "coordinator": one.coordinator,
         "members": None if group is None else len(group.members),
         "topics": sorted(topics),
-        "lag": sum_known(lags) if lags else None,
-        "lag_records": sum_known(exact) if exact else None,
-        "beyond_end": sum(lag is not None and lag < 0 for lag in lags),
     }
 
 
@@ -92,9 +132,12 @@ def sum_known(numbers: Iterable[int | None]) -> int | None:
 
 
 def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> Row:
-    """A group with its members and offsets. Raises ConfigError for a group that does not exist, Unanswered."""
+    """A group with its members and offsets; a share group has `records_in_flight` as well. Raises ConfigError for a
+    group that does not exist, Unanswered."""
     admin = GroupAdmin(cluster, _ASK_S)
     group = admin.describe(group_id)
+    if group.group_type == SHARE:
+        return _share_detail(cluster, pool, admin, group)
     offsets = admin.offsets(group_id)
     owners: dict[TopicPartition, Member] = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
@@ -126,7 +169,16 @@ def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> R
         if row["committed_offset"] is not None and (row["topic"], row["partition"]) in cluster.places
     ]
     return {
-        "group_id": group_id,
+        **_described(group),
+        "lag": sum_known(row["lag"] for row in committed) if committed else None,
+        "lag_records": sum_known(row["lag_records"] for row in committed) if committed else None,
+        "partitions": rows,
+    }
+
+
+def _described(group: Group) -> Row:
+    return {
+        "group_id": group.group_id,
         "state": group.state,
         "group_type": group.group_type,
         "protocol_type": group.protocol_type or None,
@@ -135,10 +187,23 @@ def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> R
         "target_epoch": group.target_epoch,
         "coordinator": group.coordinator,
         "members": [_member(member) for member in group.members],
-        "lag": sum_known(row["lag"] for row in committed) if committed else None,
-        "lag_records": sum_known(row["lag_records"] for row in committed) if committed else None,
         "reconciliation": {"sentences": sentences_of(group), "steps": [_step(step) for step in steps_of(group)]},
-        "partitions": rows,
+    }
+
+
+def _share_detail(cluster: ClusterClient, pool: KnowsBrokers, admin: GroupAdmin, group: Group) -> Row:
+    """A share group. `records_in_flight` is null if the brokers do not report them; `left_out` counts the rows beyond
+    the limit of a report."""
+    reported = in_flight(cluster, pool, group.group_id)
+    positions = ShareGroupAdmin(admin).positions(group.group_id)
+    partitions, _ = partition_rows(group, positions, LogOffsets(cluster, _ASK_S), reported)
+    return {
+        **_described(group),
+        "lag": sum_known(row.lag for row in partitions) if partitions else None,
+        "lag_records": None,
+        "partitions": [row._asdict() for row in partitions],
+        "records_in_flight": None if reported is None else [row._asdict() for row in run_rows(group, reported)],
+        "left_out": 0 if reported is None else reported.left_out,
     }
 
 

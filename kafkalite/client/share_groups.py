@@ -9,14 +9,15 @@ DeleteShareGroupOffsetsHandler} (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.broker_reports import KnowsBrokers, reports
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_admin import GroupAdmin
-from kafkalite.common.errors import Unanswered
+from kafkalite.client.group_description import SHARE
+from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.share_groups import (
@@ -57,6 +58,11 @@ class ShareGroupAdmin:
             raise Unanswered(f"the offsets of {group_id} cannot be read: {why}")
         return _positions(described)
 
+    def start_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        """The start offsets of the group, without partitions that it has not read yet."""
+        positions = self.positions(group_id)
+        return {key: each.start_offset for key, each in positions.items() if each.start_offset is not None}
+
     def alter(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[str]:
         """Has a group without members begin at these offsets; nothing stays acquired, and no delivery is counted.
         Returns a sentence for each partition that stays as it was."""
@@ -85,6 +91,15 @@ class ShareGroupAdmin:
         if answer.error_code:
             raise Unanswered(f"group {group_id} keeps its offsets: {_reason(answer)}")
         return answer
+
+
+def share_admin_of(admin: GroupAdmin, group_id: str) -> ShareGroupAdmin | None:
+    """For a share group; None for one of another type, and for one that does not exist."""
+    try:
+        group = admin.describe(group_id)
+    except ConfigError:
+        return None
+    return ShareGroupAdmin(admin) if group.group_type == SHARE else None
 
 
 def positions_of(client: BlockingClient, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, SharePosition]]:
@@ -140,9 +155,3 @@ def in_flight(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> InFl
         return None
     partitions = {(row["topic"], row["partition"]): row for answer in answers.values() for row in answer["partitions"]}
     return InFlight(partitions, sum(answer["left_out"] for answer in answers.values()))
-
-
-def total_lag(positions: Iterable[SharePosition]) -> int | None:
-    """The sum; None if one is unknown, or there is none."""
-    lags = [each.lag for each in positions]
-    return sum(each for each in lags if each is not None) if lags and None not in lags else None

@@ -9,6 +9,7 @@ from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import COORDINATOR_MOVES
 from kafkalite.protocol.messages import configs, share_fetch, share_groups
 from kafkalite.protocol.messages.groups import FindCoordinatorRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.wait import DEADLINE_S, until
 
 GROUP_RESOURCE = 32
@@ -38,7 +39,7 @@ def begin_at_earliest(bootstrap: str, group_id: str, **settings: str) -> None:
 class ShareRequester:
     """One member of a group, which reads partition 0 of one topic. All requests go to one broker."""
 
-    def __init__(self, bootstrap: str, group_id: str, topic: str, topic_id: UUID, member_id: str = "m") -> None:
+    def __init__(self, bootstrap: str, group_id: str, topic: str, member_id: str = "m") -> None:
         self.client = BlockingClient(bootstrap, DEADLINE_S)
         self.client.ask(FindCoordinatorRequest(key=group_id), 3)
         self.member_id = member_id
@@ -46,7 +47,12 @@ class ShareRequester:
         self.session_epoch = 0
         self._group_id = group_id
         self._topic = topic
-        self._topic_id = topic_id
+        self._topic_id = self._id_of(topic)
+
+    def _id_of(self, topic: str) -> UUID:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        found: UUID = self.client.ask(request, 12).topics[0].topic_id
+        return found
 
     def beat(self) -> Any:
         request = share_groups.ShareGroupHeartbeatRequest(

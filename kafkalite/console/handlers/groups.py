@@ -9,6 +9,7 @@ from kafkalite.client.broker_reports import record_counts, reports
 from kafkalite.client.group_admin import OFFSET, SHIFT, TIME, GroupAdmin, Target, new_offsets, reset
 from kafkalite.client.group_rows import group_detail
 from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.share_groups import share_admin_of
 from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call, Preview
@@ -61,7 +62,8 @@ def reset_group(call: Call) -> Row:
     body = call.body
     group_id, admin = body["group_id"], GroupAdmin(call.cluster, call.timeout_s)
     request = {name: value for name, value in body.items() if name not in ("preview", "preview_id")}
-    committed = admin.offsets(group_id)
+    shares = share_admin_of(admin, group_id)
+    committed = admin.offsets(group_id) if shares is None else shares.start_offsets(group_id)
     if not body["preview"]:
         preview = call.session.previews.take(body["preview_id"], request)
         if preview is None:
@@ -69,7 +71,7 @@ def reset_group(call: Call) -> Row:
         if any(committed.get(key) != offset for key, offset in preview.found.items()):
             raise refused(f"group {group_id} has committed offsets since the preview; look at a new one first")
         try:
-            reset(admin, group_id, preview.wanted)
+            reset(admin, group_id, preview.wanted, admin.commit if shares is None else shares.alter)
         finally:
             call.pool.changed()
         return {"ok": True, "preview": False, "items": _items(preview.found, preview.wanted)}

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import ConfigResource
 from playwright.sync_api import expect
 
+from tests.support.share_requests import ShareRequester, begin_at_earliest
 from tests.support.wait import until
 from tests.system.browser.conftest import OpenPage
 from tests.system.browser.world import World
@@ -136,6 +137,22 @@ def test_offsets_are_reset_after_a_preview(open_page: OpenPage, world: World) ->
     page.get_by_text("of to-reset were reset").wait_for()
     ends = {partition: world.offsets("orders", partition)[1] for partition in range(6)}
     assert _committed(world, "to-reset") == ends
+
+
+def test_a_share_group_shows_who_holds_which_records(open_page: OpenPage, world: World) -> None:
+    world.create("jobs")
+    begin_at_earliest(world.bootstrap, "workers")
+    world.produce("jobs", b"paint", b"sew", b"weld")
+    worker = ShareRequester(world.bootstrap, "workers", "jobs").join()
+    worker.fetch(max_records=1)
+    page = open_page("/groups?type=share")
+    page.get_by_role("link", name="workers").click()
+    held = page.get_by_role("table", name="Records in flight")
+    held.get_by_role("row").nth(1).wait_for()
+    assert "held" in held.inner_text() and "nobody" not in held.inner_text()
+    assert "jobs" in page.get_by_role("table", name="Partitions").inner_text()
+    worker.close()
+    page.get_by_text("No member holds a record").wait_for()
 
 
 def test_a_group_is_deleted(open_page: OpenPage, world: World) -> None:

@@ -12,6 +12,7 @@ from kafkalite.record.json_lines import parse_json
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
 from tests.support.consumer_members import ConsumerMember
+from tests.support.share_requests import ACCEPT, ShareRequester, begin_at_earliest
 from tests.support.wait import until
 
 
@@ -230,6 +231,38 @@ def test_a_reset_is_refused_unless_it_is_that_of_its_preview(broker: Broker, bro
     assert act(preview(offset=7)["preview_id"], offset=7)[0] == 200
     status, answer = act(seen["preview_id"])
     assert status == 409 and "has committed offsets since the preview" in answer["message"]
+
+
+def test_a_share_group_has_positions_and_records_in_flight(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("jobs")
+    begin_at_earliest(broker.bootstrap_servers, "workers")
+    for number in range(6):
+        broker.produce("jobs", value=str(number))
+    worker = ShareRequester(broker.bootstrap_servers, "workers", "jobs").join()
+    worker.fetch(max_records=3)
+    worker.acknowledge((0, 0, [ACCEPT]))
+    until(lambda: [row["lag"] for row in browser.get("groups", type="share")["items"]] == [5], "it")
+    (listed,) = browser.get("groups")["items"]
+    assert (listed["state"], listed["members"], listed["topics"]) == ("Stable", 1, ["jobs"])
+    group = browser.get("group", group_id="workers")
+    assert (group["group_type"], group["protocol"], group["lag"]) == ("share", "simple", 5)
+    (member,) = group["members"]
+    assert (member["member_id"], member["partitions"]) == ("m", [{"topic": "jobs", "partition": 0}])
+    (row,) = group["partitions"]
+    assert (row["start_offset"], row["end_offset"], row["readers"]) == (0, 6, 1)
+    assert (row["acquired"], row["available"], row["acknowledged"], row["archived"]) == (2, 0, 1, 0)
+    (run,) = group["records_in_flight"]
+    assert (run["first_offset"], run["last_offset"], run["member_id"], run["delivery_count"]) == (1, 2, "m", 1)
+    assert run["locked_until_ms"] - run["acquired_ms"] == 30_000 and group["left_out"] == 0
+    status, answer = browser.reset({"group_id": "workers", "to": "latest"})
+    assert status == 409 and "workers has members (1)" in answer["message"]
+    broker.faults.expire_session("workers", "m")
+    worker.close()
+    assert browser.reset({"group_id": "workers", "to": "latest"})[0] == 200
+    (row,) = browser.get("group", group_id="workers")["partitions"]
+    assert (row["start_offset"], row["lag"], row["acquired"]) == (6, 0, None)
+    assert browser.change("DELETE", "group", group_id="workers")[0] == 200
+    assert browser.refusal("group", group_id="workers") == (404, "NOT_FOUND")
 
 
 def test_a_group_with_members_is_kept_and_the_reason_is_no_fault(broker: Broker, browser: Browser) -> None:

@@ -32,8 +32,7 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture
 def worker(broker: Broker) -> Iterator[ShareRequester]:
     """Holds a record, and has accepted one, rejected one, and given one back."""
-    topic_id = broker.call(lambda: broker.asynchronous.server.replica_manager.by_name["jobs"].topic_id)
-    worker = ShareRequester(broker.bootstrap_servers, "workers", "jobs", topic_id).join()
+    worker = ShareRequester(broker.bootstrap_servers, "workers", "jobs").join()
     worker.fetch(max_records=4)
     worker.acknowledge((0, 0, [ACCEPT]), (1, 1, [RELEASE]), (3, 3, [REJECT]))
     yield worker
@@ -71,13 +70,14 @@ def test_positions_and_what_became_of_records_are_shown(worker: ShareRequester, 
             "available": 1,
             "acknowledged": 1,
             "archived": 1,
+            "lock_timeouts": 0,
             "members": 1,
         }
     ]
     headline, columns, values = say("describe", "workers")[1]
     assert headline.startswith("workers: Stable, members: 1, simple, coordinator 0, group epoch ")
     assert columns.split()[:6] == ["group", "topic", "partition", "start", "end", "lag"]
-    assert values.split() == ["workers", "jobs", "0", "0", "6", "4", "1", "1", "1", "1", "1"]
+    assert values.split() == ["workers", "jobs", "0", "0", "6", "4", "1", "1", "1", "1", "0", "1"]
 
 
 def test_records_in_flight_are_shown_with_their_holders(broker: Broker, worker: ShareRequester, say: Say) -> None:

@@ -39,8 +39,7 @@ def scrape(broker: Broker) -> dict[str, Family]:
 
 
 def member(broker: Broker) -> ShareRequester:
-    topic_id = broker.call(lambda: broker.asynchronous.server.replica_manager.by_name["jobs"].topic_id)
-    return ShareRequester(broker.bootstrap_servers, "workers", "jobs", topic_id).join()
+    return ShareRequester(broker.bootstrap_servers, "workers", "jobs").join()
 
 
 def test_all_totals_are_there_before_a_share_group_is(broker: Broker) -> None:

@@ -24,8 +24,7 @@ def broker() -> Iterator[Broker]:
 
 
 def member(broker: Broker, member_id: str = "m") -> ShareRequester:
-    topic_id = broker.call(lambda: broker.asynchronous.server.replica_manager.by_name["jobs"].topic_id)
-    return ShareRequester(broker.bootstrap_servers, "workers", "jobs", topic_id, member_id).join()
+    return ShareRequester(broker.bootstrap_servers, "workers", "jobs", member_id).join()
 
 
 def send(broker: Broker, count: int) -> None:

@@ -1,4 +1,5 @@
-/** One group: its lag over time and by partition, its members, and what a rebalance waits for. */
+/** One group: its lag over time and by partition, its members, and what a rebalance waits for; of a share group the
+ * records in flight as well. */
 
 import { change, get } from "../parts/api.js";
 import { formDialog } from "../parts/dialog.js";
@@ -13,6 +14,7 @@ import { toast } from "../parts/toast.js";
 import { memberColumns, waiting } from "./group_members.js";
 import { resetOffsets } from "./group_reset.js";
 import { stateBadge } from "./groups.js";
+import { SHARE_PARTITIONS, isShareGroup, recordsInFlight, shareFigures } from "./share_group.js";
 
 const REFRESH_MS = 3000;
 const SHOWN_PARTITIONS = 200;
@@ -27,6 +29,7 @@ export default async function groupPage(view) {
     figures: h("div"),
     members: h("section"),
     partitions: h("section"),
+    records: h("section"),
   };
   let group = null;
   const actions = [
@@ -51,6 +54,7 @@ export default async function groupPage(view) {
     parts.figures,
     lag.element,
     parts.partitions,
+    parts.records,
     parts.members,
   );
   repeat(REFRESH_MS, load, view.signal);
@@ -72,8 +76,7 @@ function draw(parts, group) {
   replace(
     parts.figures,
     figures([
-      ["Lag in records", count(group.lag_records), "records that the group would get"],
-      ["Lag in offsets", count(group.lag), "the end less the offset, as Kafka's tools show it"],
+      ...(isShareGroup(group) ? shareFigures(group) : lagFigures(group)),
       ["Members", count(group.members.length), group.protocol || null],
       ...(isKnown(group.group_epoch)
         ? [["Group epoch", count(group.group_epoch), `target assignment: epoch ${group.target_epoch}`]]
@@ -97,10 +100,18 @@ function draw(parts, group) {
   replace(
     parts.partitions,
     h("h2", { class: "section-title" }, "Partitions"),
-    plainTable("Partitions", PARTITIONS, byLag(shown), "No offsets are committed."),
+    isShareGroup(group)
+      ? plainTable("Partitions", SHARE_PARTITIONS, byLag(shown), "No partition was read yet.")
+      : plainTable("Partitions", PARTITIONS, byLag(shown), "No offsets are committed."),
     more,
   );
+  if (isShareGroup(group)) replace(parts.records, recordsInFlight(group));
 }
+
+const lagFigures = (group) => [
+  ["Lag in records", count(group.lag_records), "records that the group would get"],
+  ["Lag in offsets", count(group.lag), "the end less the offset, as Kafka's tools show it"],
+];
 
 const byLag = (partitions) =>
   [...partitions].sort((one, other) => (other.lag_records ?? other.lag ?? -1) - (one.lag_records ?? one.lag ?? -1));
@@ -141,13 +152,14 @@ function drawLag(lag, history) {
 }
 
 async function deleteGroup(group, view) {
+  const what = plural(group.partitions.length, "partition");
+  const effect = isShareGroup(group)
+    ? `How far it has come in ${what} is forgotten. A group of this name then begins as share.auto.offset.reset says.`
+    : `The committed offsets of ${what} are deleted. A consumer of this name then begins as auto.offset.reset says.`;
   const done = await formDialog({
     title: `Delete ${groupName(group.group_id)}`,
     body: [
-      remark(
-        `The committed offsets of ${plural(group.partitions.length, "partition")} are deleted. A consumer of this name then begins as auto.offset.reset says.`,
-        "warning",
-      ),
+      remark(effect, "warning"),
       facts([["Members", count(group.members.length)]]),
     ],
     action: "Delete it",

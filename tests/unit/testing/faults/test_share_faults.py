@@ -34,7 +34,7 @@ def broker() -> Iterator[Broker]:
 def member(broker: Broker) -> Iterator[ShareRequester]:
     for number in range(3):
         broker.produce("jobs", str(number))
-    member = ShareRequester(broker.bootstrap_servers, "workers", "jobs", topic_id(broker, "jobs"))
+    member = ShareRequester(broker.bootstrap_servers, "workers", "jobs")
     yield member.join()
     member.close()
 
@@ -152,7 +152,7 @@ def test_a_fetch_is_delayed_cut_and_lost(broker: Broker, member: ShareRequester)
         member.acknowledge((0, 0, [ACCEPT]))
     group = broker.share_group("workers")
     assert group.acknowledged == 1, "its answer was lost, not the acknowledgement"
-    again = ShareRequester(broker.bootstrap_servers, "workers", "jobs", topic_id(broker, "jobs"), "again").join()
+    again = ShareRequester(broker.bootstrap_servers, "workers", "jobs", "again").join()
     with broker.faults.disconnect("SHARE_FETCH"), pytest.raises(Unanswered):
         again.fetch()
     assert group.acquired == []
