@@ -61,7 +61,8 @@ def acquire(
     if aborted and found:
         for batch in aborted:
             partition.archive(batch.first, batch.last, ACQUIRED)
-        partition.advance_start()
+        if partition.in_flight_count >= limits.max_record_locks:
+            partition.advance_start()  # otherwise with the next acknowledgement, as in Kafka
         return _without(found, aborted)
     return found
 
