@@ -50,9 +50,9 @@ def locks_that_expire(t: Teller) -> None:
     epoch = first_fetch(t, "the records", group, "m", topic)
     t.ask("another one waits for them", fetch(t, group, "n", 0, topic, max_wait_ms=10_000), by="b")
     t.ask("too late", acknowledge(t, group, "m", epoch, topic, (0, 2, [ACCEPT])))
-    t.ask("one in time", acknowledge(t, group, "n", 1, topic, (1, 1, [ACCEPT])), by="b")
+    t.ask("two in time", acknowledge(t, group, "n", 1, topic, (0, 1, [ACCEPT])), by="b")
     t.ask("delivered often enough", fetch(t, group, "n", 2, topic, max_wait_ms=2_000), by="b")
-    t.ask("too late as well", acknowledge(t, group, "n", 3, topic, (0, 0, [ACCEPT])), by="b")
+    t.ask("too late as well", acknowledge(t, group, "n", 3, topic, (2, 2, [ACCEPT])), by="b")
     t.aside(produce(topic, batch(b"more")), PRODUCE)
     t.ask("what comes next", fetch(t, group, "m", epoch + 1, topic, max_wait_ms=10_000))
 
