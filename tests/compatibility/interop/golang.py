@@ -45,15 +45,23 @@ class Go:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def test_library(self, name: str, package: str, pattern: str, settings: dict[str, str]) -> str:
+        """The output of the tests of a library that `go/<name>` pins: those whose names match, in an environment."""
+        self._fetch(SOURCES / name, "go.mod")
+        arguments = ("test", "-v", "-count=1", "-run", pattern, package)
+        done = self._run(SOURCES / name, BUILD_LIMIT_S, *arguments, **settings)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-8_000:]
+        return done.stdout
+
     def _fetch(self, module: Path, mod_file: str) -> None:
         fetched = self._run(module, FETCH_LIMIT_S, "list", "-test", "-deps", f"-modfile={mod_file}", ".")
         if fetched.returncode != 0:
             lines = [line for line in fetched.stderr.splitlines() if not line.startswith("go: downloading")]
             pytest.skip(f"go cannot get the modules of {module.name}/{mod_file}: {' '.join(lines[:3])}")
 
-    def _run(self, module: Path, limit_s: float, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, module: Path, limit_s: float, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         command = [self.path, *arguments]
-        environment = os.environ | self.env
+        environment = os.environ | self.env | settings
         try:
             return subprocess.run(
                 command, cwd=module, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
