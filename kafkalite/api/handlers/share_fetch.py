@@ -24,6 +24,7 @@ from kafkalite.api.request.share_sessions import (
     TopicIdPartition,
 )
 from kafkalite.api.request.share_traffic import ShareTraffic
+from kafkalite.api.request.throttling import quotas_of
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
@@ -269,6 +270,7 @@ class _Exchange:
         self._context = context
         self._session = session
         self._reply: _Reply[wire.ShareFetchResponse] = _Reply()
+        self._throttle_ms = 0  # by a quota: then the answer has acknowledgements only, and leaves the session unchanged
         self._found: dict[TopicIdPartition, SharedRecords] | None = None
         self._outcomes: Outcomes | None = None
 
@@ -290,6 +292,9 @@ class _Exchange:
         reading = api.shares.reading_of(self._session.group_id)
         config = api.config()
         max_bytes = min(request.max_bytes, config.fetch_max_bytes)
+        may_read = bool(shares) and request.max_records > 0 and max_bytes > 0
+        if (quotas := quotas_of(self._context.connection)) is not None:
+            max_bytes = min(max_bytes, max(1, quotas.fetch_bytes_max))
         reader = ShareFetchReader(
             ShareRequest(
                 self._session.member_id,
@@ -302,7 +307,8 @@ class _Exchange:
             shares,
             reading.reads_committed,
         )
-        may_read = bool(shares) and request.max_records > 0 and max_bytes > 0
+        if quotas is not None:
+            reader.limit(quotas.fetch_wait_ms)
         if not may_read:
             self.on_fetched(refused)
             return
@@ -311,8 +317,17 @@ class _Exchange:
         if missing_bytes:
             self._wait(reader, missing_bytes, refused)
         else:
-            self._count(reader, found)
-            self.on_fetched(refused | found)
+            self._on_read(reader, refused, found)
+
+    def _on_read(
+        self,
+        reader: ShareFetchReader,
+        refused: dict[TopicIdPartition, SharedRecords],
+        found: dict[TopicIdPartition, SharedRecords],
+    ) -> None:
+        self._throttle_ms = reader.throttle_ms
+        self._count(reader, found)
+        self.on_fetched({} if reader.throttle_ms else refused | found)
 
     def _count(self, reader: ShareFetchReader, found: dict[TopicIdPartition, SharedRecords]) -> None:
         traffic = self._api.traffic
@@ -333,8 +348,7 @@ class _Exchange:
             else:
                 reply.release = _nothing
                 poll.stop()
-                self._count(reader, found)
-                self.on_fetched(refused | found)
+                self._on_read(reader, refused, found)
                 self._api.traffic.expired_fetches += is_over
             reader.pass_on()
             return missing_bytes
@@ -379,11 +393,14 @@ class _Exchange:
         session = self._session
         topics: dict[object, wire.ShareFetchedTopic] = {}
         leaders: list[wire.ShareLeader] = []
-        keys = [*session.partitions] if self._request.share_session_epoch != CLOSING_EPOCH else []
+        is_whole = self._request.share_session_epoch != CLOSING_EPOCH and not self._throttle_ms
+        keys = [*session.partitions] if is_whole else []
         for key in dict.fromkeys((*found, *keys, *outcomes)):
             records = found.get(key, _NOTHING)
-            is_news = key in session.partitions and session.is_news(
-                key, has_records=bool(records.acquired), has_error=records.error is not None
+            is_news = (
+                not self._throttle_ms
+                and key in session.partitions
+                and session.is_news(key, has_records=bool(records.acquired), has_error=records.error is not None)
             )
             if not is_news and key not in outcomes and records.error is None:
                 continue
@@ -405,6 +422,7 @@ class _Exchange:
             topic = topics.setdefault(key.topic_id, wire.ShareFetchedTopic(topic_id=key.topic_id))
             topic.partitions.append(row)
         return wire.ShareFetchResponse(
+            throttle_time_ms=self._throttle_ms,
             acquisition_lock_timeout_ms=self._api.shares.reading_of(session.group_id).limits.lock_duration_ms,
             responses=[*topics.values()],
             node_endpoints=self._api.endpoints_of(leaders, self._context),

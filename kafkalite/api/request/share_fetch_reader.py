@@ -7,7 +7,7 @@ Source: kafka.server.share.{DelayedShareFetch, ShareFetchUtils} (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from kafkalite.api.request.fetch_reader import LongPoll
@@ -37,6 +37,7 @@ class SharedRecords(NamedTuple):
     records: FileRegion | None = None
     acquired: Sequence[AcquiredRange] = ()
     error: KafkaError | None = None
+    is_beyond_quota: bool = False  # there is more, which may not be sent now
 
 
 class _Batches(NamedTuple):
@@ -56,8 +57,25 @@ class ShareFetchReader:
         self.reads_committed = reads_committed
         self.share_count = len(shares)
         self.ready_count = 0  # of the partitions that the last read could acquire from
+        self.throttle_ms = 0  # for how long the client has to wait; then nothing was acquired
         self._request = request
         self._shares = shares
+        self._wait_ms: Callable[[int], int] | None = None
+        self._sent_bytes = 0
+
+    def limit(self, wait_ms: Callable[[int], int]) -> None:
+        """Read within a quota: `wait_ms` maps bytes to the wait before they may be sent. What may not be sent is not
+        acquired, unlike in Apache Kafka, where it stays locked."""
+        self._wait_ms = wait_ms
+
+    def _is_beyond_quota(self, size_bytes: int) -> bool:
+        """Whether so many bytes more may not be sent now; the client has to wait if that is true of the first ones."""
+        if self._wait_ms is None:
+            return False
+        wait_ms = self._wait_ms(self._sent_bytes + size_bytes)
+        if wait_ms > 0 and not self._sent_bytes:
+            self.throttle_ms = wait_ms
+        return wait_ms > 0
 
     def watch(self, poll: LongPoll) -> None:
         """Wake `poll` when there is more in the logs, or something becomes available."""
@@ -74,14 +92,14 @@ class ShareFetchReader:
 
     def read(self, *, is_over: bool) -> tuple[dict[TopicIdPartition, SharedRecords], int]:
         """The acquired records, and the bytes that are missing until the request is satisfied; then nothing was
-        acquired. It is satisfied, with 0, if the wait `is_over`, and with an error."""
+        acquired. It is satisfied, with 0, if the wait `is_over`, with an error, and beyond a quota."""
         found = {key: SharedRecords(error=led.fenced) for key, led in self._shares if led.fenced is not None}
         ready = [
             (key, led, offset)
             for key, led in self._shares
             if led.fenced is None and (offset := led.fetch_offset()) is not None
         ]
-        self.ready_count = len(ready)
+        self.ready_count, self._sent_bytes = len(ready), 0
         if not is_over and not found:
             missing_bytes = self._missing_bytes(ready)
             if missing_bytes > 0:
@@ -98,6 +116,13 @@ class ShareFetchReader:
             remaining -= sum(each.last - each.first + 1 for each in records.acquired)
             if records.acquired or records.error is not None:
                 found[key] = records
+            if records.is_beyond_quota:
+                break
+            self._sent_bytes += 0 if records.records is None else records.records.size
+        if is_over and not found:
+            self._is_beyond_quota(0)
+        if self.throttle_ms:
+            return {}, 0
         return found, 0 if found or is_over else 1
 
     def _missing_bytes(self, ready: Sequence[tuple[TopicIdPartition, LedSharePartition, int]]) -> int:
@@ -134,6 +159,8 @@ class ShareFetchReader:
             return SharedRecords()
         request = self._request
         found = self._headers(led, region, offset, max_records)
+        if self._is_beyond_quota(sum(size_bytes for _, size_bytes in found.places)):
+            return SharedRecords(is_beyond_quota=True)
         acquired = led.acquire(
             AcquisitionRequest(request.member_id, offset, max_records, request.batch_size, request.is_record_limited),
             found.batches,

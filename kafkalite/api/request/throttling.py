@@ -6,7 +6,8 @@ older clients, which do not know that field, wait as well (KIP-219). Fast paths 
 (`CountedAppend`, `CountedFetchFastPath`), and are taken as long as there is nothing to wait for.
 
     bytes of a produce           counted when it comes
-    bytes of a fetch             counted when it is answered; too many are not sent, the answer is empty instead
+    bytes of a fetch             counted when it is answered; too many are not sent, the answer is empty instead;
+                                 a ShareFetch counts as a Fetch
     time of the broker           counted when it has been spent; that of fast paths when it is a millisecond
     partitions made or deleted   counted by the handler (`MutationQuota`)
 
@@ -29,6 +30,7 @@ from kafkalite.common.sampled_rate import SampledRate
 from kafkalite.network.client_connection import Answer, ClientConnection, ThrottledAnswer
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.fetch import FetchResponse
+from kafkalite.protocol.messages.share_fetch import ShareFetchResponse
 from kafkalite.security.quota.client_quotas import ClientQuotaManager, ClientQuotas, Counted
 
 PERCENT_OF_SECOND = 100.0
@@ -152,7 +154,7 @@ class MutationQuota:
 
 
 PRODUCE_KEY = 0
-FETCH_KEY = 1
+_FETCH_KEYS = frozenset({1, 78})  # Fetch, ShareFetch
 _EXEMPT_KEYS = frozenset({27})  # WriteTxnMarkers, which brokers send each other
 _CLIENT_ID_MAX = 512  # longer ones are cut: they are kept for as long as they are counted
 COUNTED_AT_ONCE_S = 0.001  # to count the time of each request of a fast path would cost half as much as it takes
@@ -272,7 +274,7 @@ class _ThrottledRequest:
             quotas.spent_s = 0.0
             return response_frame(response, version, correlation_id)
         handler_ms = getattr(response, "throttle_time_ms", 0)  # by the handler
-        is_fetch = isinstance(response, FetchResponse)
+        is_fetch = isinstance(response, FetchResponse | ShareFetchResponse)
         wait_ms = max(handler_ms, self._produce_wait_ms, 0 if is_fetch else self._count_time())
         if wait_ms and not is_fetch and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
@@ -302,9 +304,9 @@ class _ThrottledRequest:
         quotas = self._quotas
         if self._produce_wait_ms == wait_ms:
             return quotas.produce
-        if handler_ms == wait_ms and self._key != FETCH_KEY:
-            return quotas.mutation
-        return quotas.request if self._key != FETCH_KEY or wait_ms == quotas.request_wait_ms else quotas.fetch
+        if self._key not in _FETCH_KEYS:
+            return quotas.mutation if handler_ms == wait_ms else quotas.request
+        return quotas.request if wait_ms == quotas.request_wait_ms else quotas.fetch
 
     def _note(self, cause: Counted | None, wait_ms: int) -> None:
         if cause is not None:

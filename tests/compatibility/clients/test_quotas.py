@@ -23,6 +23,7 @@ from kafkalite.protocol.messages.entity_configs import (
     QuotaEntity,
     QuotaOperation,
 )
+from tests.support.share_requests import begin_at_earliest
 from tests.support.wait import DEADLINE_S, until
 
 RATE = 50_000
@@ -210,3 +211,28 @@ def test_a_user_is_held_to_its_quota_whoever_it_was_before_it_logged_in(tmp_path
         set_quota(broker, "alice", "producer_byte_rate", RATE, "user", ClientSecurity.of(login))
         assert throttled(broker, "alice", "a")
         assert not throttled(broker, "bob", "b")
+
+
+def test_a_share_consumer_is_slowed_down_and_gets_each_record_once(broker: kafkalite.Broker) -> None:
+    begin_at_earliest(broker.bootstrap_servers, "workers")
+    set_quota(broker, "worker-throttled", "consumer_byte_rate", RATE)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": 10_000})
+    for _ in range(200):  # four times what a second allows
+        producer.produce("jobs", bytes(1_000))
+    assert producer.flush(DEADLINE_S) == 0
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "workers", "client.id": "worker-throttled"}
+    consumer = confluent_kafka.ShareConsumer({**settings, "max.poll.records": 20})
+    consumer.subscribe(["jobs"])
+    found: list[tuple[int, int]] = []
+    moments: list[float] = []
+
+    def is_all() -> bool:
+        for message in consumer.poll(0.5):
+            found.append((message.offset(), message.delivery_count()))
+            moments.append(time.monotonic())
+        return len(found) >= 200
+
+    until(is_all, lambda: f"200 records: {len(found)}")
+    consumer.close()
+    assert sorted(found) == [(offset, 1) for offset in range(200)]
+    assert moments[-1] - moments[0] > 1, "two seconds of the limit are free"

@@ -12,6 +12,11 @@ from kafkalite.api.dispatch import Dispatcher
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import request_frame
+from kafkalite.protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from kafkalite.protocol.messages.entity_configs import (
     AlterClientQuotasRequest,
     AlteredEntity,
@@ -24,6 +29,16 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.protocol.messages.groups import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    ShareAcknowledgePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeTopic,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
+)
+from kafkalite.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -247,6 +262,108 @@ def test_time_of_the_broker_is_counted(throttled: Callable[..., None]) -> None:
         assert counted.rate.per_second(it.clock.monotonic_ms()) > 0
 
     throttled(story)
+
+
+class Queue:
+    """One member of a share group that reads `t` from its beginning."""
+
+    def __init__(self, it: Throttled) -> None:
+        self.it = it
+        self.epoch = 0
+        self.topic_id = it.broker._running.replica_manager.by_name["t"].topic_id
+
+    async def join(self) -> Queue:
+        await self.it.broker._running.coordinators.offsets_topic.ensure()
+        setting = IncrementalAlterableConfig(name="share.auto.offset.reset", value="earliest")
+        resource = IncrementalAlterConfigsResource(resource_type=32, resource_name="g", configs=[setting])
+        await self.it.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        member_epoch, is_assigned = 0, False
+        while not is_assigned:
+            names = None if member_epoch else ["t"]
+            request = ShareGroupHeartbeatRequest(
+                group_id="g", member_id="m", member_epoch=member_epoch, subscribed_topic_names=names
+            )
+            answer = await self.it.ask(request, 1)
+            member_epoch = answer.member_epoch
+            is_assigned = answer.assignment is not None and bool(answer.assignment.topic_partitions)
+        return self
+
+    def fetch(self, *accepted: int) -> ShareFetchRequest:
+        """The next fetch of the session."""
+        batches = [AcknowledgementBatch(first_offset=at, last_offset=at, acknowledge_types=[1]) for at in accepted]
+        row = ShareFetchPartition(partition_index=0, acknowledgement_batches=batches)
+        self.epoch += 1
+        return ShareFetchRequest(
+            group_id="g", member_id="m", share_session_epoch=self.epoch - 1, max_wait_ms=0, min_bytes=1, max_records=1,
+            batch_size=1, topics=[ShareFetchTopic(topic_id=self.topic_id, partitions=[row])],
+        )  # fmt: skip
+
+    def held(self) -> list[int]:
+        (led,) = self.it.broker._running.apis.used_share_fetches.shares
+        return [run.first for run in led.state.records.runs() if run.lock is not None]
+
+
+def first_offsets(answer: Any) -> list[int]:
+    assert answer.error_code == 0, answer
+    rows = [row for topic in answer.responses for row in topic.partitions]
+    return [each.first_offset for row in rows for each in row.acquired_records]
+
+
+def test_a_share_fetch_counts_as_a_fetch_and_acquires_nothing_beyond_the_quota(throttled: Callable[..., None]) -> None:
+    async def story(it: Throttled) -> None:
+        for _ in range(3):
+            await it.ask(produce(1_000), 9)
+        queue = await Queue(it).join()
+        await set_quota(it.broker, ASKER, consumer_byte_rate=100)
+        assert first_offsets(await it.ask(queue.fetch(), 2)) == [0]
+        late = await it.ask(queue.fetch(0), 2)
+        assert late.throttle_time_ms > 0
+        ((row,),) = (topic.partitions for topic in late.responses)
+        assert (row.acknowledge_error_code, row.acquired_records) == (0, []), "the acknowledgement is made nevertheless"
+        assert queue.held() == [], "what may not be sent is not locked"
+        counted = next(it.broker._running._quotas.counted("consumer_byte_rate"))
+        assert counted.throttle_times.average_ms(it.clock.monotonic_ms()) == late.throttle_time_ms
+        while not first_offsets(late):
+            assert late.throttle_time_ms > 0
+            late = await it.rests(queue.fetch(), 2, late.throttle_time_ms)
+        assert first_offsets(late) == [1] and late.throttle_time_ms == 0
+
+    throttled(story, group_share_assignment_interval_ms=0)
+
+
+def test_a_share_fetch_that_is_satisfied_by_less_than_the_quota_is_cut(throttled: Callable[..., None]) -> None:
+    async def story(it: Throttled) -> None:
+        for _ in range(3):
+            await it.ask(produce(1_000), 9)
+        queue = await Queue(it).join()
+        await set_quota(it.broker, ASKER, consumer_byte_rate=220)  # 2,200 bytes in a window of ten seconds
+        wide = queue.fetch()
+        wide.max_records = 100
+        answer = await it.ask(wide, 2)
+        assert answer.throttle_time_ms == 0 and len(first_offsets(answer)) < 3
+
+    throttled(story, group_share_assignment_interval_ms=0)
+
+
+def test_time_of_share_fetches_and_acknowledgements_is_counted(throttled: Callable[..., None]) -> None:
+    async def story(it: Throttled) -> None:
+        await it.ask(produce(10), 9)
+        queue = await Queue(it).join()
+        assert first_offsets(await it.ask(queue.fetch(), 2)) == [0]
+        await set_quota(it.broker, ANONYMOUS, request_percentage=0)
+        batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+        row = ShareAcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
+        topics = [ShareAcknowledgeTopic(topic_id=queue.topic_id, partitions=[row])]
+        acknowledge = ShareAcknowledgeRequest(
+            group_id="g", member_id="m", share_session_epoch=queue.epoch, topics=topics
+        )
+        queue.epoch += 1
+        answer = await it.ask(acknowledge, 2)
+        assert answer.throttle_time_ms == 1_000 and answer.responses[0].partitions[0].error_code == 0
+        late = await it.rests(queue.fetch(), 2, 1_000)
+        assert late.throttle_time_ms == 1_000 and first_offsets(late) == []
+
+    throttled(story, group_share_assignment_interval_ms=0)
 
 
 def creation(name: str, partition_count: int) -> CreateTopicsRequest:
