@@ -24,7 +24,7 @@ from kafkalite.client.group_admin import (
     new_offsets,
     reset,
 )
-from kafkalite.client.group_description import CLASSIC, CONSUMER, SHARE, Group, Member, sentences_of
+from kafkalite.client.group_description import CLASSIC, CONSUMER, SHARE, STREAMS, Group, Member, sentences_of
 from kafkalite.client.group_rows import lag_of
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.share_groups import share_admin_of
@@ -33,7 +33,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.common.output import complain, print_rows, say
 from kafkalite.common.timestamps import parse_timestamp
 
-_TYPES = CLASSIC, CONSUMER, SHARE, "streams"
+_TYPES = CLASSIC, CONSUMER, SHARE, STREAMS
 _EMPTY = '""'  # a group may have an empty name
 _LEFT = 0, 1  # columns of the tables that are aligned to the left
 
@@ -153,7 +153,7 @@ def _print_records(share_rows: ShareGroupRows, shares: Sequence[Group], options:
 def _described(admin: GroupAdmin, options: argparse.Namespace) -> list[Group]:
     """The named groups, or all. One of a type that this command cannot describe has only offsets."""
     listed = admin.list_groups()
-    others = {one.group_id: one for one in listed if one.group_type not in (None, CLASSIC, CONSUMER, SHARE)}
+    others = {one.group_id: one for one in listed if one.group_type not in (None, *_TYPES)}
     found = []
     for name in dict.fromkeys(options.groups or [group.group_id for group in listed]):
         if (other := others.get(name)) is None:
@@ -183,10 +183,15 @@ def _state_row(group: Group) -> Row:
 
 
 def _member_row(group: Group, member: Member, options: argparse.Namespace) -> Row:
-    """Assignments and topics are objects and lists in JSON, TOPIC:0,1;TOPIC:2 in a table."""
+    """Assignments and topics are objects and lists in JSON, TOPIC:0,1;TOPIC:2 in a table. Members of groups of Kafka
+    Streams have tasks by subtopology instead of partitions by topic."""
     kind = CLASSIC if group.group_type == CLASSIC else member.member_type
     who = group.group_id, member.member_id, member.instance_id, kind, member.epoch, member.client_id, member.host
-    assignments = [_by_topic(member.partitions), None if member.target is None else _by_topic(member.target)]
+    assignments: list[Mapping[str, Sequence[int]] | None]
+    if member.tasks is not None:
+        assignments = [member.tasks, member.target_tasks]
+    else:
+        assignments = [_by_topic(member.partitions), None if member.target is None else _by_topic(member.target)]
     if options.json:
         return (*who, *assignments, member.topics, member.topic_regex)
     shown = [None if each is None else _assignment_text(each) for each in assignments]

@@ -23,11 +23,13 @@ from kafkalite.client.group_description import (
     CLASSIC,
     CONSUMER,
     SHARE,
+    STREAMS,
     Group,
     ListedGroup,
     of_classic,
     of_consumer,
     of_share,
+    of_streams,
 )
 from kafkalite.common.errors import COORDINATOR_MOVES, ConfigError, ErrorCode, Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
@@ -41,6 +43,7 @@ from kafkalite.protocol.messages.groups import (
     ListGroupsRequest,
 )
 from kafkalite.protocol.messages.share_groups import DescribedShareGroup, ShareGroupDescribeRequest
+from kafkalite.protocol.messages.streams_groups import DescribedStreamsGroup, StreamsGroupDescribeRequest
 
 if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
@@ -145,7 +148,7 @@ class GroupAdmin:
         return sorted(found, key=lambda one: one.group_id)
 
     def describe(self, group_id: str) -> Group:
-        """The description of a group, of consumers or a share group. Raises ConfigError for a group that does
+        """The description of a group of any type. Raises ConfigError for a group that does
         not exist."""
         coordinator, described = self.ask_at_coordinator(group_id, partial(_describe, group_id))
         if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND or described.group_state == _GONE:
@@ -156,6 +159,9 @@ class GroupAdmin:
             return of_consumer(described, coordinator)
         if isinstance(described, DescribedShareGroup):
             return of_share(described, coordinator)
+        if isinstance(described, DescribedStreamsGroup):
+            self._cluster.refresh()
+            return of_streams(described, coordinator, self._cluster.partition_count)
         return of_classic(described, coordinator)
 
     def describe_many(self, listed: Iterable[ListedGroup]) -> dict[str, Group]:
@@ -262,7 +268,9 @@ class GroupAdmin:
         return coordinator, answer
 
 
-def _describe(group_id: str, client: BlockingClient) -> DescribedConsumerGroup | DescribedGroup | DescribedShareGroup:
+def _describe(
+    group_id: str, client: BlockingClient
+) -> DescribedConsumerGroup | DescribedGroup | DescribedShareGroup | DescribedStreamsGroup:
     """One group, whatever its type."""
     for consumer_group in _consumer_groups(client, [group_id]):
         if consumer_group.error_code not in _OTHER_TYPE:
@@ -272,17 +280,22 @@ def _describe(group_id: str, client: BlockingClient) -> DescribedConsumerGroup |
         for share_group in _share_groups(client, [group_id]):
             if share_group.error_code not in _OTHER_TYPE:
                 return share_group
+        for streams_group in _streams_groups(client, [group_id]):
+            if streams_group.error_code not in _OTHER_TYPE:
+                return streams_group
     return classic
 
 
 def _describe_some(client: BlockingClient, coordinator: int, listed: Iterable[ListedGroup]) -> dict[str, Group]:
     """Groups of one coordinator. Only if it does not list types, one may be asked for twice."""
-    found, classic, others, shares = {}, [], [], []
+    found, classic, others, shares, streams = {}, [], [], [], []
     for group in listed:
         if group.group_type == CLASSIC:
             classic.append(group.group_id)
         elif group.group_type == SHARE:
             shares.append(group.group_id)
+        elif group.group_type == STREAMS:
+            streams.append(group.group_id)
         elif group.group_type in (None, CONSUMER):
             others.append(group.group_id)
     known = {each.group_id: each for each in _consumer_groups(client, others)}
@@ -300,6 +313,9 @@ def _describe_some(client: BlockingClient, coordinator: int, listed: Iterable[Li
     found |= {
         each.group_id: of_share(each, coordinator) for each in _share_groups(client, shares) if not each.error_code
     }
+    found |= {
+        each.group_id: of_streams(each, coordinator) for each in _streams_groups(client, streams) if not each.error_code
+    }
     return found
 
 
@@ -310,6 +326,14 @@ def _share_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[Desc
     groups: Sequence[DescribedShareGroup] = client.ask(
         ShareGroupDescribeRequest(group_ids=group_ids), _DESCRIBE_SHARE_VERSION
     ).groups
+    return groups
+
+
+def _streams_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[DescribedStreamsGroup]:
+    """The answers of StreamsGroupDescribe; none from a broker without it."""
+    if not group_ids or not client.serves(StreamsGroupDescribeRequest):
+        return []
+    groups: Sequence[DescribedStreamsGroup] = client.ask(StreamsGroupDescribeRequest(group_ids=group_ids), 0).groups
     return groups
 
 

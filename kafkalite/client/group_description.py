@@ -1,21 +1,26 @@
-"""Groups as their coordinators list and describe them: of the classic and of the consumer protocol (KIP-848), and
-share groups (KIP-932).
+"""Groups as their coordinators list and describe them: of the classic and of the consumer protocol (KIP-848), share
+groups (KIP-932), and those of Kafka Streams (KIP-1071).
 
 A reconciliation moves a group from the current assignment to the target assignment: a member gives a partition up, says
 so in a heartbeat, and another one gets it with a heartbeat of its own. `steps_of` names each partition's next step.
-Source: org.apache.kafka.clients.admin.{ConsumerGroupDescription, MemberDescription, ShareGroupDescription} (4.3).
+Source: org.apache.kafka.clients.admin.{ConsumerGroupDescription, MemberDescription, ShareGroupDescription,
+StreamsGroupDescription} (4.3).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.consumer_groups import DescribedAssignment, DescribedConsumerGroup
 from kafkalite.protocol.messages.groups import DescribedGroup
 from kafkalite.protocol.messages.share_groups import DescribedShareGroup
+from kafkalite.protocol.messages.streams_groups import DescribedStreamsGroup, DescribedSubtopology, StreamsTasks
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"  # types of groups, and the first two of members
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+"""Types of groups, and the first two of members."""
 _MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
 
 
@@ -35,8 +40,9 @@ class Member(NamedTuple):
     """A member of a group of consumers. `partitions` is its current assignment, with what it gives up; in a share group
     other members may have the same ones.
 
-    The rest is of consumer and share groups: `target` is the assignment to come, None in a share group; `member_type`
-    the protocol that the member speaks, None if the broker does not say.
+    The rest is of other groups than classic ones: `target` is the assignment to come, in a consumer group;
+    `member_type` the protocol that the member speaks, None if the broker does not say. A member of a group of Kafka
+    Streams has `tasks` by subtopology, and those that are meant for it: `partitions` are what its active tasks read.
     """
 
     member_id: str
@@ -50,6 +56,8 @@ class Member(NamedTuple):
     topic_regex: str | None = None
     rack_id: str | None = None
     member_type: str | None = None
+    tasks: Mapping[str, Sequence[int]] | None = None
+    target_tasks: Mapping[str, Sequence[int]] | None = None
 
     @property
     def name(self) -> str:
@@ -58,7 +66,8 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group. `protocol` is the assignor; the epochs are None in a classic group."""
+    """A group. `protocol` is the assignor; the epochs are None in a classic group. `topology` are lines for people
+    about the subtopologies of a group of Kafka Streams."""
 
     group_id: str
     coordinator: int
@@ -69,6 +78,7 @@ class Group(NamedTuple):
     group_type: str = CLASSIC
     epoch: int | None = None
     target_epoch: int | None = None
+    topology: tuple[str, ...] = ()
 
 
 def of_classic(described: DescribedGroup, coordinator: int) -> Group:
@@ -140,6 +150,60 @@ def of_share(described: DescribedShareGroup, coordinator: int) -> Group:
     return Group(described.group_id, coordinator, *what, SHARE, described.group_epoch, described.assignment_epoch)
 
 
+def of_streams(
+    described: DescribedStreamsGroup, coordinator: int, partition_count: Callable[[str], int] | None = None
+) -> Group:
+    """A group as StreamsGroupDescribe has it. `partition_count` gives that of a topic; without it the partitions of
+    members are unknown."""
+    subtopologies = (described.topology.subtopologies if described.topology is not None else None) or []
+    inputs = {
+        each.subtopology_id: [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
+        for each in subtopologies
+    }
+    count = partition_count or (lambda topic: 0)
+    members = (
+        Member(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            frozenset(
+                (topic, index)
+                for row in each.assignment.active_tasks
+                for topic in inputs.get(row.subtopology_id, ())
+                for index in row.partitions
+                if index < count(topic)
+            ),
+            each.member_epoch,
+            rack_id=each.rack_id,
+            member_type=CLASSIC if each.is_classic else STREAMS,
+            tasks=_tasks(each.assignment),
+            target_tasks=_tasks(each.target_assignment),
+        )
+        for each in described.members
+    )
+    epochs = described.group_epoch, described.assignment_epoch
+    what = described.group_state, STREAMS, "", tuple(members), STREAMS
+    return Group(described.group_id, coordinator, *what, *epochs, tuple(map(_sentence_of, subtopologies)))
+
+
+def _tasks(tasks: StreamsTasks) -> dict[str, list[int]]:
+    """By subtopology; copies that are not active as well, under its id and their kind."""
+    kinds = (("", tasks.active_tasks), (" standby", tasks.standby_tasks), (" warm-up", tasks.warmup_tasks))
+    return {f"{row.subtopology_id}{kind}": list(row.partitions) for kind, rows in kinds for row in rows}
+
+
+def _sentence_of(subtopology: DescribedSubtopology) -> str:
+    repartitioned = [topic.name for topic in subtopology.repartition_source_topics]
+    parts = (
+        ("reads", [*subtopology.source_topics, *repartitioned]),
+        ("writes", subtopology.repartition_sink_topics),
+        ("keeps its state in", [topic.name for topic in subtopology.state_changelog_topics]),
+    )
+    text = ", ".join(f"{verb} {' '.join(topics)}" for verb, topics in parts if topics)
+    return f"subtopology {subtopology.subtopology_id} {text}"
+
+
 def _partitions(assignment: DescribedAssignment) -> frozenset[TopicPartition]:
     return frozenset((topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions)
 
@@ -183,8 +247,9 @@ def steps_of(group: Group) -> list[ReconciliationStep]:
 
 
 def sentences_of(group: Group) -> list[str]:
-    """Lines for people about what a rebalance of a consumer group waits for; none if it is stable."""
+    """Lines for people about a topology, and about what a rebalance of a consumer group waits for; none of that if it
+    is stable."""
     found = [step.sentence() for step in steps_of(group)]
     if group.epoch is not None and group.members and group.epoch > (group.target_epoch or 0):
         found.insert(0, f"the target assignment of group epoch {group.epoch} is computed with a heartbeat to come")
-    return found
+    return [*group.topology, *found]

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.classic.group_state import GroupState
+from kafkalite.coordinator.group.consumer.group_environment import GroupTotals
 from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, SHARE, STREAMS, Group
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.internal_topic import InternalTopic
@@ -27,14 +28,23 @@ _PER_PAUSE = 500  # groups or transactional ids that are counted at once
 _MODERN_GROUPS = "kafka_server_group_coordinator_metrics"
 _STATES_OF_CONSUMER_GROUPS = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 _STATES_OF_SHARE_GROUPS = ("Empty", "Stable", "Dead")
+_STATES_OF_STREAMS_GROUPS = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead")
 _GROUP_KINDS = Column(f"{_MODERN_GROUPS}_group_count", "Groups by their protocol.", GAUGE)
 _CONSUMER_GROUP_STATES = Column(f"{_MODERN_GROUPS}_consumer_group_count", "Consumer groups by their state.", GAUGE)
 _SHARE_GROUP_STATES = Column(f"{_MODERN_GROUPS}_share_group_count", "Share groups by their state.", GAUGE)
+_STREAMS_GROUP_STATES = Column(
+    f"{_MODERN_GROUPS}_streams_group_count", "Groups of Kafka Streams by their state.", GAUGE
+)
 _REBALANCES = (
     Column(
         f"{_MODERN_GROUPS}_consumer_group_rebalance_count", "Rebalances of consumer groups that were begun.", COUNTER
     ),
     Column(f"{_MODERN_GROUPS}_share_group_rebalance_count", "Rebalances of share groups that were begun.", COUNTER),
+    Column(
+        f"{_MODERN_GROUPS}_streams_group_rebalance_count",
+        "Rebalances of groups of Kafka Streams that were begun.",
+        COUNTER,
+    ),
 )
 _OFFSET_COLUMNS = (
     Column(f"{_MODERN_GROUPS}_offset_commit_count", "Offsets that were committed.", COUNTER),
@@ -65,15 +75,20 @@ def add_coordinator_metrics(metrics: Metrics, coordinators: Coordinators) -> Non
     for column, kind, states in (
         (_CONSUMER_GROUP_STATES, CONSUMER, _STATES_OF_CONSUMER_GROUPS),
         (_SHARE_GROUP_STATES, SHARE, _STATES_OF_SHARE_GROUPS),
+        (_STREAMS_GROUP_STATES, STREAMS, _STATES_OF_STREAMS_GROUPS),
     ):
         metrics.table((column,), ("state",), partial(_group_states, coordinators.groups, kind, states))
     totals = coordinators.group_totals
-    metrics.table(_REBALANCES, (), lambda: [Row((), (totals.rebalances, totals.share_rebalances))])
+    metrics.table(_REBALANCES, (), lambda: [Row((), _rebalances(totals))])
     metrics.table((_OFFSETS,), (), partial(_offsets, coordinators.groups))
     metrics.table(_OFFSET_COLUMNS, (), partial(_offset_counts, coordinators.groups))
     add_internal_topic_metrics(metrics, _MODERN_GROUPS, coordinators.offsets_topic)
     metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
     metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
+
+
+def _rebalances(totals: GroupTotals) -> tuple[int, ...]:
+    return totals.rebalances, totals.share_rebalances, totals.streams_rebalances
 
 
 def add_internal_topic_metrics(metrics: Metrics, group: str, topic: InternalTopic) -> None:

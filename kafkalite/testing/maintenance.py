@@ -13,7 +13,7 @@ from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
-from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, SHARE
+from kafkalite.coordinator.group.group import CLASSIC, CONSUMER, SHARE, STREAMS
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 from kafkalite.protocol.records import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkalite.record.batch import NewRecord, build_batch
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import Group
     from kafkalite.coordinator.group.partition_sets import PartitionSet
     from kafkalite.coordinator.group.share.share_group import ShareGroup
+    from kafkalite.coordinator.group.streams.streams_group import StreamsGroup
+    from kafkalite.coordinator.group.streams.tasks import TaskSet
     from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
     from kafkalite.replication.hosted_replicas import Topic
     from kafkalite.replication.partition import Partition
@@ -139,7 +141,7 @@ class MemberDescription(NamedTuple):
 
     In a consumer group (KIP-848) it has also the partitions that the member is giving up, `target` is the assignment to
     come, and `epoch` the member's; both are None in a classic group. In a share group several members may have one
-    partition.
+    partition. In a group of Kafka Streams they are the partitions that its active tasks read.
     """
 
     member_id: str
@@ -153,11 +155,12 @@ class MemberDescription(NamedTuple):
 
 class GroupDescription(NamedTuple):
     """One group. `state` has Kafka's name (Empty, PreparingRebalance, CompletingRebalance, Stable, Dead; in a consumer
-    group Empty, Assigning, Reconciling, Stable; in a share group Empty, Stable), `offsets` are the committed ones.
+    group Empty, Assigning, Reconciling, Stable; in a share group Empty, Stable; in one of Kafka Streams those of a
+    consumer group and NotReady), `offsets` are the committed ones.
 
-    `kind` is classic, consumer or share. In the latter two `generation` is the group epoch, `protocol` the assignor;
-    `target_epoch`, the epoch of the target assignment, is None in a classic group. A share group commits no offsets:
-    `Broker.share_group` shows how far it is.
+    `kind` is classic, consumer, share or streams. In the latter three `generation` is the group epoch, `protocol` the
+    assignor; `target_epoch`, the epoch of the target assignment, is None in a classic group. A share group commits no
+    offsets: `Broker.share_group` shows how far it is.
     """
 
     group_id: str
@@ -185,6 +188,8 @@ def _describe(group: Group) -> GroupDescription:
         return _describe_consumer_group(cast("ConsumerGroup", group), offsets)
     if group.kind == SHARE:
         return _describe_share_group(cast("ShareGroup", group))
+    if group.kind == STREAMS:
+        return _describe_streams_group(cast("StreamsGroup", group), offsets)
     described = group.describe()
     is_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = tuple(
@@ -242,6 +247,36 @@ def _describe_share_group(group: ShareGroup) -> GroupDescription:
     )
     what = group.state_name, tables.group_epoch, group.describe().protocol_name
     return GroupDescription(group.group_id, *what, members, {}, group.kind, tables.target_epoch)
+
+
+def _describe_streams_group(group: StreamsGroup, offsets: dict[TopicPartition, int]) -> GroupDescription:
+    from kafkalite.coordinator.group.streams.endpoints import input_partitions
+
+    tables = group.tables
+    configured = group.topology_state.configured
+    subtopologies = (configured.subtopologies if configured is not None else None) or {}
+    topics = {name for each in subtopologies.values() for name in each.input_topics}
+    counts = group.environment.topics.partition_counts_by_name(topics)
+
+    def read(tasks: TaskSet) -> frozenset[TopicPartition]:
+        known = {key: some for key, some in tasks.items() if key in subtopologies}
+        rows = input_partitions(known, subtopologies, counts)
+        return frozenset((topic, index) for topic, indexes in rows for index in indexes)
+
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            each.metadata.instance_id,
+            each.metadata.client_id,
+            each.metadata.client_host,
+            read(each.current.assigned.without_epochs().active),
+            each.current.epoch,
+            read(tables.target_of(each.member_id).active),
+        )
+        for each in tables.members.values()
+    )
+    what = group.state_name, tables.group_epoch, group.describe().protocol_name
+    return GroupDescription(group.group_id, *what, members, offsets, group.kind, tables.target_epoch)
 
 
 def _partitions(assignment: Iterable[NamedPartitions]) -> frozenset[TopicPartition]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.client.cluster_client import GROUP_KEY, ClusterClient, Retries
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.protocol.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -14,10 +15,15 @@ from kafkalite.protocol.messages.streams_groups import (
     StreamsTopicInfo,
     StreamsTopology,
 )
-from tests.support.wait import DEADLINE_S
+from tests.support.wait import DEADLINE_S, until
 
 _VERSION = 0
 _REBALANCE_TIMEOUT_MS = 60_000
+PROMPT: dict[str, Any] = {
+    "group_streams_initial_rebalance_delay_ms": 0,
+    "group_streams_assignment_interval_ms": 0,
+}
+"""Settings of a broker whose groups assign at once."""
 
 
 def counting_topology(group_id: str, topic: str) -> StreamsTopology:
@@ -47,6 +53,7 @@ class StreamsMember:
         self.standby: dict[str, list[int]] = {}
         self.statuses: list[int] = []
         self._group_id = group_id
+        self._bootstrap = bootstrap
         self._cluster = ClusterClient(bootstrap, DEADLINE_S)
         self._send(
             rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
@@ -64,9 +71,22 @@ class StreamsMember:
         """A heartbeat that owns just what was assigned last: revocations are confirmed."""
         self._send(**self._owned())
 
+    def await_tasks(self) -> dict[str, list[int]]:
+        """Sends heartbeats until it has active tasks."""
+
+        def has_tasks() -> bool:
+            self.beat()
+            return bool(self.active)
+
+        until(has_tasks, "tasks")
+        return self.active
+
     def leave(self) -> None:
         self.epoch = -1
         self._send()
+        self.close()
+
+    def close(self) -> None:
         self._cluster.close()
 
     def _owned(self) -> dict[str, list[StreamsTaskIds]]:
@@ -77,16 +97,34 @@ class StreamsMember:
         }
 
     def _send(self, **fields: Any) -> None:
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self._group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
-        )
-        answer = Retries(DEADLINE_S).ask_coordinator(lambda: self._ask(request))
+        """Sends a heartbeat until it is answered. After a lost answer it says what it has, as Kafka Streams does, and a
+        member that has left may be unknown."""
+        answer, is_first = self._answer(fields), True
+        while answer is None:
+            is_first = False
+            self._cluster.close()
+            self._cluster = ClusterClient(self._bootstrap, DEADLINE_S)
+            answer = self._answer(fields if self.epoch <= 0 else self._owned() | fields)
+        if self.epoch < 0 and not is_first and answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            return
         assert not answer.error_code, (answer.error_code, answer.error_message)
+        assert answer.member_epoch >= self.epoch, "an epoch went back"
         self.epoch = answer.member_epoch
         self.statuses = [each.status_code for each in answer.status or ()]
         if answer.active_tasks is not None:
             self.active = {each.subtopology_id: each.partitions for each in answer.active_tasks}
             self.standby = {each.subtopology_id: each.partitions for each in answer.standby_tasks or ()}
+
+    def _answer(self, fields: dict[str, Any]) -> StreamsGroupHeartbeatResponse | None:
+        """None if the connection was lost."""
+        request = StreamsGroupHeartbeatRequest(
+            group_id=self._group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
+        )
+        try:
+            answer: StreamsGroupHeartbeatResponse = Retries(DEADLINE_S).ask_coordinator(lambda: self._ask(request))
+        except Unanswered:
+            return None
+        return answer
 
     def _ask(self, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
         error_code, coordinator = self._cluster.find_coordinator(self._group_id, GROUP_KEY)

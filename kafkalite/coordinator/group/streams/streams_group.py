@@ -48,6 +48,7 @@ from kafkalite.coordinator.runtime.effects import Answer, CancelTimer, Records, 
 
 logger = logging.getLogger(__name__)
 
+ASSIGNOR = "sticky"
 INITIAL_DELAY = "more members of an empty group"
 """The key of a timer."""
 
@@ -355,7 +356,7 @@ class StreamsGroup(ModernGroup[Step]):
             for member in self.tables.members.values()
         )
         epoch = self.tables.group_epoch
-        return GroupDescription(self.group_id, self.kind, self.state_name, epoch, self.kind, None, members)
+        return GroupDescription(self.group_id, self.kind, self.state_name, epoch, self.kind, ASSIGNOR, members)
 
 
 def _overlaid(before: StreamsMetadata, request: StreamsHeartbeat) -> StreamsMetadata:
