@@ -11,11 +11,11 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 GROUPS, TRANSACTIONS = "group.version", "transaction.version"
 
 OTHER_FEATURES = Explained(
-    "the features are group.version, share.version and transaction.version",
-    "there is no metadata log, and there are no groups of Kafka Streams yet",
+    "the features are group.version, share.version, streams.version and transaction.version",
+    "there is no metadata log",
     "supported_features",
     *(f"{kind}.{name}{rest}" for kind in ("supported_features", "finalized_features") for name in (
-        "metadata_version", "kraft_version", "streams_version", "eligible_leader_replicas_version",
+        "metadata_version", "kraft_version", "eligible_leader_replicas_version",
     ) for rest in ("", ".**")),
 )  # fmt: skip
 OWN_TABLE = Explained(

@@ -30,6 +30,16 @@ from kafkalite.protocol.messages.share_groups import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
+from kafkalite.protocol.messages.streams_groups import (
+    DescribedStreamsGroup,
+    DescribedStreamsGroupMember,
+    DescribedSubtopology,
+    DescribedTopology,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsTaskIds,
+    StreamsTasks,
+)
 
 
 class Coordinator:
@@ -82,7 +92,7 @@ def test_a_lag_without_an_offset_or_an_end_is_none() -> None:
 
 
 class Broker:
-    """Has the groups `classic`, `modern` and `queue`, and describes consumer and share groups or not. `asked` are the
+    """Has the groups `classic`, `modern`, `queue` and `app`, and describes those of newer types or not. `asked` are the
     requests."""
 
     def __init__(self, *, has_consumer_groups: bool, refusal: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> None:
@@ -100,6 +110,12 @@ class Broker:
     def address(self) -> str:
         return "here:9092"
 
+    def refresh(self) -> dict[str, int]:
+        return {}
+
+    def partition_count(self, topic: str) -> int:
+        return 1 if topic == "narrow" else 2
+
     def serves(self, request: type[Any]) -> bool:
         return self.has_consumer_groups
 
@@ -113,6 +129,9 @@ class Broker:
         if isinstance(request, ShareGroupDescribeRequest):
             self.asked.append(("share", *request.group_ids))
             return ShareGroupDescribeResponse(groups=[self._share_group(name) for name in request.group_ids])
+        if isinstance(request, StreamsGroupDescribeRequest):
+            self.asked.append(("streams", *request.group_ids))
+            return StreamsGroupDescribeResponse(groups=[self._streams_group(name) for name in request.group_ids])
         self.asked.append(("classic", *request.groups))
         return DescribeGroupsResponse(groups=[self._classic_group(name) for name in request.groups])
 
@@ -130,6 +149,29 @@ class Broker:
         is_here = name == "queue" and self.refusal != ErrorCode.UNSUPPORTED_VERSION
         error_code = ErrorCode.NONE if is_here else self.refusal
         return DescribedShareGroup(group_id=name, error_code=error_code, group_state="Empty", group_epoch=7)
+
+    def _streams_group(self, name: str) -> DescribedStreamsGroup:
+        if name != "app" or self.refusal == ErrorCode.UNSUPPORTED_VERSION:
+            return DescribedStreamsGroup(group_id=name, error_code=self.refusal)
+        tasks = StreamsTasks(
+            active_tasks=[StreamsTaskIds(subtopology_id="0", partitions=[0, 1])],
+            standby_tasks=[StreamsTaskIds(subtopology_id="1", partitions=[1])],
+        )
+        topology = DescribedTopology(
+            subtopologies=[
+                DescribedSubtopology(
+                    subtopology_id="0", source_topics=["wide", "narrow"], repartition_sink_topics=["r"]
+                )
+            ]
+        )
+        return DescribedStreamsGroup(
+            group_id=name,
+            group_state="Stable",
+            group_epoch=5,
+            assignment_epoch=4,
+            topology=topology,
+            members=[DescribedStreamsGroupMember(member_id="m", member_epoch=4, assignment=tasks)],
+        )
 
     def _classic_group(self, name: str) -> DescribedGroup:
         is_here = name == "classic"
@@ -152,6 +194,14 @@ def test_a_group_is_described_by_the_api_of_its_type() -> None:
     queue = described_at(broker, "queue")
     assert (queue.group_type, queue.epoch, queue.state) == ("share", 7, "Empty")
     assert broker.asked == [("consumer", "queue"), ("classic", "queue"), ("share", "queue")]
+    broker.asked.clear()
+    app = described_at(broker, "app")
+    assert (app.group_type, app.epoch, app.target_epoch, app.state) == ("streams", 5, 4, "Stable")
+    assert app.topology == ("subtopology 0 reads wide narrow, writes r",)
+    [member] = app.members
+    assert member.partitions == {("wide", 0), ("wide", 1), ("narrow", 0)}
+    assert (member.tasks, member.target_tasks) == ({"0": [0, 1], "1 standby": [1]}, {})
+    assert [kind for kind, *_ in broker.asked] == ["consumer", "classic", "share", "streams"]
 
 
 @pytest.mark.parametrize(
@@ -167,10 +217,15 @@ def test_a_broker_without_consumer_groups_describes_classic_ones(broker: Broker)
 def test_many_groups_are_described_in_one_request_of_each_type() -> None:
     broker = Broker(has_consumer_groups=True)
     admin = GroupAdmin(cast("Any", broker), 10.0)
-    types = {"classic": "classic", "modern": "consumer", "queue": "share", "gone": "consumer"}
+    types = {"classic": "classic", "modern": "consumer", "queue": "share", "gone": "consumer", "app": "streams"}
     listed = [ListedGroup(name, "Stable", kind, None, 1) for name, kind in types.items()]
-    assert sorted(admin.describe_many(listed)) == ["classic", "modern", "queue"]
-    assert broker.asked == [("consumer", "modern", "gone"), ("classic", "classic", "gone"), ("share", "queue")]
+    assert sorted(admin.describe_many(listed)) == ["app", "classic", "modern", "queue"]
+    assert broker.asked == [
+        ("consumer", "modern", "gone"),
+        ("classic", "classic", "gone"),
+        ("share", "queue"),
+        ("streams", "app"),
+    ]
     untyped = [ListedGroup(name, "Stable", None, None, 1) for name in ("classic", "modern")]
     assert {name: each.group_type for name, each in admin.describe_many(untyped).items()} == {
         "classic": "classic",
