@@ -1,4 +1,4 @@
-"""Members of the consumer protocol (KIP-848) whose heartbeats a test sends one by one."""
+"""Members of the consumer protocol (KIP-848) and of share groups (KIP-932) whose heartbeats a test sends one by one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from kafkalite.client.cluster_client import GROUP_KEY, ClusterClient, Retries
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     HeartbeatTopicPartitions,
 )
+from kafkalite.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from tests.support.wait import DEADLINE_S
 
 _VERSION = 1
@@ -54,22 +56,33 @@ class ConsumerMember:
         self._cluster.close()
 
     def _send(self, **fields: Any) -> None:
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self._group_id,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            instance_id=self._instance_id,
-            **fields,
-        )
+        request = self._request(**fields)
         answer = Retries(DEADLINE_S).ask_coordinator(lambda: self._ask(request))
         assert not answer.error_code, (answer.error_code, answer.error_message)
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
             self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
 
-    def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    def _request(self, **fields: Any) -> Message:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self._instance_id,
+            **fields,
+        )
+
+    def _ask(self, request: Message) -> Any:
         error_code, coordinator = self._cluster.find_coordinator(self._group_id, GROUP_KEY)
         if error_code:
             return ConsumerGroupHeartbeatResponse(error_code=error_code)
-        answer: ConsumerGroupHeartbeatResponse = self._cluster.client(coordinator).ask(request, _VERSION)
-        return answer
+        return self._cluster.client(coordinator).ask(request, _VERSION)
+
+
+class ShareGroupMember(ConsumerMember):
+    """One member of a share group: it confirms nothing."""
+
+    def _request(self, rebalance_timeout_ms: int = 0, topic_partitions: Any = None, **fields: Any) -> Message:
+        return ShareGroupHeartbeatRequest(
+            group_id=self._group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
+        )

@@ -19,6 +19,7 @@ BROKER_SETTINGS = {
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "1000",
+    "group.share.min.record.lock.duration.ms": "1000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:admin",
@@ -35,14 +36,20 @@ PRODUCERS = (
     "0001 0002 0003 0005 0007 0008 0011 0012 0013 0016 0017 0021 0035 0038 0039 0044 0048 0055 0057 0063 0065 0068 "
     "0075 0076 0081 0086 0088 0090 0094 0103 0110 0114 0115 0123 0125 0126 0135 0150"
 )
+SHARE_GROUPS = "0170 0171 0172 0173 0174 0175 0176 0177 0178 0179 0180 0181 0184 0185 0186 0190"
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
 
 
 @pytest.mark.parametrize(
     ("family", "numbers"),
-    [("groups and subscriptions", GROUPS), ("fetches", FETCHES), ("producers, transactions, admin", PRODUCERS)],
-    ids=["groups", "fetches", "producers"],
+    [
+        ("groups and subscriptions", GROUPS),
+        ("fetches", FETCHES),
+        ("producers, transactions, admin", PRODUCERS),
+        ("share groups", SHARE_GROUPS),
+    ],
+    ids=["groups", "fetches", "producers", "share"],
 )
 def test_librdkafkas_own_tests(
     family: str,

@@ -100,3 +100,15 @@ def test_verifiable_consumer(
     acknowledged = [each for each in said if each["name"] == "offsets_acknowledged"]
     assert all(each["success"] for each in acknowledged), acknowledged
     assert sum(each["count"] for each in acknowledged) == COUNT
+
+
+def test_performance_of_consumers(tools: JavaTools, topic: str, proved: Callable[[str, str, str], None]) -> None:
+    proved(CLIENT, tools.version, "kafka-share-consumer-perf-test: one thread, and three that share the records")
+    for threads in (1, 3):
+        group = f"{topic}-{threads}"
+        settings = ["--entity-type", "groups", "--entity-name", group]
+        tools("ConfigCommand", *settings, "--alter", "--add-config", "share.auto.offset.reset=earliest")
+        arguments = ("--topic", topic, "--group", group, "--num-records", COUNT, "--threads", threads)
+        said = tools("ShareConsumerPerformance", *arguments, "--timeout", 30_000)
+        columns = said.splitlines()[-1].split(", ")
+        assert COUNT in [int(each) for each in columns if each.isdecimal()], said

@@ -1,8 +1,9 @@
 """Tools of Kafka 4.3 print the same at kafkalite as at Kafka 4.3.0, for the same commands in turn.
 
-kafka-groups, kafka-consumer-groups and kafka-streams-groups while a group has a member and after it, kafka-features,
-kafka-client-metrics and kafka-configs of groups, with refusals. Left out are addresses, times, and the order of what
-Java keeps in hash maps; kafkalite has no feature that describes a KRaft controller, and those lines are not compared.
+kafka-groups and the commands of consumer, share and streams groups while a group has a member and after it,
+kafka-features, kafka-client-metrics and kafka-configs of groups, with refusals. Left out are addresses, times, and the
+order of what Java keeps in hash maps; kafkalite has no feature that describes a KRaft controller, and those lines are
+not compared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.compatibility.interop.conftest import BrokerProcess
 from tests.compatibility.interop.java_tools import JavaTools
 from tests.compatibility.interop.reference_broker import ReferenceBroker
 from tests.compatibility.interop.tool_runner import ToolRunner
-from tests.support.consumer_members import ConsumerMember
+from tests.support.consumer_members import ConsumerMember, ShareGroupMember
 from tests.support.streams_members import StreamsMember, counting_topology
 from tests.support.wait import DEADLINE_S, until
 
@@ -94,6 +95,34 @@ EMPTY_STREAMS_GROUPS = (
     f"--delete-offsets {_FLOW} --input-topic missing",
     f"--reset-offsets {_FLOW} --all-input-topics --to-earliest --execute --delete-all-internal-topics",
     *(f"--delete {_FLOW}", f"--delete {_FLOW}", "--list"),
+)
+SHARE_GROUPS_LISTED = ("", "--state", "--state Stable", "--state stable,empty", "--state odd")
+SHARE_GROUPS_DESCRIBED = ("", "--offsets", "--offsets --verbose", "--members", "--members --verbose", "--state")
+REFUSED_TO_A_SHARE_MEMBER = (
+    "--reset-offsets --group shared --topic t --to-earliest --execute",
+    "--delete --group shared",
+    "--delete-offsets --group shared --topic t",
+)
+OF_EMPTY_SHARE_GROUPS = (
+    "--list --state",
+    *(
+        f"--reset-offsets --group shared --topic t {where} --dry-run"
+        for where in ("--to-earliest", "--to-latest", "--to-datetime 2023-11-14T22:13:20.005")
+    ),
+    "--reset-offsets --group shared --topic t --to-latest",
+    "--reset-offsets --group shared --topic t:1 --to-latest --execute",
+    "--describe --group shared",
+    "--reset-offsets --group shared --all-topics --to-earliest --execute",
+    "--describe --group shared --verbose",
+    "--reset-offsets --group shared --topic missing --to-earliest --execute",
+    "--reset-offsets --group none --topic t --to-earliest --execute",
+    "--delete-offsets --group shared --topic missing",
+    "--delete-offsets --group none --topic t",
+    "--delete-offsets --group shared --topic t",
+    "--describe --group shared --offsets",
+    "--delete --group none",
+    "--delete --group shared",
+    "--list",
 )
 METRICS = (
     "--list",
@@ -241,6 +270,27 @@ def test_streams_groups_with_and_without_members(places: list[Place], proved: Ca
         commit(place.bootstrap, "flow", *range(3))
     compare(places, "StreamsGroupCommand", *EMPTY_STREAMS_GROUPS)
     compare(places, "TopicCommand", "--list --exclude-internal")
+
+
+def test_share_groups_with_and_without_members(places: list[Place], proved: Callable[[str, str, str], None]) -> None:
+    proved(CLIENT, VERSION, "kafka-share-groups: every option, with a member and without: what it prints at Kafka")
+    members = []
+    for place in places:
+        member = ShareGroupMember(place.bootstrap, "shared", "m1", subscribed_topic_names=["t"])
+        members.append(member)
+        until(lambda member=member: member.beat() or member.owned, "the assignment")  # type: ignore[misc]
+    compare(places, "ShareGroupCommand", *(f"--list {filters}".strip() for filters in SHARE_GROUPS_LISTED))
+    for member in members:
+        member.beat()
+    which = [f"--group {group}" for group in ("shared", "none")] + ["--all-groups"]
+    described = [f"--describe {group} {kind}".strip() for group in which for kind in SHARE_GROUPS_DESCRIBED]
+    compare(places, "ShareGroupCommand", *described)
+    for member in members:
+        member.beat()
+    compare(places, "ShareGroupCommand", *REFUSED_TO_A_SHARE_MEMBER)
+    for member in members:
+        member.leave()
+    compare(places, "ShareGroupCommand", *OF_EMPTY_SHARE_GROUPS)
 
 
 def test_client_metrics(places: list[Place], proved: Callable[[str, str, str], None]) -> None:
