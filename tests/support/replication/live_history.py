@@ -16,10 +16,11 @@ import pytest
 from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.testing.cluster import Cluster
-from tests.support.replication import group_clients, transaction_clients
+from tests.support.replication import group_clients, share_clients, transaction_clients
 from tests.support.replication.group_clients import GroupClients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
 from tests.support.replication.live_cluster import await_equal_logs, create_topic
+from tests.support.replication.share_clients import ShareClients
 from tests.support.replication.transaction_clients import MOVES, TransactionClients
 from tests.support.wait import DEADLINE_S
 
@@ -38,15 +39,16 @@ GROUP_SETTINGS = {
     "offsets_topic_num_partitions": OFFSETS_PARTITIONS,
     **{name.replace(".", "_"): int(value) for name, value in group_clients.SETTINGS.items()},
 }
+SHARE_SETTINGS = {name.replace(".", "_"): int(value) for name, value in share_clients.SETTINGS.items()}
 
 
 class LiveHistory:
     """One history of `steps` disturbances. `trace` has them as text, for the message of a failure.
 
     With `has_transactions` a producer has some beside other records. With `has_group` a consumer group with members of
-    both protocols reads the topic and commits. With `loses_disks` a broker may lose its
-    directory, one at a time: until it is in sync again no other does. With `only` nothing else is done to a broker that
-    runs.
+    both protocols reads the topic and commits, with `has_share_group` a share group accepts its records. With
+    `loses_disks` a broker may lose its directory, one at a time: until it is in sync again no other does. With `only`
+    nothing else is done to a broker that runs.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class LiveHistory:
         loses_disks: bool = False,
         has_transactions: bool = False,
         has_group: bool = False,
+        has_share_group: bool = False,
         only: Collection[str] | None = None,
     ) -> None:
         self.trace: list[str] = []
@@ -73,6 +76,7 @@ class LiveHistory:
         self._loses_disks = loses_disks
         self._has_transactions = has_transactions
         self._has_group = has_group
+        self._has_share_group = has_share_group
         self._only = only
         self._incomplete: int | None = None  # the broker that lost its directory and is not in sync yet
         self._steps = steps
@@ -82,6 +86,7 @@ class LiveHistory:
         try:
             several = SEVERAL if self._replicas > 1 else {}
             settings = SETTINGS | several | (GROUP_SETTINGS if self._has_group else {})
+            settings |= SHARE_SETTINGS if self._has_share_group else {}
             with Cluster(self._count, min_insync_replicas=self._min_insync, **settings) as cluster:
                 self._run(cluster)
         except (AssertionError, TimeoutError, pytest.fail.Exception) as fault:
@@ -97,6 +102,9 @@ class LiveHistory:
         group = GroupClients(cluster, TOPIC, self._partitions, self._seed) if self._has_group else None
         if group is not None:
             group.start()
+        shares = ShareClients(cluster, TOPIC, self._partitions, self._seed) if self._has_share_group else None
+        if shares is not None:
+            shares.start()
         clients.start()
         try:
             for _ in range(self._steps):
@@ -108,13 +116,15 @@ class LiveHistory:
             clients.finish()
             if transactions is not None:
                 transactions.finish()
-            if group is not None:
-                group.finish()
+            for members in (group, shares):
+                if members is not None:
+                    members.finish()
         self._check(cluster, clients)
         if transactions is not None:
             transactions.check()
-        if group is not None:
-            group.check()
+        for members in (group, shares):
+            if members is not None:
+                members.check()
 
     # -- disturbances
 

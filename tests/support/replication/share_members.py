@@ -85,8 +85,10 @@ class ShareMember(threading.Thread):
             raise self.failure
 
     def leave(self) -> None:
-        """Ends the member, which gives back what it holds."""
+        """Begin to leave, and to give back what it holds; `await_end` waits for the end."""
         self._ends.set()
+
+    def await_end(self) -> None:
         self.join(DEADLINE_S)
         assert not self.is_alive(), "a member does not leave"
         self.check()

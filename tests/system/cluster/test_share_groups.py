@@ -63,6 +63,8 @@ def members(replicated: Cluster) -> Iterator[list[ShareMember]]:
     yield found
     for member in found:
         member.leave()
+    for member in found:
+        member.await_end()
 
 
 def accept_through(trouble: Callable[[], None], cluster: Cluster, members: list[ShareMember]) -> str:

@@ -31,6 +31,11 @@ def test_each_record_is_committed_by_one_member_of_a_group(seed):
 
 
 @pytest.mark.parametrize("seed", [*range(2), *LONG])
+def test_each_record_is_accepted_by_one_member_of_a_share_group(seed):
+    LiveHistory(seed, has_share_group=True).run()
+
+
+@pytest.mark.parametrize("seed", [*range(2), *LONG])
 def test_one_of_three_replicas_at_a_time_may_lose_its_directory(seed):
     LiveHistory(seed, loses_disks=True, has_group=seed % 2 == 1).run()
 
