@@ -129,18 +129,16 @@ class ConsumerGroups:
         return group, ()
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:
-        """ConsumerGroupDescribe. Raises KafkaError."""
+        """ConsumerGroupDescribe: the group as it is stored. Raises KafkaError."""
         from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
         from kafkalite.coordinator.group.consumer.group_description import describe
 
-        group, error = self._store.find(group_id)
-        if error:
-            raise KafkaError(error, "")
-        if isinstance(group, ConsumerGroup):
-            default = self._environment.config(group_id).assignors[0]
-            return describe(group_id, group.tables, self._environment.topics, default)
-        fault = "not found" if group is None else "is not a consumer group"
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
+        with self._store.find_stored(group_id) as group:
+            if isinstance(group, ConsumerGroup):
+                default = self._environment.config(group_id).assignors[0]
+                return describe(group_id, group.tables, self._environment.topics, default)
+            fault = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
 
     def unassign(self, group: ConsumerGroup) -> None:
         """Have every member give up its partitions, for tests; `rebalance` ends that."""
@@ -202,6 +200,7 @@ class ConsumerGroups:
         classic = downgraded(group, effect.leaving, effect.generation_id, self._config, now)
         records = [*records_of(group.group_id, effect.change.steps), *group.tombstones(), *classic.records()]
         self._store.replace(group, classic)
+        group.members.conversion = effect.change
 
         def on_append(error: ErrorCode) -> None:
             shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
@@ -209,6 +208,7 @@ class ConsumerGroups:
             if not is_stored:
                 self._store.restore(classic)
                 effect.change.undo()
+                group.members.conversion = None
                 self._performer.perform(group, group.members.retry_removal(effect.leaving, self._performer.now()))
             else:
                 logger.info("group %s is classic again", group.group_id)

@@ -28,6 +28,7 @@ from kafkalite.coordinator.group.group import (
     STREAMS,
     Group,
     GroupDescription,
+    GroupSummary,
     JoinRequest,
     JoinResult,
     SyncRequest,
@@ -175,16 +176,27 @@ class GroupCoordinator:
         self.store.perform(group, group.leave(identities, _LeaveWaiter(waiter), self._performer.now()))
 
     def describe(self, group_id: str) -> tuple[GroupDescription | None, ErrorCode]:
-        """DescribeGroups: the group. None with NONE: it does not exist."""
+        """DescribeGroups: the group as it is stored. None with NONE: it does not exist."""
         group, error = self.store.find(group_id, may_be_empty=True)
-        return None if group is None else group.describe(), error
+        if group is None:
+            return None, error
+        with self.store.as_stored(group) as stored:
+            return None if stored is None else stored.describe(), error
 
-    def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, list[Group]]:
-        """ListGroups: the groups in `states` (in lower case), or all groups if `states` is empty. The caller must not
-        change or keep them."""
+    def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, list[GroupSummary]]:
+        """ListGroups: the groups in `states` (in lower case), or all groups if `states` is empty; as they are
+        stored."""
         if self.store.is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        found = [group for group in self._groups.values() if not states or group.state_filter in states]
+        found = []
+        for group in self._groups.values():
+            if not self.store.is_being_stored(group):
+                if not states or group.state_filter in states:
+                    found.append(GroupSummary.of(group))
+                continue
+            with self.store.as_stored(group) as stored:
+                if stored is not None and (not states or stored.state_filter in states):
+                    found.append(GroupSummary.of(stored))
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.store.loading else ErrorCode.NONE, found
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkalite.common.errors import ErrorCode, Malformed
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition, fits_string
 from kafkalite.coordinator.group.group import CLASSIC, SHARE, STREAMS, Group
 from kafkalite.coordinator.group.offset_store import NO_PRODUCER_ID, OffsetAndMetadata, OffsetStore
@@ -233,12 +234,12 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
             self.perform(group, group.on_loaded(now))
 
     def _drop(self, group: Group, error: ErrorCode) -> None:
-        old = self._replaced.pop(group, None)
         if self.by_id.get(group.group_id) is group:
             del self.by_id[group.group_id]
-        self.perform(group, group.close(error))
-        if old is not None:  # its members may still wait
-            self.perform(old, old.close(error))
+        dropped: Group | None = group
+        while dropped is not None:  # and those that it replaces, whose members may still wait
+            self.perform(dropped, dropped.close(error))
+            dropped = self._replaced.pop(dropped, None)
 
     # --- groups
 
@@ -301,6 +302,35 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         """Whether another group has taken its place, and is being stored."""
         return self.by_id.get(group.group_id) is not group and group in self._replaced.values()
 
+    def is_being_stored(self, group: Group) -> bool:
+        """Whether the log has not got the group as it is now."""
+        return group.is_storing or group in self._replaced
+
+    @contextmanager
+    def as_stored(self, group: Group) -> Iterator[Group | None]:
+        """The group as the log has it: without changes that are on their way there, or the one whose place it takes;
+        None if there is none yet."""
+        if not self.is_being_stored(group):
+            yield group
+            return
+        stored = group
+        while (replaced := self._replaced.get(stored)) is not None:
+            stored = replaced
+        with stored.as_stored():
+            yield None if stored.is_unborn else stored
+
+    @contextmanager
+    def find_stored(self, group_id: str) -> Iterator[Group | None]:
+        """The group as the log has it; None if there is none. Raises KafkaError."""
+        group, error = self.find(group_id)
+        if error:
+            raise KafkaError(error, "")
+        if group is None:
+            yield None
+            return
+        with self.as_stored(group) as stored:
+            yield stored
+
     def on_append(self, group: Group, error: ErrorCode) -> None:
         """Records of the group were appended, or not: it keeps the place that it has taken, or gives it back.
 
@@ -324,7 +354,11 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
     def restore(self, group: Group) -> None:
         """The group could not be stored: it is as if it had not been made."""
         old = self._replaced.pop(group, None)
-        if old is not None:
+        successor = next((new for new, replaced in self._replaced.items() if replaced is group), None)
+        if old is not None and successor is not None:  # it is being stored as well: `old` returns if that fails, too
+            self._replaced[successor] = old
+            self.perform(group, group.close(ErrorCode.NOT_COORDINATOR))
+        elif old is not None:
             self._move(group, old)
         elif self.by_id.get(group.group_id) is group and group.offsets.is_empty:
             del self.by_id[group.group_id]

@@ -189,14 +189,16 @@ class OffsetManager:
         member_epoch: int = -1,
     ) -> tuple[ErrorCode, CommittedOffsets]:
         """OffsetFetch: the offsets of `partitions` by topic, or of all (None); NO_OFFSET for a partition without one.
-        A member of a consumer group is refused if it is not of this epoch.
+        A member of a consumer group is refused if it is not of this epoch, as it is stored.
 
         With `require_stable`, UNSTABLE_OFFSET for a partition with a pending commit: the client asks again.
         """
         group, error = self._store.find(group_id, may_be_empty=True)
         if group is None:
             return error, [(topic, [(index, NO_OFFSET) for index in indexes]) for topic, indexes in partitions or ()]
-        if error := group.validate_fetch(member_id, member_epoch):
+        with self._store.as_stored(group) as stored:
+            error = ErrorCode.NONE if stored is None else stored.validate_fetch(member_id, member_epoch)
+        if error:
             return error, []
         offsets = group.offsets
         if partitions is None:

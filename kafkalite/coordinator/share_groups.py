@@ -106,13 +106,14 @@ class ShareGroups:
         return known
 
     def describe(self, group_id: str) -> ShareGroupDescription:
-        """ShareGroupDescribe. Raises KafkaError."""
-        group, error = self._store.find(group_id)
-        if error:
-            raise KafkaError(error, "")
-        if not isinstance(group, ShareGroup):
+        """ShareGroupDescribe: the group as it is stored. Raises KafkaError."""
+        with self._store.find_stored(group_id) as group:
+            if isinstance(group, ShareGroup):
+                return self._description(group)
             fault = "not found" if group is None else "is not a share group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
+
+    def _description(self, group: ShareGroup) -> ShareGroupDescription:
         tables, topics = group.tables, self._topics
         members = []
         for member in tables.members.values():
@@ -122,7 +123,7 @@ class ShareGroups:
                 if (name := topics.name_of(topic_id)) is not None
             ]
             members.append((member, rows))
-        return ShareGroupDescription(group_id, group.state_name, tables.group_epoch, tables.target_epoch, members)
+        return ShareGroupDescription(group.group_id, group.state_name, tables.group_epoch, tables.target_epoch, members)
 
     # --- the state of partitions
 

@@ -103,21 +103,19 @@ class StreamsGroups:
         return group
 
     def describe(self, group_id: str) -> StreamsGroupDescription:
-        """StreamsGroupDescribe. Raises KafkaError."""
-        group, error = self._store.find(group_id)
-        if error:
-            raise KafkaError(error, "")
-        if not isinstance(group, StreamsGroup):
-            fault = "not found" if group is None else "is not a streams group"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
-        tables = group.tables
-        return StreamsGroupDescription(
-            group_id,
-            group.state_name,
-            tables.group_epoch,
-            tables.target_epoch,
-            tables.topology,
-            group.topology_state.configured,
-            tables.members,
-            tables.targets,
-        )
+        """StreamsGroupDescribe: the group as it is stored. Raises KafkaError."""
+        with self._store.find_stored(group_id) as group:
+            if not isinstance(group, StreamsGroup):
+                fault = "not found" if group is None else "is not a streams group"
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
+            tables = group.tables
+            return StreamsGroupDescription(
+                group_id,
+                group.state_name,
+                tables.group_epoch,
+                tables.target_epoch,
+                tables.topology,
+                group.topology_state.configured,
+                dict(tables.members),
+                dict(tables.targets),
+            )

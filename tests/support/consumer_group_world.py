@@ -115,6 +115,7 @@ class World:
         self.refuses = ErrorCode.NONE
         self.dawdles = False
         self.held = []
+        self.held_count = 0  # records that the log has not answered for
         self.resolving = []
         self.matching_fails = False
         self._uuids = itertools.count(1)
@@ -154,12 +155,13 @@ class World:
         self.log.extend(records)
         if self.dawdles:
             self.held.append(done)
+            self.held_count += len(records)
         else:
             done(ErrorCode.NONE)
 
     def catch_up(self, error=ErrorCode.NONE):
         """The dawdling log answers."""
-        held, self.held = self.held, []
+        held, self.held, self.held_count = self.held, [], 0
         for done in held:
             done(error)
 
@@ -176,7 +178,7 @@ class World:
         if compacted:
             last = {key: at for at, (key, _) in enumerate(self.log)}
             self.log = [record for at, record in enumerate(self.log) if last[record[0]] == at]
-        held, self.held = self.held, []
+        held, self.held, self.held_count = self.held, [], 0
         for task in self.resolving:
             task.close()
         self.resolving.clear()

@@ -192,7 +192,7 @@ class GroupApi(NamedTuple):
                 wire.ListedGroup(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
-                    group_state=group.state_name,
+                    group_state=group.state,
                     group_type=group.kind,
                 )
                 for group in groups

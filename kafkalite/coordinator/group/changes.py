@@ -7,7 +7,8 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalite.common.errors import ErrorCode
@@ -37,15 +38,6 @@ class HeldAnswer(NamedTuple):
     refuse: Callable[[ErrorCode], Any]
 
 
-class StoredChange(NamedTuple):
-    """Steps on their way, and what follows when they are in the log."""
-
-    undoing: list[Undo]
-    answers: list[HeldAnswer]
-    effects: Sequence[Any]
-    retry: tuple[Wait, str] | None  # the deadline that led to it
-
-
 class Tables(Protocol[StepT_contra]):
     """The state that the steps change."""
 
@@ -57,20 +49,45 @@ class Tables(Protocol[StepT_contra]):
 class Change(Generic[StepT]):
     """The steps of one decision, which have taken effect."""
 
-    __slots__ = ("_tables", "steps", "undoing")
+    __slots__ = ("_tables", "_undo", "steps")
 
     def __init__(self, tables: Tables[StepT]) -> None:
-        self._tables = tables
         self.steps: list[StepT] = []
-        self.undoing: list[Undo] = []
+        self._tables = tables
+        self._undo: list[Undo] = []
 
     def make(self, step: StepT) -> None:
-        self.undoing.append(self._tables.apply(step))
+        self._undo.append(self._tables.apply(step))
         self.steps.append(step)
 
     def undo(self) -> None:
-        for undo in reversed(self.undoing):
-            undo()
+        while self._undo:
+            self._undo.pop()()
+
+    def redo(self) -> None:
+        """Make the steps again after `undo`, the state being as before them."""
+        self._undo += map(self._tables.apply, self.steps)
+
+
+@contextmanager
+def undone(changes: Sequence[Change[Any]]) -> Iterator[None]:
+    """The state without these changes, which are the last ones, in their order."""
+    for change in reversed(changes):
+        change.undo()
+    try:
+        yield
+    finally:
+        for change in changes:
+            change.redo()
+
+
+class StoredChange(NamedTuple):
+    """Steps on their way, and what follows when they are in the log."""
+
+    change: Change[Any]
+    answers: list[HeldAnswer]
+    effects: Sequence[Any]
+    retry: tuple[Wait, str] | None  # the deadline that led to it
 
 
 class Changes(Generic[StepT]):
@@ -93,6 +110,10 @@ class Changes(Generic[StepT]):
         """Whether a change is on its way to the log."""
         return bool(self._in_flight)
 
+    @property
+    def in_flight(self) -> Sequence[Change[StepT]]:
+        return [each.change for each in self._in_flight]
+
     def store(
         self,
         change: Change[StepT],
@@ -107,7 +128,7 @@ class Changes(Generic[StepT]):
                 self._in_flight[-1].answers.extend(answers)
                 return ()
             return [Answer(each.waiter, each.result) for each in answers]
-        stored = StoredChange(change.undoing, [*answers], effects, retry)
+        stored = StoredChange(change, [*answers], effects, retry)
         self._in_flight.append(stored)
         preceding, self.preceding_records = self.preceding_records, []
         return [Append([*preceding, *self._records_of(self._group_id, change.steps)], stored)]
@@ -123,8 +144,7 @@ class Changes(Generic[StepT]):
         if error in STAYS_IN_LOG:
             effects += then.effects
         elif is_last:
-            for undo in reversed(then.undoing):
-                undo()
+            then.change.undo()
             if then.retry is not None:
                 effects += self._deadlines.set(*then.retry, now_ms + RETRY_MS)
         shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
+from kafkalite.coordinator.group.changes import Change, undone
 from kafkalite.coordinator.group.offset_store import ExpirationCondition, OffsetStore
 from kafkalite.coordinator.runtime.effects import Effect, Records, Waiter
 
@@ -126,6 +128,19 @@ class GroupDescription(NamedTuple):
     members: tuple[MemberDescription, ...]
 
 
+class GroupSummary(NamedTuple):
+    """One group in a list."""
+
+    group_id: str
+    kind: str
+    state: str
+    protocol_type: str | None
+
+    @classmethod
+    def of(cls, group: Group) -> GroupSummary:
+        return cls(group.group_id, group.kind, group.state_name, group.protocol_type)
+
+
 class Waiting(NamedTuple):
     """A rebalance that waits in `phase`, JOIN, SYNC or REVOKE, for these members, `names` by client id if it is known;
     without any the group waits for members to come. `left_ms` is None without a timer, `since_ms` is a date (None:
@@ -180,8 +195,16 @@ class Group(ABC):
 
     @property
     def is_storing(self) -> bool:
-        """Whether a change of it is on its way to the log, and a later one may follow it."""
-        return False
+        """Whether a change is on its way to the log."""
+        return bool(self._changes_in_flight())
+
+    def as_stored(self) -> AbstractContextManager[None]:
+        """Within it the group is as the log has it, without the changes that are on their way there."""
+        return undone(self._changes_in_flight())
+
+    def _changes_in_flight(self) -> Sequence[Change[Any]]:
+        """In the order of the log."""
+        return ()
 
     @property
     def is_unborn(self) -> bool:

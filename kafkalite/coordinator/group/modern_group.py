@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.changes import Changes, StepT, StoredChange
+from kafkalite.coordinator.group.changes import Change, Changes, StepT, StoredChange
 from kafkalite.coordinator.group.deadlines import MemberDeadlines
 from kafkalite.coordinator.group.group import Group, JoinRequest, JoinResult, SyncRequest, SyncResult
 from kafkalite.coordinator.runtime.effects import Answer, CancelTimer, Records, Waiter
@@ -41,9 +41,8 @@ class ModernGroup(Group, Generic[StepT]):
     def has_members(self) -> bool:
         return bool(self.member_ids)
 
-    @property
-    def is_storing(self) -> bool:
-        return self.changes.is_storing
+    def _changes_in_flight(self) -> Sequence[Change[Any]]:
+        return self.changes.in_flight
 
     def on_append(self, then: StoredChange, error: ErrorCode, now: Moment) -> Sequence[Any]:
         return self.changes.on_append(then, error, now.monotonic_ms)

@@ -216,3 +216,52 @@ def test_an_assignment_that_an_upgrade_overtakes_is_not_given(world):
     world.catch_up()
     assert syncing.result.error == ErrorCode.REBALANCE_IN_PROGRESS
     assert joining.result.error == ErrorCode.NONE
+
+
+def upgraded_and_back(world):
+    """A classic group that becomes one of consumers, and classic again, while the log answers nothing. Returns the ids
+    of its member and of the one that came and left."""
+    old = classic_group(world)
+    world.dawdles = True
+    joined = world.send("zz", 0, topics=["foo"], owns={}, rebalance_timeout_ms=60_000)
+    left = world.send("zz", -1)
+    assert world.group().kind == "classic" and len(world.held) == 2
+    return old, joined, left
+
+
+def test_two_conversions_that_are_being_stored_at_once(world):
+    old, joined, left = upgraded_and_back(world)
+    world.catch_up()
+    assert (joined.result.error, left.result.error) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert world.group().kind == "classic"
+    assert world.classic_beat(old, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_two_conversions_that_the_log_loses_leave_the_group_as_it_was(world):
+    old, joined, left = upgraded_and_back(world)
+    world.catch_up(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert (joined.result.error, left.result.error) == (ErrorCode.COORDINATOR_NOT_AVAILABLE,) * 2
+    assert world.group().kind == "classic"
+    assert world.classic_beat(old, 1) == ErrorCode.NONE
+
+
+def test_of_two_conversions_the_log_loses_the_first_alone(world):
+    old, _, left = upgraded_and_back(world)
+    first, second = world.held
+    world.held = []
+    first(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert world.group().kind == "classic"
+    second(ErrorCode.NONE)
+    assert left.result.error == ErrorCode.NONE
+    assert world.classic_beat(old, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_partition_that_is_lost_amid_two_conversions_leaves_nothing(world):
+    _, joined, left = upgraded_and_back(world)
+    world.coordinator.store.unload(0)
+    world.catch_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert world.group() is None
+    assert joined.result.error == left.result.error == ErrorCode.NOT_COORDINATOR
+    count = len(world.log)
+    world.clock.advance(2 * SESSION_MS)
+    assert len(world.log) == count and world.coordinator.timer_count == 0

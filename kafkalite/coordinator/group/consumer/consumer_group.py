@@ -90,6 +90,9 @@ class ConsumerGroup(Group):
     def is_storing(self) -> bool:
         return self.members.is_storing
 
+    def _changes_in_flight(self) -> Sequence[GroupChange]:
+        return self.members.changes_in_flight
+
     @property
     def is_unborn(self) -> bool:
         tables = self.tables

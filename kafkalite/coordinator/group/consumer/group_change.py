@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.coordinator.group.changes import Undo
+from kafkalite.coordinator.group.changes import Change
 from kafkalite.coordinator.group.consumer.assignors import ASSIGNORS, AssignorFailure, GroupSpec, MemberSpec
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import (
@@ -38,28 +38,18 @@ _make = tuple.__new__
 _NO_DATE_MS = 0  # of a target after which the next one may follow at once
 
 
-class GroupChange:
+class GroupChange(Change[Step]):
     """The steps of one decision, which have taken effect in `tables`."""
 
-    __slots__ = ("_environment", "_group_id", "_undo", "effects", "is_bumped", "steps", "tables")
+    __slots__ = ("_environment", "_group_id", "effects", "is_bumped", "tables")
 
     def __init__(self, group_id: str, tables: ConsumerGroupTables, environment: GroupEnvironment) -> None:
+        super().__init__(tables)
         self.tables = tables
-        self.steps: list[Step] = []
         self.effects: list[Any] = []  # of timers and the like, besides the records
         self.is_bumped = False  # the epoch of the group was advanced, so a rebalance begins
         self._group_id = group_id
         self._environment = environment
-        self._undo: list[Undo] = []
-
-    def make(self, step: Step) -> None:
-        self._undo.append(self.tables.apply(step))
-        self.steps.append(step)
-
-    def undo(self) -> None:
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
 
     # --- members
 

@@ -71,8 +71,8 @@ class GroupMembers:
     """The members of one group, with its tables and deadlines."""
 
     __slots__ = (
-        "_in_flight", "_is_report_due", "_revocations", "deadlines", "environment", "group_id", "is_closed",
-        "preceding_records", "refresh", "tables",
+        "_in_flight", "_is_report_due", "_revocations", "conversion", "deadlines", "environment", "group_id",
+        "is_closed", "preceding_records", "refresh", "tables",
     )  # fmt: skip
 
     def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
@@ -81,6 +81,7 @@ class GroupMembers:
         self.tables = ConsumerGroupTables()
         self.deadlines = MemberDeadlines()
         self.preceding_records: Records = []  # of its conversion: they go before those of its first change
+        self.conversion: GroupChange | None = None  # the change with which a classic group takes its place
         self.is_closed = False
         self.refresh = MetadataRefresh(environment.topics)
         self._in_flight: list[PendingAppend] = []
@@ -95,6 +96,12 @@ class GroupMembers:
     def is_storing(self) -> bool:
         """Whether a change is on its way to the log."""
         return bool(self._in_flight)
+
+    @property
+    def changes_in_flight(self) -> Sequence[GroupChange]:
+        """The conversion is the last one."""
+        last = () if self.conversion is None else (self.conversion,)
+        return [*(each.change for each in self._in_flight), *last]
 
     @property
     def is_upgraded(self) -> bool:

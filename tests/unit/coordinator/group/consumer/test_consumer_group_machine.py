@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, KafkaError
 from tests.support.consumer_group_world import SESSION_MS, Topics, World
 from tests.support.group_clients import COOPERATIVE, EAGER, ClassicClient, ConsumerClient
 
@@ -190,12 +190,24 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         group = self.world.group()
         if group is not None and group.kind == "classic" and group.state_name != "Stable":
             return  # a classic group stores only what a rebalance has come to
+        assert _state(self.read(len(self.world.log)).group()) == _state(group)
+
+    def read(self, count):
+        """Another world, whose log is the beginning of this one's."""
         other = World.__new__(World)
         other.__dict__ |= self.world.__dict__
-        other.log, other.held, other.resolving = list(self.world.log), [], []
+        other.log, other.held, other.resolving = self.world.log[:count], [], []
         other._start()
-        other.load()
-        assert _state(other.group()) == _state(group)
+        return other.load()
+
+    @invariant()
+    def descriptions_tell_what_is_stored(self):
+        if not hasattr(self, "world"):
+            return
+        stored = self.read(len(self.world.log) - self.world.held_count)
+        described = _described(self.world)
+        if described[0] != "classic":  # such a group stores only what a rebalance has come to
+            assert described == _described(stored)
 
     def teardown(self):
         if hasattr(self, "world"):
@@ -233,6 +245,18 @@ def _member_ids(group):
     if group is None:
         return set()
     return set(group.tables.members) if group.kind == "consumer" else {each.member_id for each in group.members}
+
+
+def _described(world):
+    groups = world.coordinator
+    _, listed = groups.list_groups(())
+    group, _ = groups.describe("g")
+    try:
+        described = groups.consumer_groups.describe("g")
+        described = described._replace(members=sorted(described.members))
+    except KafkaError as error:
+        described = error.message
+    return group and group.kind, listed, described
 
 
 def _state(group):

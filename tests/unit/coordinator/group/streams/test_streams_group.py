@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group import Identity
+from kafkalite.coordinator.group.group import GroupSummary, Identity
 from kafkalite.coordinator.group.streams.configured_topology import Status
 from kafkalite.coordinator.group.streams.streams_member import Endpoint, StreamsMemberState
 from kafkalite.coordinator.group.streams.topology import InternalTopic, Subtopology, Topology
@@ -154,7 +154,7 @@ def test_missing_source_topics_leave_the_group_without_tasks():
     assert answer.statuses == ((Status.MISSING_SOURCE_TOPICS, "Source topics foo are missing."),)
     assert world.group().state_name == "NotReady"
     assert world.coordinator.list_groups({"notready"})[1] == []  # as in Kafka
-    assert world.coordinator.list_groups({"not_ready"})[1] == [world.group()]
+    assert world.coordinator.list_groups({"not_ready"})[1] == [GroupSummary.of(world.group())]
     world.topics.create("foo", 2)
     assert seen(world.beat("m1", 2)) == (3, {"0": [0, 1]})
     assert world.group().state_name == "Stable"
