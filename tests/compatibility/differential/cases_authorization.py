@@ -5,6 +5,9 @@ Users are loopback addresses, and the entries of the access control lists are fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,6 +29,8 @@ from kafkalite.protocol.messages.transactions import (
     ListTransactionsRequest,
 )
 from kafkalite.security.acl.acl import ANY_NAME, CLUSTER_NAME, Operation, Permission, Resource
+from tests.compatibility.differential.asking_streams import describe, join, owning, prompt_group, word_count
+from tests.compatibility.differential.cases_consumer_groups import known_topic
 from tests.compatibility.differential.engine import Explained, Story, Teller, once, once_in_4_3
 from tests.support.authorization_cases import CASES, CLUSTER, GROUP, NEWER, TOPIC, TRANSACTIONAL_ID, Names
 
@@ -151,3 +156,32 @@ def topics_that_are_made_and_deleted(t: Teller) -> None:
     t.ask("deleted by id", DeleteTopicsRequest(topics=ids, timeout_ms=10_000), 6, by=user)
     names = [DeleteTopicState(name=name) for name in (seen, hidden, t.name("none"))]
     t.ask("deleted by name", DeleteTopicsRequest(topics=names, timeout_ms=10_000), 6, by=user)
+
+
+@once_in_4_3
+def groups_of_streams(t: Teller) -> None:
+    closed_to_others(t)
+    group, topic = prompt_group(t), known_topic(t)
+    sent = word_count(t, topic)
+    inner = [t.name("by-word"), t.name("counts")]
+    user, other = t.address("user"), t.address("other")
+    joins = join(group, "m", sent)
+
+    def says(code: int, text: str = "") -> Callable[[Any], bool]:
+        return lambda answer: answer.error_code == code and all(text in each.status_detail for each in answer.status)
+
+    t.ask("nothing is allowed", joins, 0, by=user, until=says(30))
+    t.acl(user, Operation.READ, Resource(GROUP, group))
+    t.ask("the group is", joins, 0, by=user, until=says(29))
+    for name in (topic, *inner):
+        t.acl(user, Operation.DESCRIBE, Resource(TOPIC, name))
+    t.ask("topics may be described", joins, 0, by=user, until=says(0))
+    t.acl(user, Operation.CREATE, Resource(TOPIC, inner[0]))
+    t.ask("one may be created", owning(group, "m", 2, {}), 0, by=user, until=says(0, f"on topics {inner[1]}."))
+    t.acl(user, Operation.CREATE, Resource(TOPIC, inner[1]))
+    t.ask(
+        "both may be", owning(group, "m", 2, {}), 0, by=user, until=lambda answer: not says(0, "Unauthorized")(answer)
+    )
+    t.ask("described by another", describe(group), 0, by=other)
+    t.acl(other, Operation.DESCRIBE, Resource(GROUP, group))
+    t.ask("without the topics", describe(group), 0, by=other, until=lambda answer: answer.groups[0].error_code == 29)
