@@ -11,15 +11,15 @@ Source: none in Apache Kafka, which knows sizes and offsets only.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.log.segment.record_count_file import add_entries, encode_entry, identity_of, read_noted
+from kafkalite.log.segment.record_count_file import Identity, add_entries, encode_entry, identity_of, read_noted
 from kafkalite.log.segment.record_counting import Stopped, Tally, count
 from kafkalite.log.storage.files import Background, Files
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kafkalite.log.segment.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+_Found = TypeVar("_Found")
 
 _JOB_BYTES = 1 << 30  # counted in one job, but at least one segment; then other logs get their turn
 
@@ -287,27 +289,38 @@ class _CountingJob:
         for segment, path, upto_bytes, identity in self._unknown:
             if left_bytes <= 0:
                 break
-            known = noted.get(segment.base_offset)
-            with self._open(segment.base_offset, path) as fd:
-                # of a file that was appended to since, the identity is the one that it had with that size
-                found = identity_of(os.fstat(fd)) if identity is None else identity
-                if known is not None and known[0] == found and found.size_bytes == upto_bytes:
-                    self.found.append((segment, upto_bytes, known[1], True))
-                elif not self._only_noted:
-                    self.found.append((segment, upto_bytes, count(fd, 0, upto_bytes, check=self._check), False))
-                    left_bytes -= upto_bytes
+            find = partial(self._find, segment, upto_bytes, identity, noted.get(segment.base_offset))
+            left_bytes -= self._read(segment.base_offset, path, find) or 0
         if self._straddling is not None and self.straddling is not None:
             path, size_bytes = self._straddling
-            with self._open(self.straddling.base_offset, path) as fd:
-                self.below = count(fd, 0, size_bytes, self.start_offset, check=self._check)
+            below = partial(count, position=0, end=size_bytes, limit_offset=self.start_offset, check=self._check)
+            self.below = self._read(self.straddling.base_offset, path, below)
 
-    @contextlib.contextmanager
-    def _open(self, base_offset: int, path: str) -> Iterator[int]:
-        """The open file of a segment; an error at it is logged, unless the segment was removed meanwhile."""
+    def _find(
+        self,
+        segment: Segment,
+        upto_bytes: int,
+        identity: Identity | None,
+        known: tuple[Identity, Tally] | None,
+        fd: int,
+    ) -> int:
+        """Finds the counts of one segment; returns how many bytes were read for it."""
+        # of a file that was appended to since, the identity is the one that it had with that size
+        found = identity_of(os.fstat(fd)) if identity is None else identity
+        if known is not None and known[0] == found and found.size_bytes == upto_bytes:
+            self.found.append((segment, upto_bytes, known[1], True))
+        elif not self._only_noted:
+            self.found.append((segment, upto_bytes, count(fd, 0, upto_bytes, check=self._check), False))
+            return upto_bytes
+        return 0
+
+    def _read(self, base_offset: int, path: str, read: Callable[[int], _Found]) -> _Found | None:
+        """`read` of the open file of a segment, None after an error. It is logged, unless the segment was removed
+        meanwhile."""
         try:
             fd = self._files.open(path, os.O_RDONLY)
             try:
-                yield fd
+                return read(fd)
             finally:
                 self._files.close(fd)
         except FileNotFoundError:
@@ -316,6 +329,7 @@ class _CountingJob:
             logger.warning("cannot count the records in %s: %s", path, error)
             if isinstance(error, Malformed):
                 self.lost.append(base_offset)
+        return None
 
 
 def _is_in_place(segment: Segment) -> bool:

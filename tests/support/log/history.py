@@ -247,11 +247,13 @@ class LogHistory:
 
     def _truncate_to(self, offset: int, random: Random) -> None:
         log = self.log
+        empties = offset < log.segments[0].base_offset
         if offset < log.end_offset:
-            self._before_truncation(min(log.start_offset, offset), offset, offset < log.segments[0].base_offset)
+            self._before_truncation(min(log.start_offset, offset), offset, empties)
         promised = min(self.ledger.promised, offset)
-        # where compaction has dropped the last batches before the cut, nothing tells the end until the cut is over
-        self.ledger.promised = min(promised, self.ledger.end_before(offset))
+        # where compaction has dropped the last batches before the cut, nothing tells the end until the cut is over; and
+        # without any segment the log begins at the start that was written down, which may be before deleted records
+        self.ledger.promised = 0 if empties else min(promised, self.ledger.end_before(offset))
         self.ledger.start_kept = min(self.ledger.start_kept, offset)
         self.ledger.cutting_at = offset
         try:

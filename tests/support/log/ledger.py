@@ -222,7 +222,8 @@ class Ledger:
         assert log.end_offset >= promised, f"the log ends at {log.end_offset}, promised up to {promised}"
         assert log.flusher.recovery_point <= log.end_offset
         first = path[0].base if path else log.end_offset
-        left = [w for w in self.chain if w.last < first or (w.last < end and w.data in self.gone - lost)]
+        kept = [w for w in self.chain if w.data not in lost]  # also of a log that is nothing but empty segments
+        left = [w for w in kept if w.last < first or (w.last < end and w.data in self.gone)]
         self.chain = sorted([*left, *path], key=lambda written: written.base)
         self.cutting_at = NEVER
         self.start_asked = max(self.start_asked, start)

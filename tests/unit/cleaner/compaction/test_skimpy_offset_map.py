@@ -305,4 +305,4 @@ def test_every_one_of_five_million_keys_is_there_with_its_offset() -> None:
         chunk = keys[begin : begin + chunk_rows]
         assert get(offsets, chunk) == [model[key] for key in chunk]
     assert get(offsets, [b"one too many", b"key-x"]) == [-1, -1]
-    assert offsets.latest()[0].tolist() == sorted(model.values())
+    assert offsets.into_offsets()[0].tolist() == sorted(model.values())

@@ -219,6 +219,20 @@ def test_of_a_segment_that_is_indexed_up_to_a_damage_no_part_is_told(disk: Disk)
     assert counts.segments[0].live_records is None, "the batches before the damage are not all"
 
 
+def test_segments_that_are_removed_before_they_are_counted_hold_up_no_others(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, later=True)
+    disk.fill(3)
+    disk.stop()
+    disk.noted.unlink()
+    disk.log = disk._open()
+    assert disk.log.record_counts.current().is_counting
+    first, second = disk.log.segments[:2]
+    disk.log.delete_records_before(second.base_offset)
+    disk.log.delete_old_segments(disk.clock.wall_ms(), 1)
+    assert disk.log.segments[0] is second and not Path(first.path).exists()
+    assert disk.check().live_records
+
+
 def test_a_start_that_comes_back_after_a_truncation_is_counted_anew(disk: Disk) -> None:
     disk.write(5)
     disk.log.delete_records_before(3)
