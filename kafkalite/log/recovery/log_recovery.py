@@ -123,8 +123,9 @@ class LogRecovery:
         # log was never written (its first batch begins the file of epochs): no old bytes can reappear after a power
         # cut.
         was_never_written = not self._epochs.was_begun and not any(one.size_bytes for one in segments)
-        # epochs are rebuilt from the batches; the file is not trusted
-        self._epochs.truncate_from_end(base, keeps_one=True)
+        # epochs are rebuilt from the batches; the file is not trusted, but for that of the start of the log: its first
+        # batches may be gone, and then the next start has to find the same
+        self._epochs.truncate_from_end(max(base, self._start_offset), keeps_one=True)
         self._load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
         if len(self._producers):  # a split leaves no snapshot at a part, and the next start would not know as much
             self._take_snapshot(base)
