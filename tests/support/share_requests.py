@@ -66,6 +66,11 @@ class ShareRequester:
             self.epoch = answer.member_epoch
         return answer
 
+    def leave(self) -> Any:
+        """The answer to a heartbeat that leaves the group."""
+        self.epoch = -1
+        return self.beat()
+
     def join(self) -> ShareRequester:
         """Until it has a partition."""
 

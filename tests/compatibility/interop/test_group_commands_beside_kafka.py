@@ -1,7 +1,7 @@
 """`kafkalite group` beside kafka-groups and kafka-consumer-groups of Kafka 4.3, at a kafkalite and at Kafka 4.3.0.
 
-The same members, epochs, states, assignments and offsets at each step of a group of the consumer protocol, and the same
-effects of resets and deletions.
+The same members, epochs, states, assignments and offsets at each step of a consumer group and of a share
+group, and the same effects of resets and deletions.
 
 pytest -m long tests/compatibility/interop/test_group_commands_beside_kafka.py
 """
@@ -20,6 +20,7 @@ from kafkalite import Broker
 from kafkalite.cli.main import main
 from tests.compatibility.interop.java_tools import JavaTools
 from tests.support.consumer_members import ConsumerMember
+from tests.support.share_requests import ACCEPT, ShareRequester, acquired, begin_at_earliest
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -225,3 +226,50 @@ def test_an_empty_group_is_changed_alike(bootstrap: str, ours: Ours, theirs: Jav
     ours("delete", "changed-group")
     assert not [row for row in ours("list") if row["group"] == "changed-group"]
     assert "changed-group" not in theirs("GroupsCommand", "--list")
+
+
+def share_positions(ours: Ours, theirs: JavaTools, group: str) -> list[tuple[str, int, int | None, int | None]]:
+    """Topic, partition, start and lag, by both commands."""
+    positions = [(row["topic"], row["partition"], row["start"], row["lag"]) for row in ours("describe", group)]
+    shown = [
+        (row["TOPIC"], int(row["PARTITION"] or -1), _number(row["START-OFFSET"]), _number(row["LAG"]))
+        for row in table(theirs("ShareGroupCommand", "--describe", "--group", group, "--offsets"))
+    ]
+    assert sorted(shown) == positions
+    return positions
+
+
+def _number(cell: str | None) -> int | None:
+    return None if cell is None else int(cell)
+
+
+def test_a_share_group_is_described_and_changed_alike(bootstrap: str, ours: Ours, theirs: JavaTools) -> None:
+    theirs.create_topic("jobs")
+    theirs.produce("jobs", "".join(f"{number}\n" for number in range(10)))
+    begin_at_earliest(bootstrap, "workers", share_session_timeout_ms="60000")
+    worker = ShareRequester(bootstrap, "workers", "jobs").join()
+    assert len(acquired(worker.fetch(max_records=4))) > 0
+    worker.acknowledge((0, 1, [ACCEPT]))
+    assert share_positions(ours, theirs, "workers") == [("jobs", 0, 0, 8)]
+    worker.beat()
+    [state] = ours("describe", "workers", "--state")
+    [their_state] = table(theirs("ShareGroupCommand", "--describe", "--group", "workers", "--state", "--verbose"))
+    assert [state["state"], str(state["members"])] == [their_state["STATE"], their_state["#MEMBERS"]]
+    assert [state["group_epoch"], state["target_epoch"]] == [
+        _number(their_state["GROUP-EPOCH"]), _number(their_state["ASSIGNMENT-EPOCH"])
+    ]  # fmt: skip
+    worker.beat()
+    [member] = ours("describe", "workers", "--members")
+    [their_member] = table(theirs("ShareGroupCommand", "--describe", "--group", "workers", "--members", "--verbose"))
+    assert [member["member"], str(member["epoch"]), text_of(member["assignment"])] == [
+        their_member["CONSUMER-ID"], their_member["MEMBER-EPOCH"], their_member["ASSIGNMENT"]
+    ]  # fmt: skip
+    assert [row["type"] for row in ours("list") if row["group"] == "workers"] == ["share"]
+    assert worker.leave().error_code == 0
+    worker.close()
+    assert ours("reset", "workers", "--to-offset", "7", "--execute")[0]["new_offset"] == 7
+    assert share_positions(ours, theirs, "workers") == [("jobs", 0, 7, 3)]
+    ours("delete-offsets", "workers", "--topic", "jobs")
+    assert ours("describe", "workers") == []
+    ours("delete", "workers")
+    assert "workers" not in theirs("ShareGroupCommand", "--list").split()
