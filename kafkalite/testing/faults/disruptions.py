@@ -16,7 +16,7 @@ from uuid import uuid4
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
-from kafkalite.coordinator.group.group import SHARE, GroupDescription, JoinRequest
+from kafkalite.coordinator.group.group import SHARE, STREAMS, GroupDescription, JoinRequest
 from kafkalite.coordinator.group.share.share_group import LEAVING_EPOCH, ShareGroup, ShareHeartbeat
 from kafkalite.coordinator.group.share.share_tables import JOINED_EPOCH
 from kafkalite.coordinator.transaction.transaction_state import InitProducerIdResult
@@ -77,6 +77,8 @@ def rebalance(server: BrokerServer, group_id: str) -> None:
     if isinstance(found, ShareGroup):
         _bump_epoch(server, found)
         return
+    if group.kind == STREAMS:
+        raise ValueError(f"group {group_id!r} is of Kafka Streams: it rebalances when a member comes or goes")
     joining = JoinRequest(
         member_id="",
         instance_id=None,
@@ -137,6 +139,11 @@ def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
     if group.kind == SHARE:
         leaving = ShareHeartbeat(member_id, LEAVING_EPOCH, _CLIENT_ID, _CLIENT_HOST)
         server.groups.share_groups.heartbeat(group_id, leaving, _NoWaiter())
+    elif group.kind == STREAMS:
+        from kafkalite.coordinator.group.streams.streams_heartbeat import StreamsHeartbeat
+
+        it = StreamsHeartbeat(member_id, LEAVING_EPOCH, _CLIENT_ID, _CLIENT_HOST, instance_id=member.instance_id)
+        server.groups.streams_groups.heartbeat(group_id, it, _NoWaiter())
     else:
         server.groups.leave(group_id, [(member_id, member.instance_id)], _NoWaiter())
 

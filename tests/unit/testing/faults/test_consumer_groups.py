@@ -13,6 +13,7 @@ from kafkalite.client.group_admin import GroupAdmin
 from kafkalite.common.errors import Unanswered
 from kafkalite.testing.broker_report import broker_report
 from tests.support.consumer_members import ConsumerMember
+from tests.support.streams_members import StreamsMember, counting_topology
 from tests.support.wait import DEADLINE_S, until
 
 
@@ -97,6 +98,18 @@ def test_a_rebalance_goes_on_without_a_member_that_leaves(broker: Broker) -> Non
     first.beat()
     until(lambda: broker.groups["billing"].state == "Stable", "the end of the rebalance")
     assert sorted(first.owned.values()) == [[0, 1]]
+
+
+def test_a_member_of_a_streams_group_is_expelled_and_no_rebalance_is_made(broker: Broker) -> None:
+    topology = counting_topology("app", "orders")
+    one, _ = (StreamsMember(broker.bootstrap_servers, "app", member_id, topology) for member_id in ("m1", "m2"))
+    assert broker.groups["app"].kind == "streams"
+    broker.faults.expire_session("app", "m2")
+    one.beat()
+    assert [each.member_id for each in broker.groups["app"].members] == ["m1"]
+    with pytest.raises(ValueError, match="'app' is of Kafka Streams: it rebalances when a member comes or goes"):
+        broker.faults.rebalance("app")
+    one.leave()
 
 
 def test_heartbeats_and_descriptions_get_errors(broker: Broker) -> None:
