@@ -17,6 +17,7 @@ from kafkalite.common.text import read_json
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
 from kafkalite.protocol.messages.log_dirs import COUNTS, DescribeLogDirsRequest
 
+KAFKALITE, KAFKA = "kafkalite", "kafka"
 _VERSION = 0
 _PARTITIONS_PER_REQUEST = 500
 _LOG_DIRS_VERSION = 4
@@ -47,9 +48,13 @@ class KnowsBrokers:
 
     def gives_reports(self, cluster: ClusterClient) -> bool:
         """Whether these are kafkalite's brokers whose reports the user may read. Raises Unanswered."""
+        return self.kind_of(cluster) == KAFKALITE
+
+    def kind_of(self, cluster: ClusterClient) -> str | None:
+        """KAFKALITE or KAFKA; None for a user who lacks DESCRIBE on the cluster. Raises Unanswered."""
         if self._is_kafkalite is None:
             self._is_kafkalite = is_kafkalite(cluster.first)
-        return bool(self._is_kafkalite)
+        return None if self._is_kafkalite is None else KAFKALITE if self._is_kafkalite else KAFKA
 
 
 def report(cluster: ClusterClient, pool: KnowsBrokers, broker_id: int, kind: str, **arguments: Any) -> Any:
@@ -72,6 +77,14 @@ def reports(cluster: ClusterClient, pool: KnowsBrokers, kind: str, **arguments: 
             continue
         if one is not None:
             found[broker_id] = one
+    return found
+
+
+def generations(cluster: ClusterClient, pool: KnowsBrokers) -> dict[str, int]:
+    """The generation of each classic group with members; none from an Apache Kafka."""
+    found: dict[str, int] = {}
+    for answer in reports(cluster, pool, "rebalances").values():
+        found |= answer.get("generations", {})
     return found
 
 

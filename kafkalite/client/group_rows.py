@@ -2,7 +2,8 @@
 
 Members are described for many groups in one request, offsets for one. A lag in offsets is that of Kafka's tool, the end
 less the committed offset, negative if the group's offset is beyond the end; a lag in records is the number that the
-group would get. The lag of a group is the sum over the existing partitions, unknown if one is.
+group would get. The lag of a group is the sum over the existing partitions with a committed offset, unknown if one is;
+the number of partitions without an offset that members read stands beside it.
 Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand.
 """
 
@@ -92,17 +93,19 @@ def _row(
 ) -> Row:
     lags = [lag_of(offset, ends.get(key)) for key, offset in offsets.items() if key in there]
     exact = [counts.get((key, offset)) for key, offset in offsets.items() if key in there]
+    owned = {key for member in (group.members if group is not None else ()) for key in member.partitions}
     return {
         **_head(one, group, offsets),
         "lag": sum_known(lags) if lags else None,
         "lag_records": sum_known(exact) if exact else None,
+        "uncommitted": sum(key in there and key not in offsets for key in owned),
         "beyond_end": sum(lag is not None and lag < 0 for lag in lags),
     }
 
 
 def _share_row(one: ListedGroup, group: Group | None, positions: Mapping[TopicPartition, SharePosition]) -> Row:
     lag = sum_known(each.lag for each in positions.values()) if positions else None
-    return {**_head(one, group, positions), "lag": lag, "lag_records": None, "beyond_end": 0}
+    return {**_head(one, group, positions), "lag": lag, "lag_records": None, "uncommitted": 0, "beyond_end": 0}
 
 
 def _head(one: ListedGroup, group: Group | None, known: Iterable[TopicPartition]) -> Row:
@@ -172,6 +175,7 @@ def group_detail(cluster: ClusterClient, pool: KnowsBrokers, group_id: str) -> R
         **_described(group),
         "lag": sum_known(row["lag"] for row in committed) if committed else None,
         "lag_records": sum_known(row["lag_records"] for row in committed) if committed else None,
+        "uncommitted": sum(row["committed_offset"] is None for row in rows),
         "partitions": rows,
     }
 

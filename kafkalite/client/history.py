@@ -20,6 +20,9 @@ SAMPLES_MAX = KEPT_MS // INTERVAL_MS
 GROUPS_MAX = 500
 BROKERS_MAX = 100
 LAG_EVERY = 3  # samples: the lag of all groups takes more requests
+_LAG_GROWTH_MIN = 100  # records; a group that is behind by less keeps up
+_UNSTABLE_MS = 60_000
+_UNSTABLE_MIN = 4  # generations within that time
 
 # a rate, and the number of a report that grows by it
 _RATES = {
@@ -61,6 +64,7 @@ class History:
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES_MAX)
         self._last: dict[int, tuple[int, Mapping[str, Any]]] = {}
         self._lags: dict[str, deque[_Lag]] = {}
+        self._generations: dict[str, deque[tuple[int, int]]] = {}
 
     def add(self, reports: Mapping[int, Mapping[str, Any]]) -> None:
         """The reports of one time, by broker."""
@@ -118,13 +122,35 @@ class History:
             "lag_records": [one.lag_records for one in kept],
         }
 
+    def add_generations(self, generations: Mapping[str, int]) -> None:
+        """The generations of the groups with members, of one time."""
+        now_ms = self._wall_ms()
+        with self._lock:
+            for group_id in set(self._generations) - set(generations):
+                del self._generations[group_id]
+            for group_id, generation in list(generations.items())[:GROUPS_MAX]:
+                kept = self._generations.setdefault(group_id, deque())
+                kept.append((now_ms, generation))
+                while kept[0][0] < now_ms - _UNSTABLE_MS:
+                    kept.popleft()
+
+    def unstable_groups(self) -> dict[str, tuple[int, int]]:
+        """Groups that have rebalanced again and again: (generations, within how many ms)."""
+        found = {}
+        with self._lock:
+            for group_id, kept in self._generations.items():
+                count = kept[-1][1] - kept[0][1]
+                if count >= _UNSTABLE_MIN:
+                    found[group_id] = count, kept[-1][0] - kept[0][0]
+        return found
+
     def growing_lags(self) -> dict[str, tuple[int, int]]:
-        """Groups whose lag has grown in each of the last samples: (before, now)."""
+        """Groups whose lag has grown in each of the last samples, by more than some records: (before, now)."""
         found = {}
         with self._lock:
             for group_id, kept in self._lags.items():
                 last = [one.lag for one in list(kept)[-5:] if one.lag is not None]
-                if len(last) == 5 and last[-1] > 0 and all(a < b for a, b in pairwise(last)):
+                if len(last) == 5 and last[-1] - last[0] >= _LAG_GROWTH_MIN and all(a < b for a, b in pairwise(last)):
                     found[group_id] = last[0], last[-1]
         return found
 

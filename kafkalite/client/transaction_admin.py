@@ -22,6 +22,8 @@ from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.protocol.messages import transactions as wire
 
 ANY_DURATION = -1
+ONGOING = "Ongoing"
+_FENCED_TIMEOUT_MS = 60_000
 _LIST_VERSION = 0
 _LIST_BY_DURATION_VERSION = 1
 _DESCRIBE_VERSION = 0
@@ -113,6 +115,14 @@ class TransactionAdmin:
         if described.error_code:
             raise Unanswered(f"{transactional_id} cannot be described: {name_of_error(described.error_code)}")
         return coordinator, described
+
+    def fence(self, transactional_id: str) -> None:
+        """Aborts the open transaction of a transactional id, if there is one, and fences its producer, as a new
+        producer of the id does. Raises WriteFailed. Source: KafkaAdminClient (fenceProducers)."""
+        self._retries.persist(
+            f"the transaction of {transactional_id} is not aborted",
+            lambda: self._cluster.init_producer_id(transactional_id, _FENCED_TIMEOUT_MS)[0],
+        )
 
     # --- partitions
 

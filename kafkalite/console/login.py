@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from kafkalite.client.blocking_client import REFUSES
+from kafkalite.client.broker_reports import KAFKALITE
 from kafkalite.client.logins import PASSWORD_MECHANISMS, ClientSecurity, by_password
 from kafkalite.client.sasl_login import NOT_ENABLED
 from kafkalite.common.text import read_json
@@ -157,13 +158,15 @@ class Login:
             "version": None,
             "bootstrap": self.bootstrap,
             "can_compact": False,
+            "lacks": None,
             "formats": available(),
         }
         if session.pool is None:
             return row
         with session.pool.borrow() as cluster:
-            gives = session.pool.gives_reports(cluster)
-            row.update(cluster_id=cluster.cluster_id, kind="kafkalite" if gives else "kafka", can_compact=gives)
+            kind = session.pool.kind_of(cluster)
+            row.update(cluster_id=cluster.cluster_id, kind=kind, can_compact=kind == KAFKALITE)
+            row["lacks"] = None if kind is not None else "DESCRIBE on the cluster"
         return row
 
 

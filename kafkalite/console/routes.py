@@ -90,13 +90,14 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/api/group", groups.delete_group, "Delete a group without members", (_GROUP,)),
     Route("GET", "/api/group/lag", groups.lag_history, "Its lag over time", (_GROUP, _MINUTES)),
     Route("POST", "/api/group/reset", groups.reset_group, "Set the offsets of a group without members", _RESET),
-    Route("GET", "/api/compaction", cluster.compaction, "Compacted partitions", (_ONE_TOPIC, *LIST_PARAMETERS)),
+    Route("GET", "/api/compaction", cluster.compaction, "Compacted partitions", (_ONE_TOPIC, _INTERNAL, *LIST_PARAMETERS)),
     Route("GET", "/api/storage", cluster.storage, "Log directories, and the largest partitions"),
     Route("GET", "/api/restart", overview.restart, "The effects of a restart of each broker"),
     Route("GET", "/api/cluster", cluster.cluster_map, "Leaders and replicas of all partitions, by broker", (_INTERNAL, *LIST_PARAMETERS)),
     Route("GET", "/api/clients", cluster.clients, "Connections", (_ONE_BROKER, *LIST_PARAMETERS)),
     Route("GET", "/api/requests", cluster.slow_requests, "Recent slow requests"),
     Route("GET", "/api/transactions", cluster.transactions, "Transactions", LIST_PARAMETERS),
+    Route("POST", "/api/transactions/abort", cluster.abort_transaction, "Abort an open transaction and fence its producer", (_field("transactional_id", required=True, text_max=32_767),)),
     Route("GET", "/api/quotas", cluster.quotas, "Quotas"),
 )
 # fmt: on

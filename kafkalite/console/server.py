@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from kafkalite.client.broker_reports import reports
+from kafkalite.client.broker_reports import generations, reports
 from kafkalite.client.history import INTERVAL_MS, LAG_EVERY, History
 from kafkalite.client.logins import ClientSecurity
 from kafkalite.common.errors import ConfigError, Unanswered
@@ -109,6 +109,7 @@ class ConsoleServer:
                     self._history.add(reports(cluster, pool, "broker"))
                     if count % LAG_EVERY == 0:
                         self._history.add_lags(pool.groups.get(cluster))
+                        self._history.add_generations(generations(cluster, pool))
             except (Unanswered, ConfigError, ApiError) as fault:
                 logger.info("nothing was sampled: %s", fault)
             count += 1

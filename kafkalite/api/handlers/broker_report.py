@@ -12,6 +12,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.consumable_records import CountPlan
@@ -188,13 +189,17 @@ class BrokerReportApi(NamedTuple):
         items: list[Json] = []
         clients = set()
         for processor in sources.network().processors:
+            swept_ms = processor.now_ms  # bytes that moved since have this time, whenever they moved
             processor.renew_clock()
             for connection in list(processor.connections):
                 client = connection.client
                 clients.add(client)
                 if len(items) < CONNECTIONS_MAX:
                     watched = sources.watch.by_client.get(client)
-                    items.append(_connection(client, watched, now, now.monotonic_ms - connection.active_ms))
+                    idle_ms = sources.watch.idle_ms(client)
+                    if idle_ms is None and connection.active_ms < swept_ms:
+                        idle_ms = now.monotonic_ms - connection.active_ms
+                    items.append(_connection(client, watched, now, idle_ms))
         sources.watch.clients_now(clients)
         return {"items": items, "total": len(clients)}
 
@@ -218,7 +223,8 @@ class BrokerReportApi(NamedTuple):
         return {"items": items}
 
     async def _rebalances(self, arguments: Json) -> Json:
-        """The groups that wait for members now, or the one that is named."""
+        """The groups that wait for members now, or the one that is named; and the generations of classic ones with
+        members."""
         wanted = arguments.get("group_id")
         now = self.runtime.clock.monotonic_ms()
         wall_ms = self.runtime.clock.wall_ms()
@@ -240,7 +246,12 @@ class BrokerReportApi(NamedTuple):
                         "sentence": waiting.sentence(group.group_id, wall_ms - since_ms),
                     }
                 )
-        return {"groups": found}
+        generations = {
+            group.group_id: generation
+            for group in self.groups.store
+            if (generation := group.generation) is not None and group.has_members and wanted in (None, group.group_id)
+        }
+        return {"groups": found, "generations": dict(islice(generations.items(), GROUPS_MAX))}
 
     async def _share_group(self, arguments: Json) -> Json:
         """The records in flight of a share group in the partitions that this broker leads."""
@@ -346,7 +357,7 @@ def _described(
     return items
 
 
-def _connection(client: ClientConnection, watched: WatchedClient | None, now: Moment, idle_ms: int) -> Json:
+def _connection(client: ClientConnection, watched: WatchedClient | None, now: Moment, idle_ms: int | None) -> Json:
     apis = {} if watched is None else {_name(key): count for key, count in watched.counts.items()}
     return {
         "client_id": None if watched is None else watched.client_id,
@@ -360,7 +371,7 @@ def _connection(client: ClientConnection, watched: WatchedClient | None, now: Mo
         "connected_ms": now.wall_ms - max(0, now.monotonic_ms - client.accepted_ms),
         "requests": sum(apis.values()) if apis else None,
         "apis": apis or None,
-        "idle_ms": max(0, idle_ms),
+        "idle_ms": None if idle_ms is None else max(0, idle_ms),
     }
 
 

@@ -44,12 +44,13 @@ class SlowRequest(NamedTuple):
 
 
 class WatchedClient:
-    """Requests of a connection since a console asks: counts by API, and its client id."""
+    """Requests of a connection since a console asks: counts by API, the time of the last one, and its client id."""
 
-    __slots__ = ("client_id", "counts")
+    __slots__ = ("asked_s", "client_id", "counts")
 
     def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
+        self.asked_s = 0.0
         self.counts: dict[int, int] = {}
 
 
@@ -99,6 +100,11 @@ class RequestWatch:
         for one in set(self.by_client) - clients:
             del self.by_client[one]
 
+    def idle_ms(self, client: ClientConnection) -> int | None:
+        """The time since the connection's last request; None without one since the watch began."""
+        watched = self.by_client.get(client)
+        return None if watched is None else int((monotonic_s() - watched.asked_s) * 1000)
+
     def _in_front_of(self, handler: Handler) -> Handler:
         monotonic = monotonic_s
 
@@ -108,8 +114,10 @@ class RequestWatch:
             if size < _HEADER_BYTES:  # the handler reports it
                 return handler(connection, frame)
             key, version = frame[0] << 8 | frame[1], frame[3]
-            if connection not in self.by_client:
-                self.by_client[connection] = WatchedClient(_client_id(frame))
+            of_client = self.by_client.get(connection)
+            if of_client is None:
+                of_client = self.by_client[connection] = WatchedClient(_client_id(frame))
+            of_client.asked_s = began
             answer = handler(connection, frame)
             if answer is None or isinstance(answer, list):
                 self._answered(key, version, connection, size, answer, monotonic() - began)

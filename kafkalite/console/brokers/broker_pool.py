@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkalite.client.broker_reports import KnowsBrokers
@@ -50,6 +50,31 @@ class GroupsCache:
         self._made_s = float("-inf")
 
 
+_FORGOTTEN_MS = 60_000
+
+
+class FirstSeen:
+    """The time at which each of some facts was first seen; one that is not seen for a minute is forgotten."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._lock = threading.Lock()
+        self._seen: dict[Hashable, tuple[int, int]] = {}  # first, last
+
+    def of(self, facts: Iterable[Hashable]) -> list[int]:
+        """The time in ms of each of the facts, which are true now."""
+        now_ms = self._wall_ms()
+        with self._lock:
+            known = {fact: times for fact, times in self._seen.items() if times[1] >= now_ms - _FORGOTTEN_MS}
+            found = []
+            for fact in facts:
+                first_ms = known.get(fact, (now_ms, 0))[0]
+                known[fact] = first_ms, now_ms
+                found.append(first_ms)
+            self._seen = known
+        return found
+
+
 class BrokerPool(KnowsBrokers):
     """`bootstrap` and `security` as for a ClusterClient."""
 
@@ -63,6 +88,7 @@ class BrokerPool(KnowsBrokers):
         self.bootstrap = bootstrap
         self.inventory = InventoryCache(self.borrow, self, monotonic_s)
         self.groups = GroupsCache(self, monotonic_s)
+        self.first_seen = FirstSeen(lambda: int(time.time() * 1000))
         self._changed_s = float("-inf")
         self._security = security
         self._monotonic_s = monotonic_s

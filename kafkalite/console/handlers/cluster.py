@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.broker_reports import report, reports
-from kafkalite.client.transaction_admin import TransactionAdmin, partitions_of
+from kafkalite.client.transaction_admin import ONGOING, TransactionAdmin, partitions_of
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.brokers.topics import places_by_topic, places_of, require_partition, settings_of
@@ -36,10 +36,14 @@ def _inventory(call: Call) -> Inventory | None:
 def compaction(call: Call) -> Row:
     """Every compacted partition, with the status of its leader's cleaner."""
     inventory = _inventory(call)
+    is_internal = call.cluster.internal.__contains__
     rows = [
         _cleaning_row(key[0], key[1], facts)
         for key, facts in (inventory.partitions.items() if inventory is not None else ())
-        if facts.cleaning is not None and call.query["topic"] in (None, key[0])
+        if facts.cleaning is not None
+        and (
+            key[0] == call.query["topic"] if call.query["topic"] else call.query["internal"] or not is_internal(key[0])
+        )
     ]
     page = paged(rows, call.query, sortable=_COMPACTION_SORTABLE, searched=("topic",))
     shown = sorted({row["topic"] for row in page["items"]})
@@ -177,7 +181,7 @@ def cluster_map(call: Call) -> Row:
     brokers = [{**row, **_own_view(answers.get(row["id"]) or {})} for row in broker_rows(call)]
     return {
         "cluster_id": cluster.cluster_id,
-        "kind": "kafkalite" if call.pool.gives_reports(cluster) else "kafka",
+        "kind": call.pool.kind_of(cluster),
         "controller_id": cluster.controller_id if cluster.controller_id >= 0 else None,
         "controller_epoch": of_controller.get("controller_epoch"),
         "zookeeper": _zookeeper(of_controller.get("zookeeper")),
@@ -246,6 +250,7 @@ def transactions(call: Call) -> Row:
             "state": one.state,
             "producer_id": one.producer_id,
             "producer_epoch": None,
+            "can_abort": one.state == ONGOING,
             "coordinator": one.coordinator,
             "started_ms": None,
             "timeout_ms": None,
@@ -267,6 +272,13 @@ def transactions(call: Call) -> Row:
                 partitions=[{"topic": topic, "partition": index} for topic, index in sorted(partitions_of(one))],
             )
     return page
+
+
+def abort_transaction(call: Call) -> Row:
+    """Aborts the open transaction of a transactional id, and fences its producer."""
+    transactional_id = call.body["transactional_id"]
+    TransactionAdmin(call.cluster, call.timeout_s).fence(transactional_id)
+    return {"ok": True, "transactional_id": transactional_id}
 
 
 def quotas(call: Call) -> Row:

@@ -16,6 +16,7 @@ const ROUTES = [
   [/^\/topics\/([^/]+)(?:\/(messages|configuration|groups|compaction|segments|producers))?$/, () => import("./pages/topic.js")],
   [/^\/messages$/, () => import("./pages/messages.js")],
   [/^\/groups$/, () => import("./pages/groups.js")],
+  [/^\/groups\/(.+)$/, () => import("./pages/group_address.js")],
   [/^\/group$/, () => import("./pages/group.js")], // ?group_id=: a group's name may be anything, even ".."
   [/^\/compaction$/, () => import("./pages/compaction.js")],
   [/^\/storage$/, () => import("./pages/storage.js")],
@@ -47,6 +48,7 @@ async function begin() {
   const toLogin = () =>
     router.go(`/login?to=${encodeURIComponent(location.pathname + location.search)}`, { replace: true });
   document.addEventListener("logged-out", toLogin);
+  document.addEventListener("zone-changed", () => router.show());
   listenForKeys((address) => router.go(address));
   replace(document.body, shell.element);
   const isClosed = session.login_required && !session.user;

@@ -62,6 +62,36 @@ def test_dialogs_are_accessible(open_page: OpenPage, axe: str) -> None:
         assert accessibility.findings(page, axe) == [], button
 
 
+@pytest.mark.parametrize(
+    ("address", "button", "choose"),
+    [("/group?group_id=to-reset", "Reset offsets", True), ("/topics/orders", "Produce", False)],
+)
+def test_a_dialog_fits_a_small_screen(open_page: OpenPage, address: str, button: str, choose: bool) -> None:
+    page = open_page(address, small=True)
+    page.get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    if choose:
+        dialog.get_by_label("Reset to").select_option("latest")
+        dialog.locator("td b").first.wait_for()
+    assert dialog.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
+    for control in dialog.locator("footer button, input, select, textarea").all():
+        box = control.bounding_box()
+        assert box is None or (box["x"] >= 0 and box["x"] + box["width"] <= 390)
+
+
+def test_a_group_is_found_by_its_name_in_the_address(open_page: OpenPage) -> None:
+    page = open_page("/groups/billing")
+    expect(page.get_by_role("heading", level=1)).to_have_text("billing")
+    assert page.url.endswith("/group?group_id=billing")
+
+
+def test_the_zone_of_times_is_chosen_and_kept(open_page: OpenPage) -> None:
+    page = open_page("/topics/orders/messages")
+    page.get_by_role("button", name="Times: local").click()
+    page.reload()
+    page.get_by_role("button", name="Times: UTC").wait_for()
+
+
 def test_the_choice_of_colours_is_kept(open_page: OpenPage) -> None:
     page = open_page("/topics", scheme="light")
     switch = page.get_by_role("button", name=re.compile("^Colours"))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from kafkalite.record.json_lines import parse_json
@@ -13,7 +14,7 @@ from kafkalite.testing import Broker
 from tests.support.console import Browser, console
 from tests.support.consumer_members import ConsumerMember
 from tests.support.share_requests import ACCEPT, ShareRequester, begin_at_earliest
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 
 
 @pytest.fixture
@@ -272,6 +273,36 @@ def test_a_group_with_members_is_kept_and_the_reason_is_no_fault(broker: Broker,
     assert (status, answer["error"]) == (409, "REFUSED") and "has members" in answer["message"]
     status, answer = browser.reset({"group_id": "busy", "topics": ["orders"], "to": "latest"})
     assert (status, answer["error"]) == (409, "REFUSED") and "has members" in answer["message"]
+
+
+def test_partitions_that_a_group_reads_without_a_commit_are_counted(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders", partitions=6)
+    ConsumerMember(broker.bootstrap_servers, "slow", "m1", subscribed_topic_names=["orders"])
+    until(lambda: browser.get("group", group_id="slow")["uncommitted"] == 6, "the assignment")
+    until(lambda: browser.get("groups")["items"][0]["uncommitted"] == 6, "the list")
+
+
+def test_an_open_transaction_is_aborted_and_its_producer_fenced(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("orders")
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce("orders", b"open")
+    producer.flush(DEADLINE_S)
+    [row] = browser.get("transactions")["items"]
+    assert (row["state"], row["can_abort"]) == ("Ongoing", True)
+    assert row["partitions"] == [{"topic": "orders", "partition": 0}]
+    assert browser.change("POST", "transactions/abort", {"transactional_id": "tx"})[0] == 200
+    until(lambda: browser.get("transactions")["items"][0]["state"] != "Ongoing", "the end of the transaction")
+    with pytest.raises(confluent_kafka.KafkaException):
+        producer.commit_transaction(DEADLINE_S)
+
+
+def test_internal_topics_are_in_the_compaction_only_if_wanted(broker: Broker, browser: Browser) -> None:
+    broker.create_topic("state", cleanup_policy="compact")
+    browser.reset({"group_id": "g", "topics": ["state"], "to": "latest"})
+    until(lambda: browser.get("compaction", internal=True)["total"] > 1, "the internal topics")
+    assert [row["topic"] for row in browser.get("compaction")["items"]] == ["state"]
 
 
 @pytest.mark.parametrize("path", ["overview", "problems", "history", "storage", "cluster", "clients", "requests"])

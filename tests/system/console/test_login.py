@@ -11,6 +11,7 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.logins import ClientSecurity, by_password
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
+from tests.support.wait import until
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="a-secret" user_alice="b-secret";'
 SETTINGS = {
@@ -51,9 +52,13 @@ def test_nothing_is_told_before_the_login(browser: Browser) -> None:
 def test_each_user_sees_what_is_allowed(browser: Browser) -> None:
     assert log_in(browser, "admin", "a-secret") == 200 and browser.session["user"] == "admin"
     assert [row["name"] for row in browser.get("topics")["items"]] == ["orders"]
+    assert (browser.session["kind"], browser.session["lacks"]) == ("kafkalite", None)
     former = browser.session["csrf_token"]
     assert log_in(browser, "alice", "b-secret") == 200 and browser.session["csrf_token"] != former
     assert browser.get("topics")["items"] == []
+    assert (browser.session["kind"], browser.session["lacks"]) == (None, "DESCRIBE on the cluster")
+    assert browser.get("cluster")["kind"] is None
+    until(lambda: [one["kind"] for one in browser.get("problems")["items"]] == ["not_permitted"], "the missing right")
     assert browser.change("DELETE", "topics/orders")[0] in (403, 404)
     assert browser.change("POST", "logout")[0] == 200
     assert browser.refusal("topics") == (401, "LOGIN_REQUIRED")

@@ -58,6 +58,13 @@ def test_a_reset_without_its_number_is_refused_as_ever(broker: Broker, browser: 
     assert browser.reset(shift)[1]["error"] == "REFUSED"
 
 
+def test_offsets_beyond_the_end_are_a_problem(broker: Broker, browser: Browser) -> None:
+    commit(broker, bills=100)
+    found = {one["kind"]: one for one in browser.get("problems")["items"]}
+    assert found["beyond_end"]["sentence"] == "group g has committed offsets beyond the end of 1 partitions"
+    assert found["beyond_end"]["link"] == "/group?group_id=g" and found["beyond_end"]["since_ms"] > 0
+
+
 @pytest.mark.parametrize("time_ms", [-1, -2, -(10**14)])
 def test_a_time_before_1970_is_before_all_records(broker: Broker, browser: Browser, time_ms: int) -> None:
     commit(broker, bills=3, orders=3)

@@ -1,14 +1,16 @@
 /** Clients: connections with the software behind them, slow requests, open transactions, and quotas. */
 
-import { get } from "../parts/api.js";
+import { change, get } from "../parts/api.js";
+import { formDialog } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
-import { ago, bytes, count, duration, milliseconds, time } from "../parts/format.js";
+import { ago, bytes, count, duration, milliseconds, time, topicPath } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
-import { badge, empty } from "../parts/notice.js";
-import { head } from "../parts/page.js";
+import { badge, empty, emptyFor, remark } from "../parts/notice.js";
+import { action, head } from "../parts/page.js";
 import { every } from "../parts/router.js";
 import { plainTable, Table } from "../parts/table.js";
 import { tabs } from "../parts/tabs.js";
+import { toast } from "../parts/toast.js";
 
 const REFRESH_MS = 5000;
 const SHOWN_APIS = 4;
@@ -37,7 +39,10 @@ async function connections(view) {
     sort: "-requests",
     columns: CONNECTIONS,
     load: (query, signal) => get("/api/clients", query, signal),
-    empty: () => empty("No connections are known", "Only a kafkalite broker reports its connections."),
+    empty: () =>
+      emptyFor(view.session, "connections", () =>
+        empty("No connections are known", "Only a kafkalite broker reports its connections."),
+      ),
   });
   view.root.append(table.element);
   await every(REFRESH_MS, () => table.refresh(), view.signal);
@@ -107,7 +112,8 @@ async function slow(view) {
     REFRESH_MS,
     async () => {
       const { items, known } = await get("/api/requests", {}, view.signal);
-      const none = known ? "No slow requests lately." : "Only a kafkalite broker reports its slow requests.";
+      const lacks = view.session.lacks && `You may not see slow requests: you lack ${view.session.lacks}.`;
+      const none = lacks ? lacks : known ? "No slow requests lately." : "Only a kafkalite broker reports its slow requests.";
       replace(content, plainTable("Slow requests", columns, items, none));
     },
     view.signal,
@@ -124,15 +130,53 @@ async function transactions(view) {
       { title: "State", cell: (row) => badge(row.state === "Ongoing" ? "warning" : "quiet", row.state) },
       { title: "Open for", number: true, cell: openFor },
       { title: "Timeout", number: true, wide: true, cell: (row) => duration(row.timeout_ms) },
-      { title: "Producer", number: true, wide: true, cell: (row) => `${row.producer_id} · ${row.producer_epoch}` },
-      { title: "Partitions", number: true, wide: true, cell: (row) => count(row.partitions?.length ?? null) },
-      { title: "Coordinator", number: true, wide: true, cell: (row) => row.coordinator },
+      {
+        title: "Producer",
+        wide: true,
+        cell: (row) => `id ${row.producer_id}${row.producer_epoch === null ? "" : `, epoch ${row.producer_epoch}`}`,
+      },
+      { title: "Partitions", wide: true, cell: places },
+      { title: "Coordinator", number: true, wide: true, cell: (row) => `broker ${row.coordinator}` },
+      {
+        title: "Actions",
+        hidden: true,
+        cell: (row) =>
+          row.can_abort && action(view.session, "stop", "Abort", () => abort(row).then((done) => done && table.refresh())),
+      },
     ],
     load: (query, signal) => get("/api/transactions", { q: query.q, page: query.page }, signal),
     empty: () => empty("No transactions", "A producer with a transactional.id appears here."),
   });
   view.root.append(table.element);
   await every(REFRESH_MS, () => table.refresh(), view.signal);
+}
+
+const SHOWN_PLACES = 4;
+
+/** The partitions of a transaction; each leads to its producers. */
+function places(row) {
+  const shown = (row.partitions ?? []).slice(0, SHOWN_PLACES);
+  const more = (row.partitions?.length ?? 0) - shown.length;
+  const links = shown.map(({ topic, partition }) => [
+    h("a", { href: `${topicPath(topic, "producers")}?partition=${partition}` }, `${topic}-${partition}`),
+    " ",
+  ]);
+  return row.partitions === null ? "–" : [links, more > 0 && h("span", { class: "hint" }, `and ${count(more)} more`)];
+}
+
+async function abort(row) {
+  const done = await formDialog({
+    title: `Abort the transaction of ${row.transactional_id}`,
+    body: remark(
+      "Its records are discarded, and its producer is fenced: it gets an error at its next request, and must begin again.",
+      "warning",
+    ),
+    action: "Abort",
+    danger: true,
+    submit: () => change("POST", "/api/transactions/abort", { transactional_id: row.transactional_id }),
+  });
+  if (done) toast(`The transaction of ${row.transactional_id} was aborted`);
+  return done;
 }
 
 /** A transaction that has ended still has its start time. */
@@ -166,5 +210,5 @@ async function quotas(view) {
         ),
     },
   ];
-  view.root.append(plainTable("Quotas", columns, items, "No quotas: no client is throttled."));
+  view.root.append(plainTable("Quotas", columns, items, "No quotas are set."));
 }

@@ -4,7 +4,7 @@ import { change, get } from "../parts/api.js";
 import { formDialog } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { ago, bytes, count, duration, percent, topicPath } from "../parts/format.js";
-import { badge, empty, remark } from "../parts/notice.js";
+import { badge, empty, emptyFor, remark } from "../parts/notice.js";
 import { action, head } from "../parts/page.js";
 import { every } from "../parts/router.js";
 import { Table } from "../parts/table.js";
@@ -20,6 +20,7 @@ export default async function compaction(view) {
 
 /** The table of all compacted partitions, or of one topic's. @param {string} topic */
 export async function compactionTable(view, topic) {
+  const internal = h("input", { type: "checkbox", checked: view.query.get("internal") === "true" });
   const compact = (row) => compactNow(row.topic, row.partition).then((done) => done && table.refresh());
   const table = new Table({
     view,
@@ -27,8 +28,13 @@ export async function compactionTable(view, topic) {
     search: topic ? undefined : "Search topics",
     sort: "-dirty_ratio",
     columns: columns(view, topic, compact),
-    load: (query, signal) => get("/api/compaction", { ...query, topic }, signal),
-    empty: (q) => nothing(q, topic),
+    controls: topic ? undefined : h("label", null, internal, "Internal topics"),
+    load: (query, signal) => get("/api/compaction", { ...query, topic, internal: internal.checked }, signal),
+    empty: (q) => emptyFor(view.session, "compacted topics", () => nothing(q, topic)),
+  });
+  internal.addEventListener("change", () => {
+    view.update({ internal: internal.checked ? "true" : "" });
+    table.show({ page: 1 });
   });
   view.root.append(table.element);
   await every(REFRESH_MS, () => table.refresh(), view.signal);

@@ -60,6 +60,10 @@ export default async function groupPage(view) {
   repeat(REFRESH_MS, load, view.signal);
 }
 
+/** What the sum of lags leaves out. */
+const unknownLag = ({ uncommitted }) =>
+  uncommitted ? `+ ${plural(uncommitted, "partition")} without a committed offset, whose lag is unknown` : null;
+
 /** The reason why a group keeps its offsets; null for one without members. */
 const membersOf = ({ members }) => (members.length ? `${plural(members.length, "member")}: stop them first` : null);
 
@@ -109,8 +113,8 @@ function draw(parts, group) {
 }
 
 const lagFigures = (group) => [
-  ["Lag in records", count(group.lag_records), "records that the group would get"],
-  ["Lag in offsets", count(group.lag), "the end less the offset, as Kafka's tools show it"],
+  ["Lag in records", count(group.lag_records), unknownLag(group) ?? "records left to read"],
+  ["Lag in offsets", count(group.lag), "end less committed offset, as Kafka's tools show it"],
 ];
 
 const byLag = (partitions) =>

@@ -3,7 +3,7 @@
 import { get } from "../parts/api.js";
 import { h } from "../parts/element.js";
 import { count, groupName, groupPath, plural } from "../parts/format.js";
-import { badge, empty } from "../parts/notice.js";
+import { badge, empty, emptyFor } from "../parts/notice.js";
 import { head } from "../parts/page.js";
 import { every } from "../parts/router.js";
 import { Table } from "../parts/table.js";
@@ -50,7 +50,7 @@ const COLUMNS = [
     number: true,
     descending: true,
     help: "Records that the group would get: without compacted and aborted records and markers",
-    cell: (group) => h("b", null, count(group.lag_records)),
+    cell: (group) => [h("b", null, count(group.lag_records)), uncommitted(group)],
   },
   {
     title: "Lag in offsets",
@@ -67,6 +67,12 @@ const COLUMNS = [
   },
   { title: "Coordinator", number: true, wide: true, cell: (group) => group.coordinator ?? "–" },
 ];
+
+function uncommitted(group) {
+  if (!group.uncommitted) return null;
+  const title = `${plural(group.uncommitted, "partition")} without a committed offset: auto.offset.reset decides there`;
+  return h("div", { class: "hint", title }, `+ ${plural(group.uncommitted, "partition")} uncommitted`);
+}
 
 const TYPES = ["classic", "consumer", "share", "streams"];
 
@@ -93,7 +99,9 @@ export default async function groups(view) {
     empty: (q) =>
       q
         ? empty(`No group has “${q}” in its name`)
-        : empty("No groups yet", "A group appears when a consumer with a group.id joins or commits an offset."),
+        : emptyFor(view.session, "all groups", () =>
+            empty("No groups yet", "A group appears when a consumer with a group.id joins or commits an offset."),
+          ),
   });
   type.addEventListener("change", () => {
     view.update({ type: type.value });

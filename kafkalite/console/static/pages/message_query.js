@@ -2,7 +2,7 @@
 
 import { field, select, timeField } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { momentOf } from "../parts/format.js";
+import { fieldTime, momentOf, numbersOf } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { MessageSchema } from "./message_schema.js";
 
@@ -39,13 +39,12 @@ export class MessageQuery {
       name: "time",
       type: "datetime-local",
       step: "0.001",
-      value: value("time"),
+      value: fieldTime(value("time_ms")) || value("time"),
       "aria-label": "Time",
     });
     this.partitions = h("input", {
       name: "partitions",
-      pattern: "[0-9, ]*",
-      placeholder: `all ${topic.partitions}`,
+      placeholder: `all ${topic.partitions}, or 0, 2-4`,
       value: value("partitions"),
       inputmode: "numeric",
     });
@@ -171,7 +170,7 @@ export class MessageQuery {
   parameters() {
     const asked = {
       from: this.from.value,
-      partitions: this.partitions.value.replaceAll(" ", ""),
+      partitions: numbersOf(this.partitions.value).join(","),
       limit: this.isTail ? "" : this.limit.value,
       isolation: this.isolation.value,
       max_records: this.maxRecords.value,
@@ -197,8 +196,7 @@ export class MessageQuery {
       key_format: "auto",
       value_format: "auto",
     };
-    const said = { ...this.parameters(), time: this.from.value === "time" ? this.time.value : "" };
-    delete said.time_ms;
+    const said = { time_ms: "", ...this.parameters(), time: "" }; // milliseconds mean the same in every zone
     delete said.key_schema; // may be long, and an address should not be
     delete said.value_schema;
     for (const { name, text, match } of this.filters) {

@@ -12,6 +12,7 @@ import {
   percent,
   perSecond,
   plural,
+  time,
 } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge } from "../parts/notice.js";
@@ -73,12 +74,15 @@ export default async function overview(view) {
   );
   replace(view.root, head(view, "Overview"), parts.problems, parts.figures, drawings, parts.brokers);
   let isFirst = true;
+  let latest = null;
+  const redraw = () => replace(parts.problems, problems(latest.problems, redraw));
   const refresh = async () => {
     const [now, history] = await Promise.all([
       get("/api/overview", {}, view.signal),
       get("/api/history", {}, view.signal),
     ]);
-    replace(parts.problems, problems(now.problems));
+    replace(parts.problems, problems(now.problems, redraw));
+    latest = now;
     replace(parts.figures, numbers(now));
     replace(parts.brokers, brokers(now.brokers));
     for (const each of plots) draw(each, history);
@@ -90,31 +94,69 @@ export default async function overview(view) {
   await every(REFRESH_MS, refresh, view.signal);
 }
 
-function problems(items) {
-  if (items.length === 0) {
-    return h(
-      "div",
-      { class: "card all-well" },
-      icon("ok"),
-      h("span", null, "Nothing is wrong: all partitions are led, in sync and can be compacted."),
-    );
+const MUTED_KEY = "kafkalite.muted";
+const muted = new Set(kept());
+
+function kept() {
+  try {
+    return JSON.parse(localStorage.getItem(MUTED_KEY) ?? "[]");
+  } catch {
+    return []; // a browser may forbid the storage
   }
-  const lines = items.map((item) => {
+}
+
+/** @param {string} key @param {boolean} isMuted kept in this browser */
+function mute(key, isMuted) {
+  muted[isMuted ? "add" : "delete"](key);
+  try {
+    localStorage.setItem(MUTED_KEY, JSON.stringify([...muted]));
+  } catch {
+    // then it lasts as long as the page
+  }
+}
+
+/** A problem of the same kind about the same thing, whatever its numbers are now. */
+const keyOf = (item) => `${item.kind} ${item.link ?? item.sentence}`;
+
+/** @param {any[]} items @param {() => void} redraw */
+export function problems(items, redraw) {
+  const shown = items.filter((item) => !muted.has(keyOf(item)));
+  const hidden = items.filter((item) => muted.has(keyOf(item)));
+  const unmute = () => {
+    for (const item of hidden) mute(keyOf(item), false);
+    redraw();
+  };
+  const more =
+    hidden.length > 0 &&
+    h("button", { type: "button", class: "quiet", on: { click: unmute } }, `Show ${hidden.length} muted`);
+  if (shown.length === 0) {
+    const text = hidden.length ? "No problems but muted ones." : "No problems: all partitions have a leader and are in sync.";
+    return h("div", { class: "card all-well" }, icon("ok"), h("span", null, text), more);
+  }
+  const lines = shown.map((item) => {
     const kind = SEVERITIES[item.severity] ?? "info";
     const text = item.link ? h("a", { href: item.link }, item.sentence) : item.sentence;
+    const hush = () => {
+      mute(keyOf(item), true);
+      redraw();
+    };
+    const label = `Mute: ${item.sentence}`;
+    const age = `for ${duration(Math.max(0, Date.now() - item.since_ms))}`;
     return h(
       "li",
       { class: kind },
       icon(kind),
       h("span", { class: "visually-hidden" }, item.severity, ": "),
-      h("span", null, text),
+      h("span", null, text, " ", h("span", { class: "hint", title: `since ${time(item.since_ms)}` }, age)),
+      h("button", { type: "button", class: "plain", "aria-label": label, title: label, on: { click: hush } }, icon("close")),
     );
   });
   return h(
     "section",
     { class: "card" },
-    h("h2", null, `Wrong right now: ${plural(items.length, "thing")}`),
+    h("h2", null, plural(shown.length, "problem")),
     h("ul", { class: "problems" }, lines),
+    more,
   );
 }
 
@@ -126,7 +168,7 @@ function numbers(now) {
   const { rates } = now;
   return figures([
     ["Topics", h("a", { href: "/topics" }, count(now.topics)), null],
-    ["Partitions", count(now.partitions), note, unwell[0] ? unwell[2] : ""],
+    ["Partitions", count(now.partitions), `${note}; ${count(now.internal_partitions)} internal ones besides`, unwell[0] ? unwell[2] : ""],
     ["Groups", h("a", { href: "/groups" }, count(now.groups)), null],
     ["On the disk", bytes(now.size_bytes), isKnown(now.records) && plural(now.records, "record")],
     ["Records in", perSecond(rates.produce_records_per_s), `${bytesPerSecond(rates.produce_bytes_per_s)}`],

@@ -32,13 +32,13 @@ export async function produce(topic) {
       "div",
       { class: "fields with-encoding" },
       field("Key", h("input", { name: "key", placeholder: "no key" })),
-      field("is", select("key_encoding", encodings)),
+      field("Key encoding", select("key_encoding", encodings)),
     ),
     field("Value", h("textarea", { name: "value", rows: 7, spellcheck: "false" })),
     h(
       "div",
       { class: "fields" },
-      field("is", select("value_encoding", encodings)),
+      field("Value encoding", select("value_encoding", encodings)),
       h(
         "label",
         { class: "check" },

@@ -3,7 +3,7 @@
 import { get } from "../parts/api.js";
 import { h, replace, s } from "../parts/element.js";
 import { bytes, count, percent, plural, topicPath } from "../parts/format.js";
-import { badge, notice } from "../parts/notice.js";
+import { badge, notice, remark } from "../parts/notice.js";
 import { figures, head } from "../parts/page.js";
 import { every } from "../parts/router.js";
 import { plainTable } from "../parts/table.js";
@@ -21,7 +21,9 @@ export default async function storage(view) {
         get("/api/storage", {}, view.signal),
         get("/api/restart", {}, view.signal),
       ]);
-      replace(content, drawn(stored, restarts.items));
+      const { lacks } = view.session;
+      const unseen = lacks && remark(`You lack ${lacks}: log directories and their sizes are not known.`, "warning");
+      replace(content, unseen, drawn(stored, restarts.items));
     },
     view.signal,
   );

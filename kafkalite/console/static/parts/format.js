@@ -77,28 +77,69 @@ const isDate = (ms) => ms >= DATE_MS_MIN && ms <= DATE_MS_MAX;
 /** The number itself; JSON's numbers are exact up to 2^53. */
 const inMilliseconds = (ms) => (Number.isSafeInteger(ms) ? `${ms} ms` : `about ${ms.toPrecision(15)} ms`);
 
+const ZONE_KEY = "kafkalite.zone";
+let isUtc = keptZone() === "utc";
+
+function keptZone() {
+  try {
+    return localStorage.getItem(ZONE_KEY);
+  } catch {
+    return null; // a browser may forbid the storage
+  }
+}
+
+/** "utc" or "local": the zone of all times on the pages. */
+export const zoneChoice = () => (isUtc ? "utc" : "local");
+
+/** @param {"utc" | "local"} choice kept in this browser */
+export function chooseZone(choice) {
+  isUtc = choice === "utc";
+  try {
+    localStorage.setItem(ZONE_KEY, choice);
+  } catch {
+    // then it lasts as long as the page
+  }
+}
+
+/** The minutes from UTC to the chosen zone. @param {Date} at */
+const zoneMinutes = (at) => (isUtc ? 0 : -at.getTimezoneOffset());
+
+/** A date whose UTC fields are those of the chosen zone. @param {number} ms */
+const inZone = (ms) => new Date(ms + zoneMinutes(new Date(ms)) * 60_000);
+
 /** The offset from UTC at a time: +02:00, Z. @param {Date} at */
 function zone(at) {
-  const minutes = -at.getTimezoneOffset();
+  const minutes = zoneMinutes(at);
   if (minutes === 0) return "Z";
   const sign = minutes < 0 ? "-" : "+";
   return `${sign}${two(Math.floor(Math.abs(minutes) / 60))}:${two(Math.floor(Math.abs(minutes) % 60))}`;
 }
 
-/** Local time to the millisecond with its zone, as `kafkalite consume` writes it: 2026-03-01 12:30:05.250+01:00.
+/** A time to the millisecond with its zone, as `kafkalite consume` writes it: 2026-03-01 12:30:05.250+01:00.
  * @param {number | null | undefined} ms */
 export function time(ms) {
   if (isMissing(ms) || ms === NO_TIMESTAMP) return NOTHING;
   if (!isDate(ms)) return inMilliseconds(ms);
-  const at = new Date(ms);
-  const day = `${String(at.getFullYear()).padStart(4, "0")}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-  return `${day} ${ofDay(at)}.${String(at.getMilliseconds()).padStart(3, "0")}${zone(at)}`;
+  const at = inZone(ms);
+  return `${dayOf(at)} ${ofDay(at)}.${String(at.getUTCMilliseconds()).padStart(3, "0")}${zone(new Date(ms))}`;
+}
+
+/** @param {Date} at */
+const dayOf = (at) =>
+  `${String(at.getUTCFullYear()).padStart(4, "0")}-${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())}`;
+
+/** A time as a datetime-local field has it; "" for none. @param {string | number | null} ms */
+export function fieldTime(ms) {
+  const number = ms === null || ms === "" ? Number.NaN : Number(ms);
+  if (!Number.isSafeInteger(number) || !isDate(number)) return "";
+  const at = inZone(number);
+  return `${dayOf(at)}T${ofDay(at)}.${String(at.getUTCMilliseconds()).padStart(3, "0")}`;
 }
 
 const LOCAL = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?$/;
 const DAY_MS = 86_400_000;
 
-/** The moments at which clocks here show the text of a datetime-local field: one, two when clocks are set back, none
+/** The moments at which clocks in the chosen zone show the text of a datetime-local field: one, two when clocks are set back, none
  * when they are set forward. @param {string} text @returns {number[]} in ms, ascending */
 export function momentsOf(text) {
   const found = LOCAL.exec(text);
@@ -107,9 +148,9 @@ export function momentsOf(text) {
   const shown = new Date(0);
   shown.setUTCFullYear(year, month - 1, day); // Date.UTC takes the year 99 for 1999
   const utc = shown.setUTCHours(hour, minute, second, Number((found[7] ?? "").padEnd(3, "0")));
-  const offsets = [-DAY_MS, DAY_MS].map((away) => new Date(utc + away).getTimezoneOffset() * 60_000);
+  const offsets = [-DAY_MS, DAY_MS].map((away) => -zoneMinutes(new Date(utc + away)) * 60_000);
   const moments = [...new Set(offsets)].map((offset) => utc + offset);
-  const isShown = (ms) => ms - new Date(ms).getTimezoneOffset() * 60_000 === utc;
+  const isShown = (ms) => ms + zoneMinutes(new Date(ms)) * 60_000 === utc;
   return moments.filter(isShown).sort((one, other) => one - other);
 }
 
@@ -127,16 +168,15 @@ export function meaning(text) {
   const moments = momentsOf(text);
   if (moments.length === 2) return `Comes twice: ${time(moments[0])} is taken, not ${time(moments[1])}`;
   if (moments.length === 1) return time(moments[0]);
-  return LOCAL.test(text) ? "Never comes here: clocks are set forward" : `Local time, now ${zone(new Date())}`;
+  return LOCAL.test(text) ? "Never comes here: clocks are set forward" : isUtc ? "UTC" : `Local time, now ${zone(new Date())}`;
 }
 
 /** @param {Date} at */
-const ofDay = (at) => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+const ofDay = (at) => `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())}`;
 
 /** A time of today: 12:30:05+01:00. @param {number} ms */
 export function clock(ms) {
-  const at = new Date(ms);
-  return `${ofDay(at)}${zone(at)}`;
+  return `${ofDay(inZone(ms))}${zone(new Date(ms))}`;
 }
 
 /** How long ago. @param {number | null | undefined} ms @param {number} [now] */

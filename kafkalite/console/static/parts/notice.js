@@ -26,6 +26,10 @@ export function empty(title, help, action) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), help && h("p", null, help), action);
 }
 
+/** An empty list of what the user may not see whole. @param {any} session @param {string} what @param {() => any} otherwise */
+export const emptyFor = (session, what, otherwise) =>
+  session.lacks ? empty(`You may not see ${what}`, `You lack ${session.lacks}.`) : otherwise();
+
 /** Placeholder lines while a page loads; visible only after a moment, so that quick pages do not flicker. */
 export function waiting(lines = 4) {
   const bars = Array.from({ length: lines }, () => h("div", { class: "skeleton" }));

@@ -16,7 +16,7 @@ const TRY_AGAIN_MS = 5000;
 /**
  * @typedef {{
  *   root: HTMLElement, params: string[], query: URLSearchParams, signal: AbortSignal, session: any,
- *   go: (address: string) => any, reload: () => any, title: (text: string) => void, update: (changes: Record<string, any>) => void,
+ *   go: (address: string) => any, replace: (address: string) => any, reload: () => any, title: (text: string) => void, update: (changes: Record<string, any>) => void,
  * }} View
  */
 
@@ -85,6 +85,7 @@ export class Router {
       session: this.session,
       query: new URLSearchParams(location.search),
       go: (address) => this.go(address),
+      replace: (address) => this.go(address, { replace: true }),
       reload: () => this.show(),
       title: (text) => {
         document.title = `${text} · kafkalite`;
@@ -132,7 +133,7 @@ function failed(error, view, again) {
 function notFound(view) {
   view.title("Not found");
   const home = h("a", { href: "/", class: "button" }, "Overview");
-  replace(view.root, h("h1", null, "No such page"), h("p", null, "Nothing is at this address."), home);
+  replace(view.root, h("h1", null, "No such page"), h("p", null, "Nothing is at this address."), h("div", null, home));
 }
 
 /** Do it now, and repeat it. @param {number} ms @param {() => Promise<any>} work @param {AbortSignal} signal */

@@ -2,6 +2,7 @@
 
 import { change } from "./api.js";
 import { h, replace } from "./element.js";
+import { chooseZone, zoneChoice } from "./format.js";
 import { icon } from "./icons.js";
 import { PLACES, showKeys } from "./keys.js";
 import { badge } from "./notice.js";
@@ -89,7 +90,7 @@ function foot(session) {
     h("div", null, mark),
     user,
     cluster,
-    h("div", { class: "row" }, themeButton(), keys),
+    h("div", { class: "row" }, themeButton(), zoneButton(), keys),
   );
 }
 
@@ -105,6 +106,24 @@ function themeButton() {
     const index = THEMES.findIndex(([choice]) => choice === chosen());
     choose(THEMES[(index + 1) % THEMES.length][0]);
     draw();
+  });
+  draw();
+  return button;
+}
+
+/** Times in local time or in UTC; the page is drawn again. */
+function zoneButton() {
+  const button = h("button", { type: "button", class: "plain" });
+  const draw = () => {
+    const text = `Times: ${zoneChoice() === "utc" ? "UTC" : "local"}`;
+    button.setAttribute("aria-label", text);
+    button.setAttribute("title", text);
+    replace(button, zoneChoice() === "utc" ? "UTC" : "Local");
+  };
+  button.addEventListener("click", () => {
+    chooseZone(zoneChoice() === "utc" ? "local" : "utc");
+    draw();
+    document.dispatchEvent(new CustomEvent("zone-changed"));
   });
   draw();
   return button;

@@ -50,6 +50,21 @@ def test_a_connection_tells_who_it_is_and_what_it_asks(tell: Callable[..., None]
     tell(story)
 
 
+def test_a_connection_is_idle_since_its_own_last_request(tell: Callable[..., None], monkeypatch: Any) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("kafkalite.api.request.request_watch.monotonic_s", lambda: now_s)
+
+    async def story(asker: Any, broker: Any) -> None:
+        nonlocal now_s
+        await report(asker, "connections")
+        await report(asker, "connections")
+        now_s += 3.5  # whatever the clock of the processor says, which moves once a sweep
+        [own] = (await report(asker, "connections"))["items"]
+        assert own["idle_ms"] == 0
+
+    tell(story)
+
+
 def test_a_slow_request_has_its_client_and_both_sizes(tell: Callable[..., None], monkeypatch: Any) -> None:
     monkeypatch.setattr("kafkalite.api.request.request_watch.SLOW_MS", 0.0)
 

@@ -58,12 +58,20 @@ test("a filter is compared only where there is text for it", () => {
   assert.deepEqual([asked.header, asked.header_match], ["source", "equals"]);
 });
 
-test("a time is sent in milliseconds and kept as it was written", () => {
-  const { form, updates } = formAt("from=time&time=2026-03-01T12:30");
-  assert.equal(form.parameters().time_ms, new Date(2026, 2, 1, 12, 30).getTime());
+test("a time stands in the address in milliseconds, which mean the same in every zone", () => {
+  const { form, updates } = formAt("from=time&time=2026-03-01T12:30"); // as addresses had it once
+  const time_ms = new Date(2026, 2, 1, 12, 30).getTime();
+  assert.equal(form.parameters().time_ms, time_ms);
   form.keep();
-  assert.equal(updates[0].time, "2026-03-01T12:30");
-  assert.ok(!("time_ms" in updates[0]));
+  assert.deepEqual([updates[0].time, updates[0].time_ms], ["", time_ms]);
+  assert.equal(formAt(`from=time&time_ms=${time_ms + 1}`).form.parameters().time_ms, time_ms + 1);
+});
+
+test("partitions may be ranges", () => {
+  const { form } = formAt("partitions=0-2");
+  assert.equal(form.parameters().partitions, "0,1,2");
+  form.partitions.value = "all of them";
+  assert.throws(() => form.parameters(), /must be a partition or a range/);
 });
 
 test("what is as usual does not stand in the address", () => {
