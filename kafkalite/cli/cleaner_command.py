@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
+    add_bootstrap_server(command)
     add_command_config(command)
     command.add_argument("--json", action="store_true", help="one JSON object a line")
 

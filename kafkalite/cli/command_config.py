@@ -5,8 +5,13 @@ into."""
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.output import complain
+from kafkalite.common.text import printable
 
 if TYPE_CHECKING:
     from kafkalite.client.logins import ClientSecurity
@@ -46,15 +51,43 @@ LOOPBACK_OF = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 _DEFAULT_ADDRESS = "localhost:9092"
 
 
-def add_bootstrap_server(command: argparse._ActionsContainer, *flags: str) -> None:
-    """The option for the brokers' addresses, `bootstrap_server` under each of these names."""
+_FLAGS = ("-b", "--bootstrap-server", "--bootstrap")
+ADDRESS_VARIABLES = ("KAFKALITE_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
+"""Variables of the environment with the default of --bootstrap-server, the first that is set."""
+
+
+def add_bootstrap_server(command: argparse._ActionsContainer) -> None:
+    """The option for the brokers' addresses, `bootstrap_server`: as it is named, else as the environment has it."""
+    given = next((value for name in ADDRESS_VARIABLES if (value := os.environ.get(name))), None)
     command.add_argument(
-        *flags,
+        *_FLAGS,
         dest="bootstrap_server",
-        default=_DEFAULT_ADDRESS,
+        default=given or _DEFAULT_ADDRESS,
         metavar="HOST:PORT",
-        help=f"a running broker, or several with commas; any broker of a cluster will do (default: {_DEFAULT_ADDRESS})",
+        help="a running broker, or several with commas; any broker of a cluster will do "
+        f"(default: ${ADDRESS_VARIABLES[0]}, ${ADDRESS_VARIABLES[1]} or {_DEFAULT_ADDRESS})",
     )
+
+
+def add_running_broker(command: argparse._ActionsContainer, help_text: str) -> None:
+    """The same option for a command that also works without a running broker: None unless it is given."""
+    command.add_argument(*_FLAGS, dest="bootstrap_server", metavar="HOST:PORT", help=help_text)
+
+
+def add_yes(command: argparse.ArgumentParser) -> None:
+    """The option, `yes`."""
+    command.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation on a terminal")
+
+
+def is_confirmed(options: argparse.Namespace, loss: str) -> bool:
+    """Whether a change that loses data may be made: on a terminal the user is asked, a script is not."""
+    if options.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    print(f"{printable(loss)} Continue? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    complain("nothing was changed")
+    return False
 
 
 def add_command_config(command: argparse.ArgumentParser) -> None:
@@ -86,7 +119,7 @@ def add_commands(
     for name, (_, add_options, help_text) in commands.items():
         command = added.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
         add_options(command)
-        add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
+        add_bootstrap_server(command)
         add_command_config(command)
         if with_json:
             command.add_argument("--json", action="store_true", help="one JSON object a line")

@@ -39,7 +39,7 @@ NEEDS = "the console needs packages that are not installed: pip install 'kafkali
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """The options of `kafkalite console`."""
     command.description = "Show a cluster in the browser, until SIGTERM or Ctrl-C."
-    add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
+    add_bootstrap_server(command)
     add_command_config(command)
     command.add_argument(
         "--listen",

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "%%h headers; \\n \\t \\xHH",
     )
     form.add_argument("--json", action="store_true", help="one JSON object a line")
-    add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
+    add_bootstrap_server(parser)
     add_command_config(parser)
     add_timeout(parser, 10.0)
 

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
+from kafkalite.cli.command_config import add_command_config, add_running_broker, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError, Unanswered
@@ -32,7 +32,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """The options of `kafkalite doctor`."""
     command.description = "Show how clients connect to each listener, and warn of anything open to the world."
     command.add_argument("config", nargs="?", metavar="server.properties", help="the settings of the broker")
-    command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="check a running broker")
+    command.add_argument("--config", dest="config_option", metavar="FILE", help="the same as server.properties")
+    add_running_broker(command, "check a running broker")
     add_command_config(command)
     command.add_argument("--listener", metavar="NAME", help="only this listener")
     command.add_argument("--mechanism", help="the SASL mechanism of the settings (default: the safest that is enabled)")
@@ -44,6 +45,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
+    options.config = options.config_option or options.config
     endpoints, findings = _running(options) if options.bootstrap_server is not None else _settings(options)
     if options.ca is not None:
         endpoints = [one._replace(ca=options.ca) for one in endpoints]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafkalite.cli.command_config import add_commands, security_of
+from kafkalite.cli.command_config import add_commands, add_yes, is_confirmed, security_of
 from kafkalite.cli.share_group_rows import POSITION_COLUMNS, RECORD_COLUMNS, ShareGroupRows
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.group_admin import (
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _print(columns: Sequence[str], rows: Iterable[Row], options: argparse.Namespace) -> None:
     """None is an unknown value."""
-    print_rows(columns, rows, as_json=options.json, left=_LEFT, empty=_EMPTY)
+    print_rows(columns, rows, as_json=options.json, left=_LEFT, empty=_EMPTY, grouped=True)
 
 
 # list
@@ -261,9 +261,11 @@ def _reset(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespac
     columns = "group", "topic", "partition", "offset", "new offset"
     _print(columns, [(options.group, *key, committed.get(key), wanted[key]) for key in keys], options)
     if not options.execute:
-        complain("nothing is changed yet; repeat it with --execute")
+        complain("dry run: nothing is changed; add --execute to apply it")
         return 0
     reset(admin, options.group, wanted, admin.commit if shares is None else shares.alter)
+    if not options.json:
+        say(f"offsets of group {options.group} set")
     return 0
 
 
@@ -320,13 +322,17 @@ def _delete_offsets(cluster: ClusterClient, admin: GroupAdmin, options: argparse
 
 def _add_delete_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("groups", nargs="+", metavar="GROUP")
+    add_yes(command)
 
 
 def _delete(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Namespace) -> int:
+    if not is_confirmed(options, f"The offsets of {', '.join(options.groups)} are lost."):
+        return 1
     faults = []
     for name in options.groups:
         try:
             admin.delete(name)
+            say(*([] if options.json else [f"group {name} deleted"]))
         except (ConfigError, Unanswered) as fault:
             faults.append(str(fault))
     return complain(*faults) if faults else 0

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.command_config import LOOPBACK_OF, add_command_config, add_timeout, security_of
+from kafkalite.cli.command_config import LOOPBACK_OF, add_command_config, add_running_broker, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.output import complain, say
@@ -30,10 +30,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """The options of `kafkalite health`."""
     command.description = "Check whether a broker serves. The exit code is 0 if it does."
     command.add_argument("config", nargs="?", metavar="server.properties", help="the settings of the broker")
-    command.add_argument(
-        *("--bootstrap-server", "--bootstrap"),
-        metavar="HOST:PORT",
-        help="the broker to check (default: the first listener of the settings and of KAFKA_LISTENERS)",
+    command.add_argument("--config", dest="config_option", metavar="FILE", help="the same as server.properties")
+    add_running_broker(
+        command, "the broker to check (default: the first listener of the settings and of KAFKA_LISTENERS)"
     )
     add_command_config(command)
     add_timeout(command, 5.0)
@@ -41,6 +40,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
+    options.config = options.config_option or options.config
     address, security = options.bootstrap_server, security_of(options)
     if address is None:
         config = own_config(options.config, os.environ)

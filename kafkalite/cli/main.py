@@ -32,10 +32,12 @@ _COMMANDS = {
     "consume": "print the records of topics, and new ones as they arrive",
     "top": "topics, groups and brokers with their rates, live",
     "user": "users that log in by SCRAM: add, list, remove",
+    "acl": "access control lists: list, add, remove",
+    "quota": "client quotas: list, set, remove",
     "cleaner": "show and start log compaction: status, run",
     "console": "topics, messages, groups and the brokers in the browser",
     "completion": "print the script by which bash, zsh or fish completes these commands",
-    "config": "print server.properties with every setting, its meaning and default",
+    "config": "settings of topics and brokers, or server.properties with every setting, its meaning and default",
 }
 
 
@@ -45,20 +47,16 @@ _SHOWN_CHARS = 80
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = _as_options(sys.argv[1:] if arguments is None else arguments)
     _open_missing_streams()
     if "_ARGCOMPLETE" in os.environ:
         return _complete()
-    parser = _parser(arguments)
-    options = parser.parse_args(arguments)
     try:
-        if options.version:
-            print(f"kafkalite {version()}")
-            return 0
-        if options.command is None:
-            parser.print_help(sys.stderr)
-            return 2
-        code: int = _module(options.command).run(options)
+        try:
+            code = _run(arguments)
+        except SystemExit:  # of --help, and of wrong options
+            sys.stdout.flush()
+            raise
         sys.stdout.flush()
         return code
     except (ConfigError, StorageError, Unanswered) as error:
@@ -75,6 +73,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _drop_output()
         return complain(f"the output cannot be written: {error.strerror}")
+
+
+def _as_options(arguments: Sequence[str]) -> Sequence[str]:
+    """`version` and `help [COMMAND]`, as other tools have them, as the options of this one."""
+    match list(arguments[:1]):
+        case ["version"]:
+            return ["--version", *arguments[1:]]
+        case ["help"]:
+            return [*arguments[1:], "--help"]
+    return arguments
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = _parser(arguments)
+    options = parser.parse_args(arguments)
+    if options.version:
+        print(f"kafkalite {version()}")
+        return 0
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    code: int = _module(options.command).run(options)
+    return code
 
 
 def _open_missing_streams() -> None:
@@ -104,9 +125,9 @@ def _complete() -> int:
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of all commands, with the options of the one that is named in `arguments`."""
-    import argparse
+    from kafkalite.cli.command_parser import CommandParser
 
-    parser = argparse.ArgumentParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
+    parser = CommandParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     # argparse would format its usage to find out `prog`, for which it imports shutil
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog)
@@ -146,6 +167,10 @@ def _module(command: str) -> Any:
             from kafkalite.cli import top_command as module
         case "user":
             from kafkalite.cli import user_command as module
+        case "acl":
+            from kafkalite.cli import acl_command as module
+        case "quota":
+            from kafkalite.cli import quota_command as module
         case "cleaner":
             from kafkalite.cli import cleaner_command as module
         case "console":

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tombstone", action="store_true", help="an empty value is null, which deletes its key")
     parser.add_argument("--compression", "-z", choices=list(CODECS), default="none", help="(default: none)")
     parser.add_argument("--quiet", "-q", action="store_true", help="do not print how many were written")
-    add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
+    add_bootstrap_server(parser)
     add_command_config(parser)
     add_timeout(parser, 30.0)
 

@@ -109,6 +109,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """The options of `kafkalite serve`."""
     command.description = "Run a broker until SIGTERM or Ctrl-C."
     command.add_argument("config", nargs="?", metavar="server.properties", help="settings, with Kafka's property names")
+    command.add_argument("--config", dest="config_option", metavar="FILE", help="the same as server.properties")
     command.add_argument("--data-dir", metavar="DIR", help="the directory of all data (default: ./kafkalite-data)")
     command.add_argument(
         "--adopt",
@@ -189,7 +190,9 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -
 
 def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
     """As `configuration`, as text by Kafka's names."""
-    properties = read_properties(options.config) if options.config else {}
+    properties = (
+        read_properties(options.config_option or options.config) if options.config_option or options.config else {}
+    )
     properties.update(read_environment(environment))
     properties |= assignments("--override", options.override, "log.segment.bytes=1048576")
     if options.data_dir is not None and options.adopt is not None:

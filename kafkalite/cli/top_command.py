@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as --once, one JSON object per line")
     parser.add_argument("--sort", metavar="COLUMN", help="of --once (default: the name)")
     parser.add_argument("--internal", action="store_true", help="internal topics, such as __consumer_offsets, too")
-    add_bootstrap_server(parser, "--bootstrap-server", "--bootstrap", "-b")
+    add_bootstrap_server(parser)
     add_command_config(parser)
     add_timeout(parser, 10.0)
 

@@ -18,18 +18,21 @@ from kafkalite.cli.command_config import (
     add_command_config,
     add_commands,
     add_timeout,
+    add_yes,
+    is_confirmed,
     security_of,
     whole,
 )
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
+from kafkalite.client.described_configs import own_settings
 from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
 from kafkalite.common.options import assignments
-from kafkalite.common.output import aligned, complain, json_line, print_all, print_rows
+from kafkalite.common.output import aligned, complain, json_line, print_all, print_rows, say
 from kafkalite.protocol.messages.log_dirs import COUNTING, COUNTS, COUNTS_OF_SEGMENTS, PartitionRecordCounts
 
 _PAUSE_S = (0.05, 0.5)  # between requests, at first and at most
@@ -69,10 +72,6 @@ class PartitionCounts:
     elr: tuple[int, ...] = ()
     place: PartitionPlace | None = None
 
-    @property
-    def has_replicas(self) -> bool:
-        return self.place is not None and len(self.place.replicas) > 1
-
 
 class Description:
     """The partitions in order, and complaints for the operator; `failed` are those about unreadable data."""
@@ -93,22 +92,31 @@ def add_describe_options(command: argparse.ArgumentParser) -> None:
     """The options of `kafkalite topic describe`."""
     command.add_argument("topics", nargs="*", metavar="TOPIC", help="only these (default: all)")
     place = command.add_mutually_exclusive_group()
-    add_bootstrap_server(place, "--bootstrap", "--bootstrap-server")
+    add_bootstrap_server(place)
     place.add_argument("--data-dir", metavar="DIR[,DIR]", help="count the files of a stopped broker")
     add_command_config(command)
     command.add_argument("--segments", action="store_true", help="a row for each segment too")
+    command.add_argument("--internal", action="store_true", help="internal topics, too; named ones are always shown")
     command.add_argument("--json", action="store_true", help="one JSON object a line")
     add_timeout(command, 60.0)
 
 
 def run_describe(options: argparse.Namespace) -> int:
     """Returns the exit code: 1 if something is not known. Raises ConfigError, Unanswered."""
+    settings: list[tuple[str, list[tuple[str, str]]]] = []
     if options.data_dir is not None:
         description = from_directories(options.data_dir.split(","), options.topics)
     else:
         with ClusterClient(options.bootstrap_server, min(options.timeout, 10.0), security_of(options)) as cluster:
             description = from_cluster(cluster, options.topics, options.timeout, segments=options.segments)
+            if not options.topics and not options.internal:
+                description.partitions = [one for one in description.partitions if one.topic not in INTERNAL_TOPICS]
+            if not options.json:
+                described = {one.topic for one in description.partitions}
+                settings = own_settings(cluster, sorted(described & set(cluster.topics)))
     print_all((objects if options.json else table)(description, segments=options.segments))
+    own = [(topic, ", ".join(f"{name}={value}" for name, value in found)) for topic, found in settings if found]
+    say(*[f"settings of {topic}: {text}" for topic, text in own])
     return complain(*description.complaints) if description.complaints else 0
 
 
@@ -263,7 +271,7 @@ def table(description: Description, *, segments: bool) -> Iterator[str]:
         total = total.plus(of_topic)
     if topic_count != 1:
         rows.append(_count_row((f"{topic_count} topics", str(len(description.partitions)), "", "", ""), total))
-    if not any(one.has_replicas for one in description.partitions):
+    if all(one.place is None for one in description.partitions):
         return aligned(rows)
     nothing = ("",) * len(_PLACE_COLUMNS)
     return aligned([(*row, *places.get(at, nothing)) for at, row in enumerate(rows)])
@@ -297,8 +305,8 @@ def objects(description: Description, *, segments: bool) -> Iterator[str]:
 
 
 def _place(one: PartitionCounts) -> dict[str, object]:
-    """The replicas of a partition that has several."""
-    if one.place is None or not one.has_replicas:
+    """The replicas of a partition of a running broker."""
+    if one.place is None:
         return {}
     leader, replicas, isr, _ = one.place
     return {
@@ -393,17 +401,28 @@ def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
         configs=assignments("--config", options.config, _EXAMPLE),
         if_not_exists=options.if_not_exists,
     )
+    return _done(refusals, [f"topic {name} created" for name in options.topics])
+
+
+def _done(refusals: Sequence[str], done: Iterable[str]) -> int:
+    """Says what was done and what was refused, each of `done` for a topic of its own. Returns the exit code."""
+    refused = {refusal.split()[1] for refusal in refusals}
+    say(*[sentence for sentence in done if sentence.split()[1] not in refused])
     return complain(*refusals) if refusals else 0
 
 
 def _add_delete_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("topics", nargs="+", metavar="TOPIC")
     command.add_argument("--if-exists", action="store_true", help="no error if a topic does not exist")
+    add_yes(command)
 
 
 def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    there = [name for name in options.topics if name in cluster.topics]
+    if there and not is_confirmed(options, f"All records of {', '.join(there)} are lost."):
+        return 1
     refusals = topic_changes.delete_topics(cluster, options.topics, options.timeout, if_exists=options.if_exists)
-    return complain(*refusals) if refusals else 0
+    return _done(refusals, [f"topic {name} deleted" for name in options.topics if name in there])
 
 
 def _add_alter_options(command: argparse.ArgumentParser) -> None:
@@ -431,7 +450,7 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
         refusals += topic_changes.alter_configs(cluster, options.topic, configs, options.delete_config)
     if options.partitions is not None and not refusals:
         refusals += topic_changes.add_partitions(cluster, options.topic, options.partitions, options.timeout)
-    return complain(*refusals) if refusals else 0
+    return _done(refusals, [f"topic {options.topic} altered"])
 
 
 def _add_config_option(command: argparse.ArgumentParser) -> None:

@@ -18,12 +18,19 @@ import secrets
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from kafkalite.cli.command_config import add_command_config, add_timeout, security_of
+from kafkalite.cli.command_config import (
+    add_command_config,
+    add_running_broker,
+    add_timeout,
+    add_yes,
+    is_confirmed,
+    security_of,
+)
 from kafkalite.cli.config_command import own_config
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError, Unanswered
-from kafkalite.common.output import aligned, complain, json_line, print_all
+from kafkalite.common.output import aligned, complain, json_line, print_all, say
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.protocol.messages import entity_configs as wire
 from kafkalite.security.sasl.scram import (
@@ -109,7 +116,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "--password-file", metavar="FILE", help="its first line is the password; - is standard input"
             )
         command.add_argument("--config", metavar="server.properties", help="the settings of the broker")
-        command.add_argument("--bootstrap-server", "--bootstrap", metavar="HOST:PORT", help="a running broker")
+        add_running_broker(command, "a running broker")
+        if name == "remove":
+            add_yes(command)
         add_command_config(command)
         command.add_argument("--json", action="store_true", help="one JSON object a line")
         add_timeout(command, 10.0)
@@ -121,6 +130,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--bootstrap-server and --config: a running broker, or the settings of one; give only one")
     if options.bootstrap_server is None and options.command_config is not None:
         raise ConfigError("--command-config is for a running broker, which --bootstrap-server names")
+    if options.user_command == "remove" and not is_confirmed(options, f"{options.name} can log in no longer."):
+        return 1
     if options.bootstrap_server is not None:
         with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
             return _ask(cluster, options)
@@ -133,9 +144,18 @@ def _ask(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if options.user_command == "add":
         name, mechanisms, iterations = _wanted(options)
         add_user(cluster, name, read_password(options), dict.fromkeys(mechanisms, iterations))
-        return 0
+        return _done(options, mechanisms)
     there = list_users(cluster).get(options.name, {})
-    remove_user(cluster, options.name, _to_remove(options, list(there)))
+    removed = _to_remove(options, list(there))
+    remove_user(cluster, options.name, removed)
+    return _done(options, removed)
+
+
+def _done(options: argparse.Namespace, mechanisms: Sequence[str]) -> int:
+    """Says what was done, unless lines of JSON are wanted. Returns the exit code."""
+    if not options.json:
+        verb = "set" if options.user_command == "add" else "removed"
+        say(f"credentials of {options.name} {verb}: {', '.join(mechanisms)}")
     return 0
 
 
@@ -156,9 +176,10 @@ async def _write(config: BrokerConfig, options: argparse.Namespace) -> int:
             return _show(shown, options)
         if options.user_command == "add":
             await users.put(name, credentials)
-        else:
-            await users.remove(options.name, frozenset(_to_remove(options, list(known.get(options.name, {})))))
-    return 0
+            return _done(options, mechanisms)
+        removed = _to_remove(options, list(known.get(options.name, {})))
+        await users.remove(options.name, frozenset(removed))
+    return _done(options, removed)
 
 
 def _wanted(options: argparse.Namespace) -> tuple[str, list[str], int]:

@@ -81,9 +81,9 @@ def reports(cluster: ClusterClient, pool: KnowsBrokers, kind: str, **arguments: 
 
 
 def generations(cluster: ClusterClient, pool: KnowsBrokers) -> dict[str, int]:
-    """The generation of each classic group with members; none from an Apache Kafka."""
+    """The generation of each group with members, or its epoch; none from an Apache Kafka."""
     found: dict[str, int] = {}
-    for answer in reports(cluster, pool, "rebalances").values():
+    for answer in reports(cluster, pool, "rebalances", generations=True).values():
         found |= answer.get("generations", {})
     return found
 

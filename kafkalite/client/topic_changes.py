@@ -131,15 +131,20 @@ def alter_configs(
     removed: Iterable[str],
     *,
     validate_only: bool = False,
+    resource_type: int = TOPIC_RESOURCE,
 ) -> Refusals:
-    """Sets some settings of a topic, and resets others to the broker's. Raises Unanswered."""
+    """Sets some settings of a topic, and resets others to the broker's; or those of the broker with this id, or of all
+    brokers (an empty name). Raises Unanswered."""
     changes = [IncrementalAlterableConfig(name=key, config_operation=_SET, value=configs[key]) for key in configs]
     changes += [IncrementalAlterableConfig(name=key, config_operation=_DELETE, value=None) for key in removed]
-    resource = IncrementalAlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
+    resource = IncrementalAlterConfigsResource(resource_type=resource_type, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    answer = cluster.controller().ask(request, _ALTER_CONFIGS_VERSION)
+    is_topic = resource_type == TOPIC_RESOURCE
+    client = cluster.controller() if is_topic or not name else cluster.client(int(name))
+    answer = client.ask(request, _ALTER_CONFIGS_VERSION)
+    what = "topic" if is_topic else "broker"
     return [
-        f"topic {one.resource_name} keeps its settings: {one.error_message or name_of_error(one.error_code)}"
+        f"{what} {one.resource_name or 'all'} keeps its settings: {one.error_message or name_of_error(one.error_code)}"
         for one in answer.responses
         if one.error_code
     ]

@@ -50,13 +50,19 @@ def print_rows(
     left: Sequence[int] = (0,),
     unknown: str = "-",
     empty: str = "",
+    grouped: bool = False,
 ) -> None:
-    """Print a table, or a JSON object for each row. None is `unknown` in a table."""
+    """Print a table, or a JSON object for each row. None is `unknown` in a table; with `grouped` whole numbers have
+    commas there."""
     if as_json:
         names = [column.replace("-", "_").replace(" ", "_") for column in columns]
         print_all(json_line(dict(zip(names, row, strict=True))) for row in rows)
     else:
-        cells = [[unknown if cell is None else str(cell) or empty for cell in row] for row in rows]
+
+        def text(cell: object) -> str:
+            return f"{cell:,}" if grouped and type(cell) is int else str(cell) or empty
+
+        cells = [[unknown if cell is None else text(cell) for cell in row] for row in rows]
         print_all(aligned([columns, *cells], left))
 
 

@@ -12,7 +12,6 @@ import json
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.consumable_records import CountPlan
@@ -223,7 +222,7 @@ class BrokerReportApi(NamedTuple):
         return {"items": items}
 
     async def _rebalances(self, arguments: Json) -> Json:
-        """The groups that wait for members now, or the one that is named; and the generations of classic ones with
+        """The groups that wait for members now, or the one that is named; with `generations` also those of groups with
         members."""
         wanted = arguments.get("group_id")
         now = self.runtime.clock.monotonic_ms()
@@ -246,12 +245,16 @@ class BrokerReportApi(NamedTuple):
                         "sentence": waiting.sentence(group.group_id, wall_ms - since_ms),
                     }
                 )
-        generations = {
-            group.group_id: generation
-            for group in self.groups.store
-            if (generation := group.generation) is not None and group.has_members and wanted in (None, group.group_id)
-        }
-        return {"groups": found, "generations": dict(islice(generations.items(), GROUPS_MAX))}
+        return {"groups": found, "generations": await self._generations() if arguments.get("generations") else {}}
+
+    async def _generations(self) -> dict[str, int]:
+        """The generation of each group with members, or its epoch."""
+        generations: dict[str, int] = {}
+        for group in list(self.groups.store):
+            if group.has_members and len(generations) < GROUPS_MAX:
+                generations[group.group_id] = group.describe().epoch
+                await asyncio.sleep(0)
+        return generations
 
     async def _share_group(self, arguments: Json) -> Json:
         """The records in flight of a share group in the partitions that this broker leads."""

@@ -194,11 +194,6 @@ class Group(ABC):
         """Whether it has members, or ids given to members that have not joined yet."""
 
     @property
-    def generation(self) -> int | None:
-        """The generation of a classic group; None for others, whose epochs are in their descriptions."""
-        return None
-
-    @property
     def is_storing(self) -> bool:
         """Whether a change is on its way to the log."""
         return bool(self._changes_in_flight())

@@ -38,6 +38,7 @@ from kafkalite.protocol.messages.topics import (
 )
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from kafkalite.testing import Broker as EmbeddedBroker
 from tests.support.strange_listeners import (
     METADATA,
     break_off,
@@ -98,11 +99,11 @@ def test_a_running_broker_and_its_files_say_the_same(tmp_path: Path, say: Callab
         code, shown, _ = say("--bootstrap", broker.bootstrap_servers)
         assert code == 0
         assert [line.split() for line in shown] == [
-            ONE_COPY,
-            ["empty", "0", "0", "0", "0", "0", "0", "0", "1"],
+            [*ONE_COPY, "leader", "replicas", "isr", "elr"],
+            ["empty", "0", "0", "0", "0", "0", "0", "0", "1", "0", "0", "0"],
             ["empty", "all", "0", "0", "0", "1"],
-            ["orders", "0", "0", "0", "10", "10", "0", "1,395", "3"],
-            ["orders", "1", "0", "3", "10", "7", "0", "1,395", "3"],
+            ["orders", "0", "0", "0", "10", "10", "0", "1,395", "3", "0", "0", "0"],
+            ["orders", "1", "0", "3", "10", "7", "0", "1,395", "3", "0", "0", "0"],
             ["orders", "all", "17", "0", "2,790", "6"],
             ["2", "topics", "3", "17", "0", "2,790", "7"],
         ]
@@ -113,15 +114,17 @@ def test_a_running_broker_and_its_files_say_the_same(tmp_path: Path, say: Callab
     code, stopped, complaints = say("--data-dir", tmp_path / "data", "--segments", "--json")
     assert (code, complaints) == (0, [])
 
+    of_running = ("leader_epoch", "leader", "replicas", "isr", "elr", "is_under_replicated")
+
     def parsed(lines: list[str]) -> list[Any]:
-        return [{key: value for key, value in json.loads(line).items() if key != "leader_epoch"} for line in lines]
+        return [{key: value for key, value in json.loads(line).items() if key not in of_running} for line in lines]
 
     assert parsed(stopped) == parsed(running)
     totals = {one["topic"]: one["live_records"] for one in parsed(stopped) if one["type"] == "topic"}
     assert totals == {"orders": 17, "empty": 0}
 
 
-def test_replicas_are_shown_where_there_are_several() -> None:
+def test_leaders_and_replicas_are_shown_of_running_brokers() -> None:
     counts = RecordCounts(7, 0, 700, 1)
     segments = {0: counts}
     whole = PartitionCounts("orders", 0, 4, 0, 7, counts, False, segments, (), PartitionPlace(1, (1, 2), (2, 1)))
@@ -137,9 +140,21 @@ def test_replicas_are_shown_where_there_are_several() -> None:
     first, second, _ = (json.loads(line) for line in objects(described, segments=False))
     assert (first["replicas"], first["isr"], first["is_under_replicated"]) == ([1, 2], [2, 1], False)
     assert (second["leader"], second["elr"], second["is_under_replicated"]) == (2, [3], True)
-    alone = PartitionCounts("orders", 0, 4, 0, 7, counts, place=PartitionPlace(1, (1,), (1,)))
+    alone = PartitionCounts("orders", 0, 4, 0, 7, counts)
     assert next(table(Description([alone]), segments=False)).split() == ONE_COPY
     assert "replicas" not in next(objects(Description([alone]), segments=False))
+
+
+def test_own_settings_stand_below_and_internal_topics_only_if_wanted(say: Callable[..., Said]) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("orders", retention_ms=60_000)
+        broker.produce("orders", value="x")
+        broker.create_topic("__consumer_offsets")
+        code, lines, _ = say("--bootstrap", broker.bootstrap_servers)
+        assert code == 0 and lines[-1] == "settings of orders: retention.ms=60000"
+        assert not any("__consumer_offsets" in line for line in lines)
+        for wanted in ("--internal", "__consumer_offsets"):
+            assert any("__consumer_offsets" in line for line in say(wanted, "--bootstrap", broker.bootstrap_servers)[1])
 
 
 def test_what_is_not_there_is_said_in_one_line(tmp_path: Path, say: Callable[..., Said]) -> None:

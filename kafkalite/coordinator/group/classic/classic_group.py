@@ -107,10 +107,6 @@ class ClassicGroup(Group):
         return self._rebalance.state
 
     @property
-    def generation(self) -> int:
-        return self._rebalance.generation_id
-
-    @property
     def state_name(self) -> str:
         return str(self._rebalance.state.value)
 

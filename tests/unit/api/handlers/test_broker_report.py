@@ -17,6 +17,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.classic.members import Member
 from kafkalite.log.index.sparse_index import TimeIndex
 from kafkalite.protocol.messages.broker_report import BrokerReportRequest
+from kafkalite.protocol.messages.groups import FindCoordinatorRequest, JoinGroupRequest, JoinGroupRequestProtocol
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
@@ -61,6 +62,24 @@ def test_a_connection_is_idle_since_its_own_last_request(tell: Callable[..., Non
         now_s += 3.5  # whatever the clock of the processor says, which moves once a sweep
         [own] = (await report(asker, "connections"))["items"]
         assert own["idle_ms"] == 0
+
+    tell(story)
+
+
+def test_generations_are_those_of_groups_with_members(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        joined = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        await asker.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+        while (await asker.ask(joined, 2)).error_code:  # noqa: ASYNC110 - its topic is being made
+            await asyncio.sleep(0)
+        assert (await report(asker, "rebalances", generations=True))["generations"] == {"g": 1}
+        assert (await report(asker, "rebalances"))["generations"] == {}
 
     tell(story)
 

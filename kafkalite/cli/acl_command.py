@@ -1,0 +1,252 @@
+"""`kafkalite acl`: access control lists of a running cluster.
+
+Options and their meanings are those of kafka-acls.sh, an entry for each principal, host, operation and resource.
+Source: org.apache.kafka.tools.AclCommand, org.apache.kafka.clients.admin.KafkaAdminClient (createAcls, deleteAcls).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from itertools import product
+
+from kafkalite.cli.command_config import add_commands, add_yes, is_confirmed, security_of
+from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.common.output import print_rows, say
+from kafkalite.protocol.messages import acls as wire
+from kafkalite.security.acl.acl import ANY_HOST, CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+
+_VERSION = 2
+_COLUMNS = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+    "user": ResourceType.USER,
+}
+_OPERATIONS = tuple(one.name for one in Operation if one is not Operation.ANY)
+
+
+class Entry(NamedTuple):
+    """An entry, or with ANY and None a filter for entries."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+
+def list_entries(cluster: ClusterClient, wanted: Entry) -> list[Entry]:
+    """The entries that a filter finds. Raises Unanswered."""
+    request = wire.DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+    answer = cluster.first.ask(request, _VERSION)
+    if answer.error_code:
+        raise Unanswered(
+            f"the access control lists cannot be read: {answer.error_message or name_of_error(answer.error_code)}"
+        )
+    return sorted(
+        Entry(
+            each.resource_type,
+            each.resource_name,
+            each.pattern_type,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )
+        for each in answer.resources
+        for one in each.acls
+    )
+
+
+def add_entries(cluster: ClusterClient, entries: Sequence[Entry]) -> None:
+    """Raises Unanswered for the first entry that is refused."""
+    creations = [
+        wire.AclCreation(
+            resource_type=one.resource_type,
+            resource_name=one.resource_name or "",
+            resource_pattern_type=one.pattern_type,
+            principal=one.principal or "",
+            host=one.host or "",
+            operation=one.operation,
+            permission_type=one.permission,
+        )
+        for one in entries
+    ]
+    answer = cluster.controller().ask(wire.CreateAclsRequest(creations=creations), _VERSION)
+    for result in answer.results:
+        if result.error_code:
+            raise Unanswered(f"an entry is not added: {result.error_message or name_of_error(result.error_code)}")
+
+
+def remove_entries(cluster: ClusterClient, filters: Sequence[Entry]) -> int:
+    """Removes all entries that these filters find. Returns how many. Raises Unanswered."""
+    wanted = [
+        wire.DeleteAclsFilter(
+            resource_type_filter=one.resource_type,
+            resource_name_filter=one.resource_name,
+            pattern_type_filter=one.pattern_type,
+            principal_filter=one.principal,
+            host_filter=one.host,
+            operation=one.operation,
+            permission_type=one.permission,
+        )
+        for one in filters
+    ]
+    answer = cluster.controller().ask(wire.DeleteAclsRequest(filters=wanted), _VERSION)
+    removed = 0
+    for result in answer.filter_results:
+        for one in (result, *result.matching_acls):
+            if one.error_code:
+                raise Unanswered(f"entries are not removed: {one.error_message or name_of_error(one.error_code)}")
+        removed += len(result.matching_acls)
+    return removed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands of `kafkalite acl`."""
+    add_commands(parser, "acl_command", _COMMANDS, 10.0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises ConfigError, Unanswered."""
+    with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+        return _COMMANDS[options.acl_command][0](cluster, options)
+
+
+def _add_filter_options(command: argparse.ArgumentParser) -> None:
+    for option, what in (
+        ("topic", "topic"),
+        ("group", "group"),
+        ("transactional-id", "transactional id"),
+        ("user", "user, for tokens"),
+    ):
+        command.add_argument(
+            f"--{option}",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help=f"a {what}; * is every one; may be repeated",
+        )
+    command.add_argument("--cluster", action="store_true", help="the cluster itself")
+    command.add_argument("--prefixed", action="store_true", help="names are prefixes")
+    command.add_argument("--principal", action="append", default=[], metavar="User:NAME", help="may be repeated")
+    command.add_argument(
+        "--host", action="append", default=[], metavar="ADDRESS", help="may be repeated (default: every host)"
+    )
+    command.add_argument(
+        "--operation",
+        action="append",
+        default=[],
+        type=str.upper,
+        choices=_OPERATIONS,
+        metavar="OPERATION",
+        help=f"may be repeated: {', '.join(_OPERATIONS)}",
+    )
+    command.add_argument("--deny", action="store_true", help="entries that deny instead of those that allow")
+
+
+def _add_remove_options(command: argparse.ArgumentParser) -> None:
+    _add_filter_options(command)
+    add_yes(command)
+
+
+def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    found = sorted({entry for one in _filters(options) for entry in list_entries(cluster, one)})
+    if not found and not options.json:
+        say("no access control lists match")
+        return 0
+    print_rows(_COLUMNS, [_row(one) for one in found], as_json=options.json, left=range(len(_COLUMNS)))
+    return 0
+
+
+def _row(one: Entry) -> tuple[object, ...]:
+    names = ResourceType(one.resource_type).name.lower(), PatternType(one.pattern_type).name.lower()
+    operation, permission = Operation(one.operation).name, Permission(one.permission).name
+    return names[0], one.resource_name, names[1], one.principal, one.host, operation, permission
+
+
+def _add(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    resources = _resources(options)
+    if not resources:
+        raise ConfigError("name a resource: --topic, --group, --transactional-id, --user or --cluster")
+    if not options.principal:
+        raise ConfigError("name a --principal, such as User:alice")
+    for principal in options.principal:
+        if ":" not in principal:
+            raise ConfigError(f"--principal {principal} must have a type, such as User:{principal}")
+    pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
+    permission = Permission.DENY if options.deny else Permission.ALLOW
+    entries = [
+        Entry(
+            kind,
+            name,
+            PatternType.LITERAL if kind is ResourceType.CLUSTER else pattern,
+            principal,
+            host,
+            operation,
+            permission,
+        )
+        for (kind, name), principal, host, operation in product(
+            resources, options.principal, options.host or [ANY_HOST], _operations(options) or [Operation.ALL]
+        )
+    ]
+    add_entries(cluster, entries)
+    say(f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'} added")
+    return 0
+
+
+def _remove(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    filters = _filters(options)
+    found = {entry for one in filters for entry in list_entries(cluster, one)}
+    if not found:
+        raise ConfigError("no access control lists match; kafkalite acl list shows them")
+    if not is_confirmed(options, f"{len(found)} access control entries are removed."):
+        return 1
+    removed = remove_entries(cluster, filters)
+    say(f"{removed} {'entry' if removed == 1 else 'entries'} removed")
+    return 0
+
+
+def _resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
+    found = [(kind, name) for option, kind in _RESOURCES.items() for name in getattr(options, option)]
+    return [*found, (ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else found
+
+
+def _operations(options: argparse.Namespace) -> list[Operation]:
+    return [Operation[name] for name in options.operation]
+
+
+def _filters(options: argparse.Namespace) -> list[Entry]:
+    """A filter for each combination; what is not named is not restricted."""
+    resources: Sequence[tuple[ResourceType, str | None]] = _resources(options) or [(ResourceType.ANY, None)]
+    pattern = PatternType.PREFIXED if options.prefixed else PatternType.ANY
+    permission = Permission.DENY if options.deny else Permission.ANY
+    return [
+        Entry(kind, name, pattern, principal, host, operation, permission)
+        for (kind, name), principal, host, operation in product(
+            resources, options.principal or [None], options.host or [None], _operations(options) or [Operation.ANY]
+        )
+    ]
+
+
+_Perform = Callable[[ClusterClient, argparse.Namespace], int]
+_COMMANDS: dict[str, tuple[_Perform, Callable[[argparse.ArgumentParser], None], str]] = {
+    "list": (_list, _add_filter_options, "list access control entries, all or those that match"),
+    "add": (_add, _add_filter_options, "add entries; without --operation all operations are allowed"),
+    "remove": (_remove, _add_remove_options, "remove the entries that match"),
+}

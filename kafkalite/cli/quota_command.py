@@ -1,0 +1,124 @@
+"""`kafkalite quota`: limits on the rates of users, client ids and addresses.
+
+Source: org.apache.kafka.clients.admin.KafkaAdminClient (describeClientQuotas, alterClientQuotas), KIP-546.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+
+from kafkalite.cli.command_config import add_commands, security_of
+from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.options import assignments
+from kafkalite.common.output import json_line, print_all, print_rows, say
+from kafkalite.protocol.messages import entity_configs as wire
+
+_VERSION = 1
+_ENTITIES = {"user": "user", "client_id": "client-id", "ip": "ip"}
+_DEFAULT = "default"
+_EXAMPLE = "producer_byte_rate=1048576"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands of `kafkalite quota`."""
+    add_commands(parser, "quota_command", _COMMANDS, 10.0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises ConfigError, Unanswered."""
+    with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
+        return _COMMANDS[options.quota_command][0](cluster, options)
+
+
+def _add_entity_options(command: argparse.ArgumentParser) -> None:
+    for option, what in (("--user", "user"), ("--client-id", "client id"), ("--ip", "address")):
+        command.add_argument(
+            option, metavar="NAME", help=f"the {what}; {_DEFAULT} is every {what} without a quota of its own"
+        )
+
+
+def _add_set_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "quotas",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage, controller_mutation_rate, "
+        "connection_creation_rate (--ip)",
+    )
+    _add_entity_options(command)
+
+
+def _add_remove_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("quotas", nargs="+", metavar="KEY")
+    _add_entity_options(command)
+
+
+def _nothing(_: argparse.ArgumentParser) -> None:
+    """`list` has no options of its own."""
+
+
+def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    answer = cluster.first.ask(wire.DescribeClientQuotasRequest(components=[], strict=False), _VERSION)
+    if answer.error_code:
+        raise Unanswered(f"the quotas cannot be read: {answer.error_message or name_of_error(answer.error_code)}")
+    found = [
+        ({one.entity_type: one.entity_name for one in each.entity}, {one.key: one.value for one in each.values})
+        for each in answer.entries or ()
+    ]
+    if options.json:
+        print_all(json_line({"entity": entity, "quotas": quotas}) for entity, quotas in found)
+    elif found:
+        rows = [
+            (", ".join(f"{kind} {name or _DEFAULT}" for kind, name in entity.items()), key, f"{value:,.15g}")
+            for entity, quotas in found
+            for key, value in quotas.items()
+        ]
+        print_rows(("entity", "quota", "value"), rows, as_json=False, left=(0, 1))
+    else:
+        say("no quotas are set")
+    return 0
+
+
+def _set(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    numbers = {}
+    for key, text in assignments("KEY=VALUE", options.quotas, _EXAMPLE).items():
+        try:
+            numbers[key] = float(text)
+        except ValueError:
+            raise ConfigError(f"{key}={text}: must be a number") from None
+    return _alter(cluster, options, numbers)
+
+
+def _remove(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    return _alter(cluster, options, dict.fromkeys(options.quotas))
+
+
+def _alter(cluster: ClusterClient, options: argparse.Namespace, changes: Mapping[str, float | None]) -> int:
+    """None removes a quota."""
+    entity = {kind: value for name, kind in _ENTITIES.items() if (value := getattr(options, name)) is not None}
+    if not entity:
+        raise ConfigError("name the entity: --user, --client-id, both, or --ip")
+    altered = wire.AlteredEntity(
+        entity=[
+            wire.QuotaEntity(entity_type=kind, entity_name=None if name == _DEFAULT else name)
+            for kind, name in entity.items()
+        ],
+        ops=[wire.QuotaOperation(key=key, value=value or 0.0, remove=value is None) for key, value in changes.items()],
+    )
+    answer = cluster.controller().ask(wire.AlterClientQuotasRequest(entries=[altered]), _VERSION)
+    for one in answer.entries:
+        if one.error_code:
+            raise Unanswered(f"the quotas stay as they were: {one.error_message or name_of_error(one.error_code)}")
+    say(f"quotas of {', '.join(f'{kind} {name}' for kind, name in entity.items())} altered")
+    return 0
+
+
+_Perform = Callable[[ClusterClient, argparse.Namespace], int]
+_COMMANDS: dict[str, tuple[_Perform, Callable[[argparse.ArgumentParser], None], str]] = {
+    "list": (_list, _nothing, "list all quotas"),
+    "set": (_set, _add_set_options, "set quotas of a user, a client id or an address"),
+    "remove": (_remove, _add_remove_options, "remove quotas"),
+}
