@@ -103,6 +103,12 @@ sasl.kerberos.ticket.renew.jitter DOUBLE dynamic =0.05
 sasl.login.class CLASS
 sasl.mechanism.controller.protocol STRING =GSSAPI
 security.providers STRING
+share.coordinator.append.linger.ms INT >=-1 =-1
+share.coordinator.cached.buffer.max.bytes INT dynamic >=524288 =1048588
+share.coordinator.load.buffer.size INT >=1 =5242880
+share.coordinator.state.topic.compression.codec INT =0
+share.coordinator.threads INT >=1 =1
+share.fetch.purgatory.purge.interval.requests INT =1000
 socket.connection.setup.timeout.max.ms LONG =30000
 socket.connection.setup.timeout.ms LONG =10000
 ssl.engine.factory.class CLASS dynamic
@@ -151,9 +157,7 @@ sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthb
 sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
 sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-server.max.startup.time.ms share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
-share.coordinator.load.buffer.size share.coordinator.state.topic.compression.codec share.coordinator.threads
-share.fetch.purgatory.purge.interval.requests transaction.two.phase.commit.enable
+server.max.startup.time.ms transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 zookeeper.metadata.migration.min.batch.size zookeeper.sync.time.ms
 """

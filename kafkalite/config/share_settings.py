@@ -14,9 +14,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.config.group_settings import GroupSettings, bounds_conflict
-from kafkalite.config.settings import integer, section, short, string
+from kafkalite.config.settings import integer, section, short, words
 
 _MIB = 1 << 20
+_ASSIGNORS = ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor")
+
+
+def _parse_assignors(text: str) -> tuple[str, ...]:
+    given = [word.strip() for word in text.split(",")]
+    if not all(word in _ASSIGNORS for word in given):
+        raise ValueError("must be: simple, since kafkalite runs no Java classes")
+    return ("simple",)
 
 
 class ShareSettings(GroupSettings):
@@ -34,7 +42,7 @@ class ShareSettings(GroupSettings):
     group_share_min_assignment_interval_ms: int = integer(0, "Lowest value of that time.", at_least=0)
     group_share_max_assignment_interval_ms: int = integer(15_000, "Highest value of that time.", at_least=0)
     group_share_max_size: int = integer(200, "Members of one group.", at_least=1, at_most=1_000)
-    group_share_assignors: str = string("simple", "The assignor; there is one.", one_of=("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"))
+    group_share_assignors: tuple[str, ...] = words("simple", "The assignor; there is one.", convert=_parse_assignors)
     group_share_delivery_count_limit: int = integer(5, "How often a record may be delivered; a group may have its own limit.", at_least=2, at_most=10)
     group_share_min_delivery_count_limit: int = integer(2, "Lowest limit that may be set.", at_least=2, at_most=5)
     group_share_max_delivery_count_limit: int = integer(10, "Highest limit that may be set.", at_least=5, at_most=25)
@@ -53,8 +61,8 @@ class ShareSettings(GroupSettings):
     share_coordinator_state_topic_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __share_group_state ends.", at_least=1)
     share_coordinator_snapshot_update_records_per_snapshot: int = integer(500, "Updates of a share partition between two snapshots.", at_least=0, at_most=500)
     share_coordinator_write_timeout_ms: int = integer(5_000, "How long a write may wait for the replicas of its partition.", at_least=1)
-    share_coordinator_state_topic_prune_interval_ms: int = integer(300_000, "How often records that no snapshot needs are deleted.", at_least=1)
-    share_coordinator_cold_partition_snapshot_interval_ms: int = integer(300_000, "Age of a snapshot after which an updated share partition gets a new one.", at_least=1)
+    share_coordinator_state_topic_prune_interval_ms: int = integer(300_000, "How often records that no snapshot needs are deleted.", at_least=1, dynamic_only=True)
+    share_coordinator_cold_partition_snapshot_interval_ms: int = integer(300_000, "Age of a snapshot after which an updated share partition gets a new one.", at_least=1, dynamic_only=True)
     # fmt: on
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.idle_settings import IDLE
 from kafkalite.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -15,7 +17,7 @@ from kafkalite.protocol.messages.configs import (
 )
 from tests.compatibility.differential.engine import Explained, Teller, in_versions_of_4_3, once_in_4_3
 
-METRICS, GROUP = 16, 32
+BROKER, METRICS, GROUP = 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TIMEOUT = "consumer.session.timeout.ms"
 INTERVAL = "consumer.heartbeat.interval.ms"
@@ -26,6 +28,16 @@ NO_SUCH_OPERATION = Explained(
     "responses.*.error_code",
     "responses.*.error_message",
 )
+
+
+OF_GROUPS = [
+    name
+    for name in sorted({*BrokerConfig.by_name, *IDLE})
+    if name.startswith(("group.", "share.", "offsets."))
+    and not name.endswith((".min.isr", ".replication.factor", ".required.acks"))
+]
+"""Settings of a broker about groups; the reference has fewer replicas than a broker by itself, and Kafka 4 has no
+offsets.commit.required.acks."""
 
 
 def describe(kind: int, *names: str, keys: list[str] | None = None) -> DescribeConfigsRequest:
@@ -72,6 +84,11 @@ def of_a_group(t: Teller) -> None:
     settled(t, GROUP, name, "another of its own", "share.isolation.level", "read_committed")
     t.ask("deleted", change(GROUP, name, ("share.isolation.level", DELETE, None)), 1)
     settled(t, GROUP, name, "none again", "share.isolation.level", "read_uncommitted")
+
+
+@once_in_4_3
+def of_a_broker(t: Teller) -> None:
+    t.ask("about groups", describe(BROKER, "1", keys=OF_GROUPS), 4)
 
 
 @once_in_4_3
