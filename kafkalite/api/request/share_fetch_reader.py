@@ -159,7 +159,7 @@ class ShareFetchReader:
             return SharedRecords()
         request = self._request
         found = self._headers(led, region, offset, max_records)
-        if self._is_beyond_quota(sum(size_bytes for _, size_bytes in found.places)):
+        if self._wait_ms is not None and self._is_beyond_quota(sum(size_bytes for _, size_bytes in found.places)):
             return SharedRecords(is_beyond_quota=True)
         acquired = led.acquire(
             AcquisitionRequest(request.member_id, offset, max_records, request.batch_size, request.is_record_limited),
