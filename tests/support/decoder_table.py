@@ -19,7 +19,7 @@ from kafkalite.api.request.metrics_data import read_points
 from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.checksum import crc32c
-from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.console.decoders import wire
@@ -92,6 +92,7 @@ from kafkalite.zk.server import transactions as znode_changes
 from kafkalite.zk.server.access_lists import OPEN
 from kafkalite.zk.server.refusals import Refused
 from kafkalite.zk.server.sessions import Sessions
+from kafkalite.zk.server.transaction_log import frame, read_log
 from kafkalite.zk.server.transactions import CreateNode, DeleteNode, EndSession, OpenSession, SetAccessList, Transaction
 from kafkalite.zk.server.transactions import decode as decode_transaction
 from kafkalite.zk.server.transactions import encode as encode_transaction
@@ -600,6 +601,13 @@ DECODERS = (
     ),
     Decoder("transactions of ZooKeeper", ("zk/server/transactions.py",), decode_transaction, _ZK_TRANSACTIONS),
     Decoder(
+        "logs of ZooKeeper",
+        ("zk/server/transaction_log.py",),
+        lambda data: list(read_log(data, "log.0")),
+        (b"".join(map(frame, _ZK_TRANSACTIONS)),),
+        (StorageError, Malformed),
+    ),
+    Decoder(
         "snapshots of ZooKeeper",
         ("zk/server/snapshot.py",),
         _zookeeper_snapshot,
@@ -674,6 +682,7 @@ NO_DECODERS = {
     "reader/chunks/chunk_file.py": _BATCHES,
     "replication/replica_fetcher.py": _ONE,
     "config/password_encoder.py": _OWN,
+    "zk/server/listener.py": _FRAME,
     "testing/controlled_broker.py": "base64 of a request",
     "testing/faults/spoils.py": _BATCHES,
     "testing/requests/replay.py": _BATCHES,

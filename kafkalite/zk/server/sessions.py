@@ -51,13 +51,15 @@ def _ignore(_: Transaction) -> None:
 
 class Session:
     """One session. `notify` sends its client an event, None without a connection; `identities` are those that the
-    connection has proven. `expiry` runs while the session may expire, at `expires_ms` of the monotonic clock."""
+    connection has proven, and `on_end` ends it with the session. `expiry` runs while the session may expire, at
+    `expires_ms` of the monotonic clock."""
 
     def __init__(self, number: int, timeout_ms: int) -> None:
         self.number = number
         self.timeout_ms = timeout_ms
         self.identities: list[Identity] = []
         self.notify: Notify | None = None
+        self.on_end: Callable[[], None] | None = None
         self.expiry: Timer | None = None
         self.expires_ms = 0
 
@@ -166,6 +168,8 @@ class Sessions:
             if self._alive.pop(session.number, None) is not None:
                 self.watches.drop(session)
                 self._commit((EndSession(session.number),), session.number)
+                if session.on_end is not None:
+                    session.on_end()
 
     def end_all(self) -> None:
         for session in list(self._alive.values()):

@@ -123,6 +123,8 @@ class ZnodeTree:
         self._ephemerals: dict[int, dict[str, None]] = {}
         self._pending: dict[str, _Pending | None] = {}
         self.apply(Transaction(0, 0, 0, tuple(CreateNode(path) for path in _FIRST)))
+        for node in self.nodes.values():
+            node.creations = 0  # ZooKeeper does not count these: the first sequential node below / has the number 0
 
     def __contains__(self, path: str) -> bool:
         return path in self.nodes
