@@ -35,6 +35,7 @@ _COMMANDS = {
     "acl": "access control lists: list, add, remove",
     "quota": "client quotas: list, set, remove",
     "cleaner": "show and start log compaction: status, run",
+    "zookeeper": "run a small ZooKeeper for brokers and clients on this machine",
     "console": "topics, messages, groups and the brokers in the browser",
     "completion": "print the script by which bash, zsh or fish completes these commands",
     "config": "settings of topics and brokers, or server.properties with every setting, its meaning and default",
@@ -173,6 +174,8 @@ def _module(command: str) -> Any:
             from kafkalite.cli import quota_command as module
         case "cleaner":
             from kafkalite.cli import cleaner_command as module
+        case "zookeeper":
+            from kafkalite.cli import zookeeper_command as module
         case "console":
             from kafkalite.cli import console_command as module
         case "completion":

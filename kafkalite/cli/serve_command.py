@@ -124,6 +124,23 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "configured one; with a small ZooKeeper of their own, unless zookeeper.connect names one",
     )
     command.add_argument(
+        "--zookeeper-listener",
+        metavar="HOST:PORT",
+        help="run a small ZooKeeper beside the broker or brokers, such as on 127.0.0.1:2181, for clients and tools "
+        "that need one; its data are in `zookeeper` below the data directory. For this machine only (see "
+        "docs/zookeeper.md)",
+    )
+    command.add_argument(
+        "--zookeeper",
+        choices=("kafkalite", "apache"),
+        help="which ZooKeeper to run with -n: kafkalite's own (default), or Apache's, which needs Java",
+    )
+    command.add_argument(
+        "--zookeeper-allow-remote",
+        action="store_true",
+        help="let --zookeeper-listener listen for other machines; anyone who reaches it may change the cluster",
+    )
+    command.add_argument(
         "--console",
         action="store_true",
         help=f"serve pages for the browser too, on {CONSOLE_LISTENER} (or console.listener); --override "
@@ -259,10 +276,8 @@ def run(options: argparse.Namespace) -> int:
     make_broker = _make_broker(options, config)
     ready_file = None if options.ready_file is None else ReadyFile(options.ready_file)
     try:
-        if options.brokers is not None:
-            from kafkalite.cli.local_cluster.launcher import serve_cluster
-
-            serve_cluster(properties, options.brokers, options.log_level, adopts=options.adopt is not None)
+        if _is_launcher(options):
+            _serve_cluster(options, properties)
             return 0
         from kafkalite.cli.local_cluster.broker_process import check_is_not_of_several
 
@@ -285,12 +300,42 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _is_launcher(options: argparse.Namespace) -> bool:
+    """Whether the brokers run in processes of their own, beside a ZooKeeper."""
+    return options.brokers is not None or options.zookeeper_listener is not None
+
+
+def _serve_cluster(options: argparse.Namespace, properties: Mapping[str, str]) -> None:
+    """Raises ConfigError, OSError."""
+    from kafkalite.cli.local_cluster import broker_process
+    from kafkalite.cli.local_cluster.launcher import serve_cluster
+    from kafkalite.cli.local_cluster.own_zookeeper import parse_listener
+
+    adopts, text = options.adopt is not None, options.zookeeper_listener
+    address = None
+    if text is not None:
+        address = parse_listener(
+            "--zookeeper-listener", text, allow_remote=options.zookeeper_allow_remote, remote="--zookeeper-allow-remote"
+        )
+    if options.brokers is not None:
+        planned = broker_process.plan(properties, options.brokers, adopts=adopts)
+    else:
+        planned = broker_process.plan_alone(properties, adopts=adopts)
+    serve_cluster(
+        planned,
+        options.log_level,
+        zookeeper=options.zookeeper,
+        zookeeper_listener=address,
+        allow_remote=options.zookeeper_allow_remote,
+    )
+
+
 def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[[], Broker]:
     """The constructor of a plain broker, or of one that tests control. Raises ConfigError."""
     adopts = options.adopt is not None
-    if options.brokers is not None and (given := [name for name in _FOR_ONE if getattr(options, name)]):
+    if _is_launcher(options) and (given := [name for name in _FOR_ONE if getattr(options, name)]):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ConfigError(f"{names}: for one broker, not for several (--brokers)")
+        raise ConfigError(f"{names}: for one broker, not for several (--brokers, --zookeeper-listener)")
     is_controlled = options.faults is not None or options.fault or options.control_token_file is not None
     if not is_controlled and not options.in_memory:
 
@@ -315,7 +360,7 @@ async def _serve(
 
     gc.freeze()  # modules, which no collection needs to visit
     gc.enable()
-    stop_wanted = _stop_event(options.lifeline)
+    stop_wanted = stop_event(options.lifeline)
     if options.exit_with_parent:
         watch_parent(stop_wanted.set)
     broker = make_broker()
@@ -364,7 +409,7 @@ def _start_console(broker: Broker, config: BrokerConfig) -> ConsoleProcess:
     return console
 
 
-def _stop_event(lifeline: int | None) -> asyncio.Event:
+def stop_event(lifeline: int | None) -> asyncio.Event:
     """An event that is set by SIGTERM, SIGINT, or the end of the process that holds `lifeline` open.
 
     A second signal ends the process at once. Nothing is ever written to `lifeline`, a pipe.

@@ -37,6 +37,8 @@ from kafkalite.log.storage.file_names import META_PROPERTIES
 BROKERS_MAX = 100  # each is a process of 30 MB
 OWN_SESSION_TIMEOUT_MS = 6_000  # with a ZooKeeper beside us, where no network is in between (Kafka's default: 18 s)
 _PORT_MAX = 65_535
+ZOOKEEPER = "zookeeper"
+"""The name of the directory of a ZooKeeper of our own. It has no dash, as that of a partition has."""
 
 
 class BrokerPlan(NamedTuple):
@@ -49,10 +51,12 @@ class BrokerPlan(NamedTuple):
 
 
 class ClusterPlan(NamedTuple):
-    """`directory` has the files that all share. `connect` is the ZooKeeper that was named, empty if none was."""
+    """`directory` has the lock that all share, `zookeeper_directory` the data of a ZooKeeper of our own. `connect` is
+    the ZooKeeper that was named, empty if none was."""
 
     brokers: tuple[BrokerPlan, ...]
     directory: str
+    zookeeper_directory: str
     connect: str
 
 
@@ -72,7 +76,22 @@ def plan(properties: Mapping[str, str], count: int, *, adopts: bool = False) -> 
                 f"directories; move that of a single broker to {config.data_dirs[0]}/broker{first_id}"
             )
     _check_ports([BrokerConfig.load(broker.properties) for broker in brokers])
-    return ClusterPlan(brokers, config.data_dirs[0], properties.get("zookeeper.connect", "").strip())
+    directory = config.data_dirs[0]
+    connect = properties.get("zookeeper.connect", "").strip()
+    return ClusterPlan(brokers, directory, os.path.join(directory, ZOOKEEPER), connect)
+
+
+def plan_alone(properties: Mapping[str, str], *, adopts: bool = False) -> ClusterPlan:
+    """Plans one broker with a ZooKeeper of our own beside it, whose data are in a directory of the broker's. The broker
+    has its directories, ports and id as if it were alone. Raises ConfigError."""
+    config = BrokerConfig.load(properties)
+    if properties.get("zookeeper.connect", "").strip():
+        raise ConfigError("--zookeeper-listener is for a ZooKeeper of our own, and zookeeper.connect names another")
+    check_is_not_of_several(config.data_dirs[0])
+    own = {name: text for name, text in properties.items() if name not in ("node.id", "log.dir")}
+    own |= {"broker.id": str(max(0, config.broker_id)), "log.dirs": ",".join(config.data_dirs)}
+    directory = os.path.join(config.data_dirs[0], ZOOKEEPER)
+    return ClusterPlan((BrokerPlan(max(0, config.broker_id), own, adopts),), directory, directory, "")
 
 
 def with_zookeeper(broker: BrokerPlan, connect: str) -> BrokerPlan:
@@ -250,7 +269,7 @@ class BrokerProcess(ChildProcess):
                 *("--log-level", self._log_level, "--lifeline", str(self._lifeline), *adopting),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                env=_environment(),
+                env=child_environment(),
                 start_new_session=True,  # Ctrl-C is for the process that started it, which stops the brokers in order
                 pass_fds=(settings.fileno(), self._lifeline, *self._keep_open),
             )
@@ -291,8 +310,9 @@ def _escaped(text: str) -> str:
     return "".join(chr(n) if 0x30 <= n < 0x7F and chr(n) not in "\\:=" else f"\\u{n:04x}" for n in numbers)
 
 
-def _environment() -> dict[str, str]:
-    """An environment in which the broker finds every module that this process finds. Its settings are in the plan."""
+def child_environment() -> dict[str, str]:
+    """An environment in which a child finds every module that this process finds. A broker has its settings in its
+    plan."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
     paths = [os.path.abspath(path) for path in sys.path]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if os.pathsep not in path)

@@ -21,12 +21,12 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kafkalite.cli.local_cluster import broker_process
-from kafkalite.cli.local_cluster.zookeeper_process import ZooKeeperProcess, missing_requirement
+from kafkalite.cli.local_cluster.own_zookeeper import ZooKeeperChild, ZooKeeperMaker, zookeeper_maker
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.storage.file_names import LOCK
 
@@ -39,22 +39,30 @@ _EARLIER_LIMIT_S = 20.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve_cluster(properties: Mapping[str, str], count: int, log_level: str, *, adopts: bool = False) -> None:
-    """Run `count` brokers until a signal. With `adopts` the brokers whose directories have data take them over, as with
-    --adopt for a single one. Raises ConfigError, OSError."""
-    planned = broker_process.plan(properties, count, adopts=adopts)
-    missing = None if planned.connect else missing_requirement()
-    if missing is not None:
-        raise ConfigError(
-            "several brokers need a ZooKeeper: name one (--override zookeeper.connect=HOST:2181), or let kafkalite "
-            f"run one of its own, for which there is {missing}"
-        )
-    broker_process.check_directory(planned.directory)
+def serve_cluster(
+    planned: broker_process.ClusterPlan,
+    log_level: str,
+    *,
+    zookeeper: str | None = None,
+    zookeeper_listener: tuple[str, int] | None = None,
+    allow_remote: bool = False,
+) -> None:
+    """Run the brokers of a plan until a signal, and a ZooKeeper if none is named: `zookeeper` is KAFKALITE or APACHE,
+    None for the one whose data are there, or else ours. Raises ConfigError, OSError."""
+    make_zookeeper = None
+    if planned.connect:
+        if zookeeper is not None or zookeeper_listener is not None:
+            raise ConfigError("zookeeper.connect names a ZooKeeper, and --zookeeper or --zookeeper-listener another")
+    else:
+        directory = Path(planned.zookeeper_directory)
+        make_zookeeper = zookeeper_maker(directory, zookeeper, zookeeper_listener, log_level, allow_remote=allow_remote)
+    if planned.directory != planned.zookeeper_directory:
+        broker_process.check_directory(planned.directory)
     with asyncio.Runner() as runner:
-        runner.run(_serve(planned, log_level))
+        runner.run(_serve(planned, log_level, make_zookeeper))
 
 
-async def _serve(planned: broker_process.ClusterPlan, log_level: str) -> None:
+async def _serve(planned: broker_process.ClusterPlan, log_level: str, make_zookeeper: ZooKeeperMaker | None) -> None:
     stop_requested = asyncio.Event()
     cluster: _LocalCluster | None = None
     loop = asyncio.get_running_loop()
@@ -76,7 +84,7 @@ async def _serve(planned: broker_process.ClusterPlan, log_level: str) -> None:
         with _locked(Path(planned.directory)) as lock, _pipe() as lifeline:
             if not await _wait_for_earlier(lock, planned.directory, waiting):
                 return
-            cluster = _LocalCluster(planned, log_level, lock, lifeline)
+            cluster = _LocalCluster(planned, log_level, make_zookeeper, lock, lifeline)
             try:
                 await cluster.run(waiting)
             finally:
@@ -88,12 +96,20 @@ async def _serve(planned: broker_process.ClusterPlan, log_level: str) -> None:
 class _LocalCluster:
     """The ZooKeeper, if it is our own, and the brokers."""
 
-    def __init__(self, planned: broker_process.ClusterPlan, log_level: str, lock: int, lifeline: int) -> None:
+    def __init__(
+        self,
+        planned: broker_process.ClusterPlan,
+        log_level: str,
+        make_zookeeper: ZooKeeperMaker | None,
+        lock: int,
+        lifeline: int,
+    ) -> None:
         self._planned = planned
         self._log_level = log_level
+        self._make_zookeeper = make_zookeeper
         self._lock = lock
         self._lifeline = lifeline
-        self._zookeeper: ZooKeeperProcess | None = None
+        self._zookeeper: ZooKeeperChild | None = None
         self._brokers: list[broker_process.BrokerProcess] = []
         self._supervisors: list[asyncio.Future[Any]] = []
 
@@ -136,9 +152,8 @@ class _LocalCluster:
 
     async def _start(self) -> None:
         plans = self._planned.brokers
-        if not self._planned.connect:
-            directory = Path(self._planned.directory) / "zookeeper"
-            self._zookeeper = ZooKeeperProcess(directory, keep_open=[self._lock])
+        if self._make_zookeeper is not None:
+            self._zookeeper = self._make_zookeeper(self._lifeline, [self._lock])
             await self._zookeeper.start()
             plans = tuple(broker_process.with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
         self._brokers = [
@@ -155,6 +170,8 @@ class _LocalCluster:
                 where, data_dir = broker.ready.bootstrap, broker.ready.data_dir
                 logger.info("%s (process %d) serves on %s, data in %s", broker.name, broker.pid, where, data_dir)
         path = Path(self._planned.directory)
+        if self._planned.directory == self._planned.zookeeper_directory:
+            path = path.parent
         place = str(path) if path.is_absolute() else f"./{path}"
         connect = self._planned.connect or (self._zookeeper.connect if self._zookeeper is not None else "")
         print(

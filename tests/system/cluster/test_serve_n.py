@@ -23,7 +23,9 @@ from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
 from tests.support.broker_process import environment
+from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S, until
+from tests.support.zk.znode_tree import zookeeper_client
 from tests.system.cluster.load import LOG
 
 READY = re.compile(
@@ -56,9 +58,10 @@ class Served:
 
 
 @contextmanager
-def serving(home: Path, *arguments: str) -> Iterator[Served]:
+def serving(home: Path, *arguments: str, brokers: int | None = 3) -> Iterator[Served]:
     place = [] if "--adopt" in arguments else ["--data-dir", str(home / "data")]
-    command = [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--port", "0", *place]
+    count = [] if brokers is None else ["-n", str(brokers)]
+    command = [sys.executable, "-m", "kafkalite", "serve", *count, "--port", "0", *place]
     errors = home / "stderr.txt"
     with errors.open("w") as sink:
         process = subprocess.Popen(
@@ -78,9 +81,9 @@ def serving(home: Path, *arguments: str) -> Iterator[Served]:
         process.stdout.close()
 
 
-@needs_java
-def test_three_brokers_are_one_cluster_that_stops_as_one(tmp_path: Path) -> None:
-    with serving(tmp_path) as served:
+@pytest.mark.parametrize("zookeeper", ["kafkalite", pytest.param("apache", marks=[needs_java, pytest.mark.long])])
+def test_three_brokers_are_one_cluster_that_stops_as_one(tmp_path: Path, zookeeper: str) -> None:
+    with serving(tmp_path, "--zookeeper", zookeeper) as served:
         assert len(served.bootstrap.split(",")) == 3
         await_acquaintance(served.bootstrap)
         create(served.bootstrap, "kept", 6)
@@ -105,7 +108,6 @@ def test_three_brokers_are_one_cluster_that_stops_as_one(tmp_path: Path) -> None
     assert all_gone(tmp_path / "data")
 
 
-@needs_java
 @pytest.mark.long
 def test_nothing_stays_behind_a_sudden_end_but_the_data(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
@@ -122,7 +124,6 @@ def test_nothing_stays_behind_a_sudden_end_but_the_data(tmp_path: Path) -> None:
         until(lambda: all_gone(tmp_path / "data"), "every process of it to end", 30)
 
 
-@needs_java
 @pytest.mark.long
 def test_a_single_broker_becomes_the_first_of_several(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "single", port=0) as broker:
@@ -141,7 +142,6 @@ def test_a_single_broker_becomes_the_first_of_several(tmp_path: Path) -> None:
         assert read(served.bootstrap, "new", 3) == {b"0", b"1", b"2"}
 
 
-@needs_java
 @pytest.mark.long
 def test_a_broker_that_dies_is_begun_again_and_one_that_is_told_to_stop_is_not(tmp_path: Path) -> None:
     with serving(tmp_path, "--override", "zookeeper.session.timeout.ms=2000") as served:
@@ -173,6 +173,10 @@ def test_a_broker_that_dies_is_begun_again_and_one_that_is_told_to_stop_is_not(t
         (["-n", "3", "--port", "65534"], "leaves no ports to count up to"),
         (["-n", "3", "--adopt", "there"], "there is nothing to take over in there/broker0"),
         (["-n", "3", "--data-dir", "{single}"], "holds the data of a single broker"),
+        (["--zookeeper-listener", "127.0.0.1:0"], "zookeeper.connect names another"),
+        (["-n", "3", "--zookeeper", "apache"], "zookeeper.connect names a ZooKeeper"),
+        (["--zookeeper-listener", "0.0.0.0:2181"], "Brokers on several machines need Apache ZooKeeper"),
+        (["--zookeeper-listener", "2181"], "must be HOST:PORT"),
     ],
 )
 def test_what_cannot_be_is_one_line(tmp_path: Path, arguments: list[str], complaint: str) -> None:
@@ -187,18 +191,41 @@ def test_what_cannot_be_is_one_line(tmp_path: Path, arguments: list[str], compla
     assert done.stderr.startswith("kafkalite: ") and complaint in done.stderr
 
 
-def test_without_java_it_names_both_ways_out(tmp_path: Path) -> None:
+def test_without_java_apache_zookeeper_is_refused(tmp_path: Path) -> None:
     bare = {name: text for name, text in environment().items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    command = [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--data-dir", str(tmp_path / "data")]
     done = subprocess.run(
-        [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--data-dir", str(tmp_path / "data")],
+        [*command, "--zookeeper", "apache"],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         env=bare | {"PATH": str(tmp_path)},
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert "name one (--override zookeeper.connect=HOST:2181)" in done.stderr and "no Java here" in done.stderr
+    assert "--zookeeper apache: there is no Java here" in done.stderr
     assert not (tmp_path / "data").exists(), "nothing was begun"
+
+
+@pytest.mark.long
+def test_one_broker_has_a_zookeeper_for_old_clients(tmp_path: Path) -> None:
+    port = free_port()
+    arguments = ["--zookeeper-listener", f"127.0.0.1:{port}", "--port", str(free_port())]
+    with serving(tmp_path, *arguments, brokers=None) as served:
+        assert served.zookeeper == f"127.0.0.1:{port}"
+        create(served.bootstrap, "kept", 3)
+        write(served.bootstrap, "kept", range(3))
+        with zookeeper_client(served.zookeeper) as client:
+            assert client.get_children("/brokers/ids") == ["0"] and client.get_children("/brokers/topics") == ["kept"]
+        for name in ("ZooKeeper", "broker 0"):
+            (pid,) = served.pids(name)
+            os.kill(pid, signal.SIGKILL)
+            until(lambda name=name, pid=pid: served.pids(name)[-1] != pid, f"{name} to be restarted")
+        assert read(served.bootstrap, "kept", 3) == {b"0", b"1", b"2"}
+        served.process.send_signal(signal.SIGKILL)
+        served.process.wait()
+    until(lambda: all_gone(tmp_path / "data" / "zookeeper"), "every process of it to end", 30)
+    with serving(tmp_path, *arguments, brokers=None) as served:
+        assert read(served.bootstrap, "kept", 3) == {b"0", b"1", b"2"}
 
 
 def refused(home: Path) -> subprocess.CompletedProcess[str]:
