@@ -9,6 +9,7 @@ maybeUpdateStreamsTargetAssignment, streamsGroupFenceMember; 4.3), streams.Targe
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 from kafkalite.common.clock import Moment
@@ -43,7 +44,12 @@ _NUM_STANDBY_REPLICAS = "num.standby.replicas"
 
 def assignment_configs(config: StreamsGroupConfig) -> tuple[tuple[str, str], ...]:
     """The settings that an assignment depends on; another one follows when they change."""
-    return ((_NUM_STANDBY_REPLICAS, str(config.num_standby_replicas)),)
+    return _configs_with(config.num_standby_replicas)
+
+
+@cache
+def _configs_with(num_standby_replicas: int) -> tuple[tuple[str, str], ...]:
+    return ((_NUM_STANDBY_REPLICAS, str(num_standby_replicas)),)
 
 
 class StreamsChange(Change[Step]):

@@ -165,8 +165,9 @@ class StreamsGroup(ModernGroup[Step]):
         current = change.reconcile(member.member_id, target, request.owned, self.deadlines, now)
         if request.shutdown_application:
             self._request_shutdown(member.member_id)
-        sends_tasks = request.member_epoch == JOINED_EPOCH or current.assigned != member.current.assigned
-        epoch = self._endpoints.epoch + (sends_tasks and metadata.user_endpoint is not None)
+        tasks, has_new_tasks = current.assigned.without_epochs(), current.assigned != member.current.assigned
+        is_news = request.member_epoch == JOINED_EPOCH or has_new_tasks
+        epoch = self._endpoints.epoch + (is_news and metadata.user_endpoint is not None)
         endpoints = None
         if epoch != request.endpoint_epoch:
             endpoints = self._endpoints.of(tables.members, configured)
@@ -183,7 +184,8 @@ class StreamsGroup(ModernGroup[Step]):
             current.epoch,
             config.heartbeat_interval_ms,
             tuple(statuses),
-            current.assigned.without_epochs() if sends_tasks else None,
+            # a member that says to have others has not heard an answer: Kafka 4.3 leaves it without its tasks
+            tasks if is_news or request.owned not in (None, tasks) else None,
             self._endpoints.epoch,
             endpoints,
             configured.missing_topics,

@@ -73,6 +73,19 @@ def test_a_heartbeat_without_news_writes_nothing(world):
     assert world.kinds(since) == []
 
 
+def test_tasks_are_sent_again_to_a_member_that_has_not_heard(world):
+    """Kafka 4.3 does not, and the member stays without them until the next assignment."""
+    world.join("m1")
+    world.join("m2")
+    _, kept = seen(world.beat("m1", 2))
+    world.beat("m1", 2, owns=kept)
+    gained = seen(world.beat("m2", 3))  # the answer that gets lost
+    assert gained[1] is not None
+    assert seen(world.beat("m2", 3)) == (3, None)
+    assert seen(world.beat("m2", 3, owns={})) == gained
+    assert seen(world.beat("m2", 3, owns=gained[1])) == (3, None)
+
+
 def test_a_member_may_begin_anew(world):
     world.join("m1")
     assert seen(world.join("m1")) == (2, {"0": [0, 1]})

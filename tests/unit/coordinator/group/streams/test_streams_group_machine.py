@@ -58,6 +58,7 @@ class Client:
         self.owned = _tasks()
         self.assigned = _tasks()
         self.is_ready = False  # a member that has said and heard all
+        self.is_heard = True  # nothing was lost since its last answer
 
     def step(self, *, says_owned):
         if self.waiter is not None:
@@ -66,7 +67,7 @@ class Client:
         if self.epoch == 0:
             fields = self.world.joining(self.member_id)
             fields |= {"process_id": self.process_id, "rebalance_timeout_ms": REBALANCE_MS}
-        elif says_owned:
+        elif says_owned or not self.is_heard:
             fields = {"owns": tuple(_rows(some) for some in self.owned)}
         self.waiter = self.world.send(self.member_id, self.epoch, **fields)
 
@@ -75,14 +76,14 @@ class Client:
             return
         answer, self.waiter = self.waiter.result, None
         if is_lost or answer.error in RETRIED:
-            self.is_ready = False
+            self.is_ready = self.is_heard = False
         elif answer.error in FENCED:
             self.lose()
         else:
             assert answer.error == ErrorCode.NONE, answer
             assert answer.member_epoch >= self.epoch
             self.is_ready = answer.member_epoch == self.epoch
-            self.epoch = answer.member_epoch
+            self.epoch, self.is_heard = answer.member_epoch, True
             if answer.tasks is not None:
                 kinds = answer.tasks.active, answer.tasks.standby, answer.tasks.warmup
                 self.assigned = tuple({(key, each) for key, some in kind.items() for each in some} for kind in kinds)
