@@ -104,7 +104,7 @@ def _describe(cluster: ClusterClient, admin: GroupAdmin, options: argparse.Names
         return 0
     if not options.json:
         for group in groups:
-            say(_headline(group), *(f"  {sentence}" for sentence in sentences_of(group)))
+            say(_headline(group), *(f"  {sentence}" for sentence in (*group.topology, *sentences_of(group))))
     if options.members:
         rows = [_member_row(group, member, options) for group in groups for member in group.members]
         _print(_MEMBER_COLUMNS, rows, options)

@@ -247,9 +247,8 @@ def steps_of(group: Group) -> list[ReconciliationStep]:
 
 
 def sentences_of(group: Group) -> list[str]:
-    """Lines for people about a topology, and about what a rebalance of a consumer group waits for; none of that if it
-    is stable."""
+    """Lines for people about what a rebalance of a consumer group waits for; none if it is stable."""
     found = [step.sentence() for step in steps_of(group)]
     if group.epoch is not None and group.members and group.epoch > (group.target_epoch or 0):
         found.insert(0, f"the target assignment of group epoch {group.epoch} is computed with a heartbeat to come")
-    return [*group.topology, *found]
+    return found
