@@ -14,6 +14,7 @@ from kafkalite.testing import Broker
 from tests.support.console import Browser, console
 from tests.support.consumer_members import ConsumerMember
 from tests.support.share_requests import ACCEPT, ShareRequester, begin_at_earliest
+from tests.support.streams_members import PROMPT, StreamsMember, counting_topology
 from tests.support.wait import DEADLINE_S, until
 
 
@@ -192,6 +193,25 @@ def test_a_consumer_group_has_epochs_targets_and_waits(broker: Broker, browser: 
     steps = group["reconciliation"]["steps"]
     assert [(step["topic"], step["holder"], step["heir"]) for step in steps] == [("orders", "m1", "m2")]
     assert "m1 has not confirmed the revocation of orders-" in group["reconciliation"]["sentences"][0]
+
+
+def test_a_group_of_kafka_streams_shows_what_its_members_read() -> None:
+    with Broker(**PROMPT) as broker, console(broker.bootstrap_servers) as browser:
+        broker.create_topic("texts", partitions=2)
+        member = StreamsMember(broker.bootstrap_servers, "app", "m1", counting_topology("app", "texts"))
+        member.await_tasks()
+        until(
+            lambda: [row["group_type"] for row in browser.get("groups", type="streams")["items"]] == ["streams"], "it"
+        )
+        group = browser.get("group", group_id="app")
+        assert (group["group_type"], group["state"]) == ("streams", "Stable")
+        assert group["reconciliation"] == {"sentences": [], "steps": []}
+        (told,) = group["members"]
+        assert told["member_epoch"] == member.epoch and told["member_type"] == "streams"
+        assert {(one["topic"], one["partition"]) for one in told["partitions"]} == {
+            (topic, partition) for topic in ("texts", "app-by-key-repartition") for partition in (0, 1)
+        }
+        assert {one["member_id"] for one in group["partitions"]} == {"m1"}
 
 
 def test_a_group_is_reset_after_a_preview(broker: Broker, browser: Browser) -> None:
