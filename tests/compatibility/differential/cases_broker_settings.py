@@ -63,6 +63,7 @@ OF_GROUPS = (
     "group.share.",
     "group.streams.",
     "share.coordinator.",
+    "share.fetch.",
 )  # compared with 4.3
 AS_IN_4_3 = Explained(
     "the settings of the newer protocols of groups are those of Kafka 4.3",
