@@ -3,6 +3,9 @@
 A member does as Kafka's client does: it sends everything when it joins, what it owns once after each change of its
 assignment, and nothing but its epoch otherwise. Many members share a connection, which no client does, so that the
 generator takes little of the machine.
+A rebalance takes an interval at least, 50 ms, at any broker: a newcomer gets its partitions by the heartbeat that
+follows its join, when the members before it have heard of it by theirs and have given them up. A broker can only do its
+part quickly, which is the rest of the time, and keep members from waiting for a second interval.
 ConsumerGroupHeartbeat 1, and Metadata 10 for the topic's id. Source: KIP-848.
 """
 

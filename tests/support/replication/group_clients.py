@@ -80,11 +80,20 @@ class GroupClients:
 
     def check(self) -> None:
         """The cluster is whole, and nothing is written any more. Raises AssertionError with what members did."""
+        written = written_places(self._cluster, self._topic, self._partitions)
         try:
-            self._check(written_places(self._cluster, self._topic, self._partitions))
+            self._check(written)
         except (AssertionError, pytest.fail.Exception) as fault:
             counts = [len(each.committed) for each in self._members]
-            raise AssertionError(f"{fault}; members: {', '.join(self.trace)}; committed {counts}") from fault
+            missing = sorted(written.difference(*(each.committed for each in self._members)))
+            unsure = {place for each in self._members for place in each.unsure}
+            told = (
+                f"missing {missing[:5]}, {missing[-5:]} of {len(missing)}, unsure {len(unsure.intersection(missing))}"
+            )
+            held = [each.held for each in self._members if each.is_alive()]
+            raise AssertionError(
+                f"{fault}; {told}; members: {', '.join(self.trace)}; committed {counts}; alive {held}"
+            ) from fault
 
     def _check(self, written: set[Place]) -> None:
         assert not self._faults, self._faults

@@ -110,6 +110,17 @@ class GroupMember(threading.Thread):
     def _held_count(self) -> int:
         return sum(map(len, self._held.values()))
 
+    @property
+    def held(self) -> str:
+        """Partitions and counts of records that wait for their commit, and its assignment, for a message."""
+        try:
+            assigned = [
+                (each.partition, self._consumer.position([each])[0].offset) for each in self._consumer.assignment()
+            ]
+        except (KafkaException, RuntimeError) as fault:  # it is closed
+            return repr(fault)
+        return f"{ {p: len(offsets) for p, offsets in self._held.items()} } of assigned {assigned}"
+
     def check(self) -> None:
         """Raises what ended the member early."""
         if self.failure is not None:
