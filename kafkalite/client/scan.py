@@ -69,12 +69,13 @@ class _Window:
 
 class Start(NamedTuple):
     """The start of a scan, one of PLACES. `offset` is that of OFFSET, `offsets` those of some partitions, also for
-    END and TAIL."""
+    END and TAIL. A scan ends before the first record that is as late as `until_ms`."""
 
     place: str
     offset: int = 0
     time_ms: int = 0
     offsets: Mapping[TopicPartition, int] = MappingProxyType({})
+    until_ms: int | None = None
 
 
 class Limits(NamedTuple):
@@ -137,6 +138,7 @@ class Scan:
     def _find_spans(self, start: Start, committed_only: bool) -> dict[TopicPartition, Span]:
         starts, ends = self._offsets.starts(self._scans), self._offsets.ends(self._scans, committed=committed_only)
         at = self._offsets.at_time(self._scans, start.time_ms) if start.place == TIME else {}
+        until = {} if start.until_ms is None else self._offsets.at_time(self._scans, start.until_ms)
         found = {}
         for key in self._scans:
             first, end = starts[key], max(starts[key], ends[key])
@@ -144,7 +146,8 @@ class Scan:
             low = {TAIL: min(start.offsets.get(key, end), end), TIME: at.get(key, end), OFFSET: given}.get(
                 start.place, first
             )
-            found[key] = Span(first, end, low, given if start.place == END else end)
+            high = min(given if start.place == END else end, until.get(key, end))
+            found[key] = Span(first, end, min(low, high), high)
         return found
 
     @property

@@ -58,6 +58,7 @@ _FILTER_PARAMETERS = tuple(
 BOUND_PARAMETERS = (
     Parameter("offset", "integer", 0, at_least=0),
     Parameter("time_ms", "integer", 0),
+    Parameter("until_ms", "integer", doc="only records before the first one that is as late as this"),
     Parameter("offsets", doc="PARTITION:OFFSET with commas between: offsets of some partitions", text_max=32 << 10),
     Parameter("partitions", "array", items="integer", at_least=0),
     Parameter("isolation", default=_UNCOMMITTED, one_of=(_UNCOMMITTED, "read_committed")),
@@ -102,7 +103,13 @@ def _wanted(call: Call, view: View) -> Wanted:
     return Wanted(
         topic,
         partitions,
-        Start(query["from"], query["offset"], query["time_ms"], {(topic, index): offsets[index] for index in offsets}),
+        Start(
+            query["from"],
+            query["offset"],
+            query["time_ms"],
+            {(topic, index): offsets[index] for index in offsets},
+            query["until_ms"],
+        ),
         None if query["from"] == TAIL else query["limit"],
         query["isolation"] != _UNCOMMITTED,
         query["control"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import operator
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +29,9 @@ REGEX_S_MAX = 0.25
 _TEXT_BYTES_MAX = 1 << 20
 _EXACT_MAX = 10**15  # larger ones may be written as 1e+16
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d{1,9})\]|\[\"([^\"]*)\"\]")
+
+_COMPARISON = re.compile(r"(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
+_ORDERS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 Test = Callable[[bytes], bool]
 Filter = Callable[[ScannedRecord], bool]
@@ -75,16 +79,18 @@ def _regex(pattern: str, shown: Format, side: str) -> Test:
 
 
 def _json_path(text: str, shown: Format, side: str) -> Test:
-    path, equals, wanted_text = text.partition("=")
-    steps = _steps(path.strip(), side)
-    if not equals:
-        raise invalid(f"{side}: {text[:80]!r} must be a path and a value, such as $.user.id=7")
+    steps, rest = _steps(text.strip(), side)
+    found = _COMPARISON.match(rest)
+    if found is None:
+        raise invalid(f"{side}: {text[:80]!r} must be a path and a comparison, such as $.user.id=7 or $.total>=100")
+    compare, wanted_text = found[1], found[2].strip()
     try:
-        wanted = parse_json(wanted_text.strip().encode())
+        wanted = parse_json(wanted_text.encode())
     except ValueError:
-        wanted = wanted_text.strip()  # a word without quotes stands for itself
-
-    needle = _part_of(wanted)
+        wanted = wanted_text  # a word without quotes stands for itself
+    if compare in _ORDERS and type(wanted) not in (int, float):
+        raise invalid(f"{side}: {compare} compares numbers, and {wanted_text[:80]!r} is none")
+    needle = _part_of(wanted) if compare == "=" else ""
 
     def test(data: bytes) -> bool:
         try:
@@ -104,7 +110,12 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
                 value = value[step]
             except (LookupError, TypeError):
                 return False
-        return bool(value == wanted and isinstance(value, bool) == isinstance(wanted, bool)) or value == wanted_text
+        if compare in _ORDERS:
+            return type(value) in (int, float) and _ORDERS[compare](value, wanted)
+        if compare == "~":
+            return wanted_text in (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        is_equal = bool(value == wanted and isinstance(value, bool) == isinstance(wanted, bool)) or value == wanted_text
+        return is_equal == (compare == "=")
 
     return test
 
@@ -118,21 +129,20 @@ def _part_of(wanted: Any) -> str:
     return wanted if isinstance(wanted, str) and json.dumps(wanted, ensure_ascii=False) == f'"{wanted}"' else ""
 
 
-def _steps(path: str, side: str) -> list[str | int]:
+def _steps(text: str, side: str) -> tuple[list[str | int], str]:
+    """The steps of the path that a text begins with, and the rest of the text. Raises ApiError."""
     steps: list[str | int] = []
     position = 1
-    if not path.startswith("$"):
+    if not text.startswith("$"):
         raise invalid(f"{side}: a path begins with $, such as $.user.id=7")
-    while position < len(path):
-        found = _STEP.match(path, position)
-        if found is None:
-            raise invalid(
-                f"{side}: {path[position : position + 40]!r} is not a valid step of a path such as $.orders[0].id"
-            )
+    while (found := _STEP.match(text, position)) is not None:
         name, index, quoted = found.groups()
         steps.append(int(index) if index is not None else name if name is not None else quoted)
         position = found.end()
-    return steps
+    rest = text[position:].strip()
+    if rest and rest[0] in ".[":
+        raise invalid(f"{side}: {rest[:40]!r} is not a valid step of a path such as $.orders[0].id")
+    return steps, rest
 
 
 def filters_of(query: dict[str, Any], key: Format, value: Format) -> list[Filter]:

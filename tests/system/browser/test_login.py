@@ -69,7 +69,7 @@ def test_a_user_logs_in_and_sees_what_the_acls_allow(open_page: OpenPage, locked
     assert page.get_by_role("link", name="not-hers").count() == 0
     page.goto(locked_console.url + "/topics/hers")
     page.get_by_role("button", name="Empty").click()
-    page.get_by_label("Write the topic's name").fill("hers")
+    page.get_by_label("Type the topic name").fill("hers")
     page.get_by_role("button", name="Empty it").click()
     page.get_by_role("dialog").get_by_role("alert").wait_for()
     page.keyboard.press("Escape")

@@ -325,6 +325,18 @@ def test_internal_topics_are_in_the_compaction_only_if_wanted(broker: Broker, br
     assert [row["topic"] for row in browser.get("compaction")["items"]] == ["state"]
 
 
+@pytest.mark.parametrize("place", ["beginning", "end"])
+def test_a_search_ends_before_a_time(broker: Broker, browser: Browser, place: str) -> None:
+    broker.create_topic("orders")
+    for number in range(10):
+        broker.produce("orders", value=str(number), timestamp=1_000 + number)
+    found, done = browser.search("orders", **{"from": place}, until_ms=1_004)
+    assert sorted(one["offset"] for one in found) == [0, 1, 2, 3] and done["reason"] == "end"
+    assert len(browser.search("orders", until_ms=9_000)[0]) == 10
+    found, _ = browser.search("orders", **{"from": "time"}, time_ms=1_002, until_ms=1_004)
+    assert [one["offset"] for one in found] == [2, 3]
+
+
 @pytest.mark.parametrize("path", ["overview", "problems", "history", "storage", "cluster", "clients", "requests"])
 def test_the_broker_tells_about_itself(browser: Browser, path: str) -> None:
     assert browser.get(path)

@@ -133,7 +133,7 @@ const PARTITIONS = [
     cell: (row) =>
       row.member_id
         ? h("span", { class: "hint" }, h("bdi", null, row.member_id))
-        : h("span", { class: "muted" }, "nobody"),
+        : h("span", { class: "muted" }, "none"),
   },
 ];
 

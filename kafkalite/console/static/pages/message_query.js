@@ -17,7 +17,7 @@ const MATCHES = [
   ["contains", "contains"],
   ["equals", "equals"],
   ["regex", "matches"],
-  ["json", "JSON path"],
+  ["json", "path"],
 ];
 const FILTERS = ["key", "value", "header"];
 const PLACEHOLDERS = { key: "any key", value: "any value", header: "any header: TEXT or NAME=TEXT" };
@@ -41,6 +41,13 @@ export class MessageQuery {
       step: "0.001",
       value: fieldTime(value("time_ms")) || value("time"),
       "aria-label": "Time",
+    });
+    this.until = h("input", {
+      name: "until",
+      type: "datetime-local",
+      step: "0.001",
+      value: fieldTime(value("until_ms")),
+      "aria-label": "Until",
     });
     this.partitions = h("input", {
       name: "partitions",
@@ -88,6 +95,7 @@ export class MessageQuery {
       h(
         "div",
         { class: "query-row" },
+        timeField(this.until, "Until"),
         field("Isolation", this.isolation),
         field("Search at most", this.maxRecords),
         this.schemas.map(({ choice }) => choice),
@@ -137,6 +145,11 @@ export class MessageQuery {
       value(`${name}_match`, "contains"),
     );
     match.setAttribute("aria-label", `How the ${name} is compared`);
+    const hint = () => {
+      text.placeholder = match.value === "json" ? "$.user.id=7, $.total>=100, $.name~text" : PLACEHOLDERS[name];
+    };
+    match.addEventListener("change", hint);
+    hint();
     const element = h(
       "div",
       { class: "field filter" },
@@ -158,7 +171,7 @@ export class MessageQuery {
   }
 
   hasMore() {
-    const names = ["isolation", "control", "max_records", "key_format", "value_format", "key_message", "value_message"];
+    const names = ["until_ms", "isolation", "control", "max_records", "key_format", "value_format", "key_message", "value_message"];
     return names.some((name) => this.view.query.has(name));
   }
 
@@ -178,6 +191,7 @@ export class MessageQuery {
       ...this.schemas[0].parameters(),
       ...this.schemas[1].parameters(),
     };
+    if (this.until.value && !this.isTail) asked.until_ms = momentOf(this.until.value);
     if (this.from.value === "offset") asked.offset = this.offset.value;
     if (this.from.value === "time") asked.time_ms = momentOf(this.time.value);
     for (const { name, text, match } of this.filters) {
@@ -196,7 +210,7 @@ export class MessageQuery {
       key_format: "auto",
       value_format: "auto",
     };
-    const said = { time_ms: "", ...this.parameters(), time: "" }; // milliseconds mean the same in every zone
+    const said = { time_ms: "", until_ms: "", ...this.parameters(), time: "" }; // milliseconds mean the same in every zone
     delete said.key_schema; // may be long, and an address should not be
     delete said.value_schema;
     for (const { name, text, match } of this.filters) {

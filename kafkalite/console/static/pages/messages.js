@@ -52,7 +52,7 @@ export default async function messages(view) {
     replace(
       content,
       empty(
-        "Which topic?",
+        "Choose a topic",
         "Its newest messages come first; then search from an offset or a time, or for a text in keys, values and headers.",
       ),
     );

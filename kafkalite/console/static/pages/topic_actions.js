@@ -3,7 +3,7 @@
 import { change, get } from "../parts/api.js";
 import { field, formDialog } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { bytes, count, groupName, plural, topicPath } from "../parts/format.js";
+import { bytes, groupName, numbersOf, plural, topicPath } from "../parts/format.js";
 import { remark } from "../parts/notice.js";
 import { action } from "../parts/page.js";
 import { toast } from "../parts/toast.js";
@@ -53,19 +53,25 @@ async function emptyTopic(topic, view) {
       remark(
         loss(
           now,
-          "are deleted in all partitions. The topic, its configuration and its offsets stay: the next record gets the next offset.",
+          "will be deleted, unless fewer are chosen below. The topic, its configuration and its offsets stay: the next record gets the next offset.",
         ),
         "warning",
+      ),
+      h(
+        "div",
+        { class: "fields" },
+        field("Partitions", h("input", { name: "partitions", placeholder: "all, or 0, 2-4" })),
+        field("Before offset", h("input", { name: "before", type: "number", min: 0, placeholder: "the end" })),
       ),
       nameAgain(topic),
     ],
     action: "Empty it",
     danger: true,
     submit: (data) =>
-      named(data, topic) && change("POST", `${api(topic)}/empty`, { partitions: null, before_offset: null }),
+      named(data, topic) && change("POST", `${api(topic)}/empty`, emptied(data)),
   });
   if (!done) return;
-  toast(`${topic.name} is empty`);
+  toast(`Records of ${topic.name} were deleted`);
   view.go(topicPath(topic.name));
 }
 
@@ -84,7 +90,7 @@ async function deleteTopic(topic, view) {
   const done = await formDialog({
     title: `Delete ${topic.name}`,
     body: [
-      remark([loss(now, "are deleted, and the topic with them. This cannot be undone."), readers], "warning"),
+      remark([loss(now, "will be deleted, and the topic with them. This cannot be undone."), readers], "warning"),
       nameAgain(topic),
     ],
     action: "Delete it",
@@ -96,18 +102,25 @@ async function deleteTopic(topic, view) {
   view.go("/topics");
 }
 
+/** The partitions and the offset of a deletion; null is all of them, and the end. @param {FormData} data */
+function emptied(data) {
+  const partitions = numbersOf(String(data.get("partitions")));
+  const before = String(data.get("before"));
+  return { partitions: partitions.length ? partitions : null, before_offset: before === "" ? null : Number(before) };
+}
+
 /** The present counts, not those of the page. */
 const latest = (topic) => get(api(topic));
 
 function loss(topic, rest) {
   const records =
     topic.records === null ? `up to ${plural(topic.offset_span, "record")}` : plural(topic.records, "record");
-  return `${records} (${bytes(topic.size_bytes)}, ${count(topic.partitions)} partitions) ${rest}`;
+  return `${records} (${bytes(topic.size_bytes)}, ${plural(topic.partitions, "partition")}) ${rest}`;
 }
 
 function nameAgain(topic) {
   const input = h("input", { name: "name", autocomplete: "off", required: true, spellcheck: "false" });
-  return field("Write the topic's name to continue", input, topic.name);
+  return field("Type the topic name to confirm", input, topic.name);
 }
 
 function named(data, topic) {

@@ -81,11 +81,11 @@ export function field(label, control, help) {
   return h("div", { class: "field" }, h("label", { for: id }, label), control, hint);
 }
 
-/** A field for a local time, with the moment that it means below it. @param {HTMLInputElement} input */
-export function timeField(input) {
+/** A field for a time, with the moment that it means below it. @param {HTMLInputElement} input */
+export function timeField(input, label = "Time") {
   const hint = h("span", null, meaning(input.value));
   input.addEventListener("input", () => replace(hint, meaning(input.value)));
-  return field("Time", input, hint);
+  return field(label, input, hint);
 }
 
 /** @param {string} name @param {[string, string][]} options value and text @param {string} [selected] */

@@ -65,7 +65,7 @@ def test_bytes_match_or_not(match: str, text: str, data: bytes, found: bool) -> 
     [
         (REGEX, "(", r"value: '\(' is no regular expression"),
         (JSON_PATH, "user=7", r"begins with \$"),
-        (JSON_PATH, "$.user", "must be a path and a value"),
+        (JSON_PATH, "$.user", "must be a path and a comparison"),
         (JSON_PATH, "$..id=7", "is not a valid step of a path"),
         (JSON_PATH, "$[-1]=7", "is not a valid step of a path"),
     ],

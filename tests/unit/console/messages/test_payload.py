@@ -71,6 +71,26 @@ def test_a_path_finds_in_a_decoded_record_what_it_finds_in_json(value: Any, text
 
 
 @pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("$.total>=100", True), ("$.total>100", False), ("$.total<=100", True), ("$.total<100", False),
+        ("$.total!=7", True), ("$.total!=100", False), ("$.missing!=7", False), ("$.name~nn", True),
+        ("$.name~x", False),
+        ("$.items[1].id=8", True), ('$["a=b"]=1', True), ("$.name>1", False), ("$.total >= 99.5", True),
+    ],
+)  # fmt: skip
+def test_a_path_is_compared(text: str, holds: bool) -> None:
+    data = b'{"total": 100, "name": "Anna", "items": [{"id": 7}, {"id": 8}], "a=b": 1}'
+    assert filter_of(JSON_PATH, text, Format(), "value")(data) == holds
+
+
+@pytest.mark.parametrize("text", ["$.a", "$.a>text", "$.a[x]=1", "a=1", "$..a=1"])
+def test_a_path_that_compares_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ApiError):
+        filter_of(JSON_PATH, text, Format(), "value")
+
+
+@pytest.mark.parametrize(
     ("name", "schema", "message", "why"),
     [
         ("avro", "{", None, "key_schema is no Avro schema"),
