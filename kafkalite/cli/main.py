@@ -27,7 +27,7 @@ _COMMANDS = {
     "topic": "topics: list, create, delete, alter, describe",
     "group": "consumer groups: list, describe, reset, delete",
     "txn": "transactions, with hanging ones to find and abort: list, describe, describe-producers, abort, find-hanging",
-    "doctor": "how clients connect to a broker, and warnings of anything open to the world",
+    "doctor": "how clients connect to a broker, and insecure settings",
     "produce": "write lines as records",
     "consume": "print the records of topics, and new ones as they arrive",
     "top": "topics, groups and brokers with their rates, live",

@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--json", action="store_true", help="each line is a JSON object: value, key, headers, partition, timestamp"
     )
-    parser.add_argument("--partition", "-p", type=whole(), metavar="N", help="write here (default: by the key)")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--partition", "-p", type=whole(), metavar="N", help="write here (default: by the key)")
+    place.add_argument("--keep-partitions", action="store_true", help="write each line to the partition that it names")
     parser.add_argument(
         "--header", "-H", action="append", default=[], metavar="NAME=VALUE", help="of every record; may be repeated"
     )
@@ -111,7 +113,8 @@ def _write(
                 value = None if options.tombstone and not record.value else record.value
                 timestamp = int(time.time() * 1000) if record.timestamp < 0 else record.timestamp
                 one = NewRecord(record.key, value, (*record.headers, *headers), timestamp)
-                writer.add(one, options.partition if partition is None else partition)
+                is_named = options.keep_partitions or options.format is not None
+                writer.add(one, partition if is_named and partition is not None else options.partition)
             number += 1
     except ValueError as fault:
         writer.flush()

@@ -179,7 +179,10 @@ class BlockingClient:
             self._socket.settimeout(left_s)
             more = self._socket.recv(min(count - len(data), _RECV_BYTES))
             if not more:
-                raise self._lost(f"{self.address} closed the connection without an answer; is a kafkalite listening?")
+                raise self._lost(
+                    f"{self.address} closed the connection without an answer; "
+                    "is it a Kafka broker, and does its listener need TLS or SASL (--command-config)?"
+                )
             data += more
         return data
 

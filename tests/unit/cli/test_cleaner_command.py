@@ -161,7 +161,7 @@ def row(**values: Any) -> LogCleaning:
 def test_who_is_no_kafkalite_is_recognised(say: Callable[..., Said], arguments: tuple[str, ...]) -> None:
     with listening(hang_up) as address:
         code, lines, complaints = say(*arguments, "--bootstrap-server", address)
-        assert (code, lines) == (1, []) and complaints[0].endswith("is a kafkalite listening?")
+        assert (code, lines) == (1, []) and complaints[0].endswith("need TLS or SASL (--command-config)?")
     code, _, complaints = say(*arguments, "--bootstrap-server", address)
     assert complaints == [f"kafkalite: nothing listens on {address}; is the broker running?"]
 

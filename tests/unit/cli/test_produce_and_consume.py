@@ -109,7 +109,11 @@ def test_json_goes_round(say: Say, broker: Broker) -> None:
     producer.flush()
     code, out, _ = say(broker, "consume", "a", "--json")
     assert code == 0 and len(out.splitlines()) == 2
-    assert say(broker, "produce", "b", "--json", "--header", "more=yes", typed=out.encode()) == (0, "", "")
+    assert say(broker, "produce", "b", "--json", "--keep-partitions", "--header", "more=yes", typed=out.encode()) == (
+        0,
+        "",
+        "",
+    )
     first, second = consumed(broker, "b", 2)
     assert (first.partition(), first.key(), first.value(), first.timestamp()[1]) == (1, b"k", b"\xff\x00", 17)
     assert first.headers() == [("h", b"\xfe"), ("n", None), ("more", b"yes")] and second.value() is None
@@ -183,6 +187,17 @@ def test_mistakes_are_told_in_a_line(say: Say, broker: Broker, arguments: tuple[
     assert code == 1 and not out and words in complaints.splitlines()[0]
 
 
+def test_records_of_many_partitions_are_copied_into_a_topic_of_one(say: Say, broker: Broker) -> None:
+    """As docs/terminal.md prints it: `kafkalite consume orders --json | kafkalite produce copies --json`."""
+    broker.create_topic("orders", partitions=6)
+    broker.create_topic("copies")
+    for number in range(6):
+        broker.produce("orders", str(number), partition=number)
+    _, lines, _ = say(broker, "consume", "orders", "--json")
+    assert say(broker, "produce", "copies", "--json", typed=lines.encode()) == (0, "", "")
+    assert sorted(say(broker, "consume", "copies")[1].split()) == list("012345")
+
+
 def test_what_came_before_a_bad_line_is_written(say: Say, broker: Broker) -> None:
     broker.create_topic("t")
     code, _, complaints = say(broker, "produce", "t", "-K", ":", typed=b"a:1\nb:2\nnothing\nc:3\n")
@@ -210,7 +225,7 @@ def test_what_came_before_a_bad_line_of_json_is_written(
     monkeypatch.setattr(produce_command, "_LINE_BYTES_MAX", 262_144)
     broker.create_topic("t")
     typed = b'{"value": 1.10}\n{"value": {"a": 1e400, "a": 2}, "key": 7}\n' + bad + b'\n{"value": "after"}\n'
-    code, _, complaints = say(broker, "produce", "t", "--json", typed=typed)
+    code, _, complaints = say(broker, "produce", "t", "--json", "--keep-partitions", typed=typed)
     first, second = complaints.splitlines()
     assert code == 1 and first.startswith(f"kafkalite: {words}") and len(first) < 200 and "2 records written" in second
     assert say(broker, "consume", "t", "--format", r"%k=%v\n")[1].splitlines() == ["=1.10", '7={"a": 1e400, "a": 2}']

@@ -187,7 +187,10 @@ def test_addresses() -> None:
     ("who", "said"),
     [
         (break_off, "lost the connection"),
-        (hang_up, "closed the connection without an answer; is a kafkalite listening?"),
+        (
+            hang_up,
+            "closed the connection without an answer; is it a Kafka broker",
+        ),
         (speak_http, "is no Kafka broker"),
         (keep_silent, "does not answer within 0.2 s"),
         (drip, "does not answer within 0.2 s"),
