@@ -100,7 +100,7 @@ def test_a_topic_is_emptied_when_its_name_was_written(open_page: OpenPage, world
     assert world.offsets("to-empty") == (0, 10)
     dialog.get_by_label("Type the topic name").fill("to-empty")
     dialog.get_by_role("button", name="Empty it").click()
-    page.get_by_text("to-empty is empty").wait_for()
+    page.get_by_text("Records of to-empty were deleted").wait_for()
     assert world.offsets("to-empty") == (10, 10)
 
 
