@@ -218,7 +218,8 @@ class Scan:
         """The newest selected records at the end of a span, which becomes shorter by the window. A window begins with a
         batch, so that none is read twice."""
         scan, high = self._scans[key], span.high
-        position = max(span.low, high - window.offsets)
+        offsets = min(window.offsets, max(_WINDOW_MIN, self._limits.max_records - self.scanned))
+        position = max(span.low, high - offsets)
         read_before = scan.size_bytes
         found = self._read(key, position, high, max_bytes=window.fetch_bytes(high - position), floor=span.low)
         span.high = scan.first
