@@ -1,5 +1,4 @@
-"""Kafka Streams 4.3 with group.protocol=streams (KIP-1071): a word count, its standby copies, its end by kill -9, and
-the tools of its group: kafka-streams-groups, kafka-groups.
+"""Kafka Streams with group.protocol=streams (KIP-1071): a word count, its standby copies, and its end by kill -9.
 
 The broker makes the internal topics and assigns the tasks.
 """
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.compatibility.interop.conftest import BrokerProcess
-from tests.compatibility.interop.java_tools import JavaTools
+from tests.compatibility.interop.java_tools import JavaTools, Running, java_command
 from tests.compatibility.interop.transaction_stories import SETTINGS
 from tests.compatibility.interop.word_count import WordCount
 
@@ -42,7 +41,9 @@ def word_count(tools: JavaTools, unique: Callable[[str], str], tmp_path: Path) -
     return lambda *more: WordCount(tools, tmp_path, unique, *STREAMS_PROTOCOL, *more)
 
 
+@pytest.mark.parametrize("version", ["4.1.0", "4.3.0"])
 def test_word_count(
+    version: str,
     word_count: Callable[..., WordCount],
     tools: JavaTools,
     proved: Callable[..., None],
@@ -50,11 +51,13 @@ def test_word_count(
 ) -> None:
     proved(
         CLIENT,
-        tools.version,
+        version,
         "group.protocol=streams: a word count (the broker makes its topics, two threads): right counts, also after a "
         "restart of the app with its store and another one that restores the store from the changelog",
     )
+    java_command(version)
     app = word_count()
+    app.java = JavaTools(version, tools.bootstrap, tools.run)
     for how in ("fresh", "with its store", "without its store"):
         if how == "without its store":
             shutil.rmtree(app.state)
@@ -118,13 +121,15 @@ def test_two_apps_share_tasks_and_one_takes_over(
     proved(
         CLIENT,
         tools.version,
-        "group.protocol=streams: two processes with standby tasks, one killed, the broker restarted: right counts",
+        "group.protocol=streams: two processes with standby tasks, which know the hosts of all counts; one killed, the "
+        "broker restarted: right counts",
     )
-    app = word_count("num.stream.threads=1")
+    app = word_count("num.stream.threads=1", "application.server=one:1")
     group = ["--entity-type", "groups", "--entity-name", app.application]
     tools("ConfigCommand", *group, "--alter", "--add-config", "streams.num.standby.replicas=1")
     one = app.start()
     app.state = tmp_path / "state of the other"
+    app.more = (*STREAMS_PROTOCOL, "num.stream.threads=1", "application.server=other:2")
     other = app.start()
     try:
         for running in (one, other):
@@ -136,6 +141,10 @@ def test_two_apps_share_tasks_and_one_takes_over(
             return sorted(tasks_of(tools, app.application))
 
         until(lambda: shares() == [(2, 1), (2, 1)], "two active tasks and a standby task each")
+        for running in (one, other):
+            until(
+                lambda running=running: hosts_of(running) == {"one": (1, 1), "other": (1, 1)}, "both hosts to be known"
+            )
         other.kill()
         app.tell(25)
         until(lambda: app.counted() == app.told, "the counts of the app that is left")
@@ -146,6 +155,13 @@ def test_two_apps_share_tasks_and_one_takes_over(
     finally:
         one.kill()
         other.kill()
+
+
+def hosts_of(app: Running) -> dict[str, tuple[int, int]]:
+    """By host: how many partitions of the counts it has, active and standby, as the app knows it."""
+    said = app.said().rpartition("HOSTS ")[2].partition("\n")[0]
+    rows = re.findall(r"host='(\w+)'.*?topicPartitions=\[(.*?)\].*?standbyTopicPartitions=\[(.*?)\]", said)
+    return {host: (active.count("by-word"), standby.count("by-word")) for host, active, standby in rows}
 
 
 def tasks_of(tools: JavaTools, group: str) -> list[tuple[int, int]]:

@@ -13,7 +13,8 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Counts words: topic of lines, repartition topic by word, a store of counts with its changelog topic, topic of counts.
  * Arguments: bootstrap servers, application id, input topic, output topic, state directory, and further settings as
- * key=value, - for none. Runs until SIGTERM; says RUNNING when it is, and STOPPED at its end.
+ * key=value, - for none. Runs until SIGTERM; says RUNNING when it is, and STOPPED at its end. With application.server it
+ * also says where the counts are, as all processes of the application know it, whenever that changes.
  */
 public final class WordCount {
     public static void main(String[] arguments) throws Exception {
@@ -52,6 +53,15 @@ public final class WordCount {
             System.out.println("STOPPED");
         }));
         streams.start();
+        String before = "";
+        while (properties.containsKey("application.server")) {
+            Object hosts = KafkaStreams.class.getMethod("streamsMetadataForStore", String.class).invoke(streams, "counts");
+            if (!hosts.toString().equals(before)) {
+                before = hosts.toString();
+                System.out.println("HOSTS " + before);
+            }
+            Thread.sleep(100);
+        }
         Thread.sleep(Long.MAX_VALUE);
     }
 
