@@ -125,9 +125,16 @@ def read_access_list(data: bytes, offset: int) -> tuple[AccessList, int]:
     for _ in range(count):
         ((permissions,), offset) = read_fields(INT, data, offset)
         scheme, offset = read_string(data, offset)
-        name, offset = read_string(data, offset)
+        name, offset = _read_optional_string(data, offset)
         entries.append(Entry(permissions, Identity(scheme, name)))
     return tuple(entries), offset
+
+
+def _read_optional_string(data: bytes, offset: int) -> tuple[str, int]:
+    """A string, or none as "": so kazoo sends the name of the scheme `auth`. Raises Malformed."""
+    if data[offset : offset + INT.size] == b"\xff\xff\xff\xff":
+        return "", offset + INT.size
+    return read_string(data, offset)
 
 
 def encode(transaction: Transaction) -> bytes:
