@@ -12,6 +12,7 @@ import selectors
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from kafkalite.cli.local_cluster.zookeeper_process import find_jars, find_java, missing_requirement
+from tests.support.broker_process import environment
 from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S
 
@@ -148,6 +150,30 @@ class ZooKeeper:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+class KafkaliteZooKeeper(ZooKeeper):
+    """kafkalite's own, as a process."""
+
+    def start(self) -> Self:
+        assert self._process is None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        place = ("--listener", self.connect, "--data-dir", str(self.directory / "data"))
+        with self.output.open("ab") as sink:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kafkalite", "zookeeper", *place, "--session-ms-min", str(2 * TICK_MS)],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                start_new_session=True,
+            )
+        try:
+            self._await_serving()
+        except BaseException:
+            self.kill()
+            raise
+        return self
 
 
 _LOG4J = """\

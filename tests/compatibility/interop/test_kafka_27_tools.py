@@ -20,7 +20,7 @@ from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.compatibility.interop.zookeeper_broker import broker_on
 from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_tree import read_tree, zookeeper_client
-from tests.support.zookeeper import ZooKeeper
+from tests.support.zookeeper import KafkaliteZooKeeper, ZooKeeper, without_zookeeper
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Java"
@@ -29,9 +29,12 @@ CHROOT = "/tools-of-old"
 SOON_S = 10.0  # from the end of a command to its effect; it is milliseconds where nobody else wants the machine
 
 
-@pytest.fixture(scope="module")
-def connect(zookeeper: ZooKeeper) -> str:
-    return zookeeper.connect + CHROOT
+@pytest.fixture(scope="module", params=[ZooKeeper, KafkaliteZooKeeper], ids=["apache", "kafkalite"])
+def connect(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param is ZooKeeper and (reason := without_zookeeper()) is not None:
+        pytest.skip(reason)
+    with request.param(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.connect + CHROOT
 
 
 @pytest.fixture(scope="module")

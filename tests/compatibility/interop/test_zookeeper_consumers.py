@@ -27,7 +27,7 @@ from tests.compatibility.interop.old_clients import KAFKA, old_java_program, pyt
 from tests.compatibility.interop.zookeeper_broker import broker_on
 from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_tree import zookeeper_client
-from tests.support.zookeeper import ZooKeeper
+from tests.support.zookeeper import KafkaliteZooKeeper, ZooKeeper, without_zookeeper
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Before 0.11"
@@ -43,9 +43,12 @@ IN_KAFKA = ("offsets.storage=kafka", "dual.commit.enabled=false")
 Record = tuple[int, int, str]  # partition, offset, value
 
 
-@pytest.fixture(scope="module")
-def connect(zookeeper: ZooKeeper) -> str:
-    return zookeeper.connect + CHROOT
+@pytest.fixture(scope="module", params=[ZooKeeper, KafkaliteZooKeeper], ids=["apache", "kafkalite"])
+def connect(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param is ZooKeeper and (reason := without_zookeeper()) is not None:
+        pytest.skip(reason)
+    with request.param(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.connect + CHROOT
 
 
 @pytest.fixture(scope="module")
