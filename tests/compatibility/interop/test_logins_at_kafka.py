@@ -139,6 +139,7 @@ def story(scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert "the certificate expires in 0 days" in told.out
     monkeypatch.setattr(sys, "stdin", io.StringIO("wonderland\n"))
     assert main(["user", "add", "alice", "--password-file", "-", *there]) == 0
+    assert capsys.readouterr().out == "credentials of alice set: SCRAM-SHA-512\n"
     assert main(["user", "list", *there]) == 0
     by_kafka = capsys.readouterr().out
     assert main(["user", "list", "--config", scene.file]) == 0
