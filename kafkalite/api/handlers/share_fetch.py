@@ -288,7 +288,7 @@ class _Exchange:
     def fetch(self) -> None:
         """Read now, or when there is something to acquire."""
         api, request = self._api, self._request
-        refused, shares = self._shares()
+        refused, shares, loading = self._shares()
         reading = api.shares.reading_of(self._session.group_id)
         config = api.config()
         max_bytes = min(request.max_bytes, config.fetch_max_bytes)
@@ -305,6 +305,7 @@ class _Exchange:
                 request.share_acquire_mode == _RECORD_LIMIT,
             ),
             shares,
+            loading,
             reading.reads_committed,
         )
         if quotas is not None:
@@ -364,11 +365,15 @@ class _Exchange:
 
     def _shares(
         self,
-    ) -> tuple[dict[TopicIdPartition, SharedRecords], list[tuple[TopicIdPartition, LedSharePartition]]]:
-        """The partitions of the session that may not be read, and those that are."""
-        api, context = self._api, self._context
+    ) -> tuple[
+        dict[TopicIdPartition, SharedRecords],
+        list[tuple[TopicIdPartition, LedSharePartition]],
+        list[TopicIdPartition],
+    ]:
+        """The partitions of the session that may not be read, those that are, and which of these were not loaded."""
+        api, context, group_id = self._api, self._context, self._session.group_id
         refused: dict[TopicIdPartition, SharedRecords] = {}
-        shares = []
+        shares, loading = [], []
         for key in self._session.rotated():
             topic = api.replica_manager.by_id.get(key.topic_id)
             if topic is None:
@@ -378,8 +383,11 @@ class _Exchange:
             elif (found := topic.partitions.get(key.partition)) is None:
                 refused[key] = _failed(api.replica_manager.missing_partition_error(topic.name, key.partition))
             else:
-                shares.append((key, api.shares.get(self._session.group_id, key.topic_id, found)))
-        return refused, shares
+                led, is_new = api.shares.get(group_id, key.topic_id, found)
+                if is_new or led.state is None:
+                    loading.append(key)
+                shares.append((key, led))
+        return refused, shares, loading
 
     def _complete(self) -> None:
         if self._found is None or self._outcomes is None:

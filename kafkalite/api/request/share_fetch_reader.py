@@ -52,14 +52,21 @@ class ShareFetchReader:
     """The share partitions of one request, in the order in which they are read."""
 
     def __init__(
-        self, request: ShareRequest, shares: Sequence[tuple[TopicIdPartition, LedSharePartition]], reads_committed: bool
+        self,
+        request: ShareRequest,
+        shares: Sequence[tuple[TopicIdPartition, LedSharePartition]],
+        loading: Sequence[TopicIdPartition],
+        reads_committed: bool,
     ) -> None:
+        """`loading` are those of `shares` that this request began to load, or that others did and that are not yet
+        loaded. As in Apache Kafka the first of them that has records completes the request, without the others."""
         self.reads_committed = reads_committed
         self.share_count = len(shares)
         self.ready_count = 0  # of the partitions that the last read could acquire from
         self.throttle_ms = 0  # for how long the client has to wait; then nothing was acquired
         self._request = request
         self._shares = shares
+        self._loading = list(loading)
         self._wait_ms: Callable[[int], int] | None = None
         self._sent_bytes = 0
 
@@ -93,11 +100,25 @@ class ShareFetchReader:
     def read(self, *, is_over: bool) -> tuple[dict[TopicIdPartition, SharedRecords], int]:
         """The acquired records, and the bytes that are missing until the request is satisfied; then nothing was
         acquired. It is satisfied, with 0, if the wait `is_over`, with an error, and beyond a quota."""
+        found, missing_bytes = self._read_loaded(is_over=is_over)
+        while self._loading and not found and not self.throttle_ms and self._admit_loaded():
+            found, missing_bytes = self._read_loaded(is_over=is_over)
+        return found, missing_bytes
+
+    def _admit_loaded(self) -> bool:
+        """Read one more of the share partitions that were loading, if it is loaded."""
+        leds = dict(self._shares)
+        loaded = next((key for key in self._loading if leds[key].state is not None), None)
+        if loaded is not None:
+            self._loading.remove(loaded)
+        return loaded is not None
+
+    def _read_loaded(self, *, is_over: bool) -> tuple[dict[TopicIdPartition, SharedRecords], int]:
         found = {key: SharedRecords(error=led.fenced) for key, led in self._shares if led.fenced is not None}
         ready = [
             (key, led, offset)
             for key, led in self._shares
-            if led.fenced is None and (offset := led.fetch_offset()) is not None
+            if led.fenced is None and key not in self._loading and (offset := led.fetch_offset()) is not None
         ]
         self.ready_count, self._sent_bytes = len(ready), 0
         if not is_over and not found:

@@ -56,19 +56,20 @@ class SharePartitions:
     def __iter__(self) -> Iterator[LedSharePartition]:
         return iter(list(self._led.values()))
 
-    def get(self, group_id: str, topic_id: UUID, partition: Partition) -> LedSharePartition:
-        """The share partition, which may be loading."""
+    def get(self, group_id: str, topic_id: UUID, partition: Partition) -> tuple[LedSharePartition, bool]:
+        """The share partition, which may be loading, and whether this is its first use."""
         key = SharePartitionKey(group_id, topic_id, partition.index)
         led = self._led.get(key)
         if led is not None and led.partition is not partition:
             self._fence(led)
             led = None
+        is_new = led is None
         if led is None:
             limits, counts = partial(self._limits, group_id), self._counts_for(key)
             led = LedSharePartition(key, partition, self._store, self._clock, limits, self._forget, counts)
             self._led[key] = led
             led.load(partial(self._first_offset, group_id, partition), self.load_times.add)
-        return led
+        return led, is_new
 
     def _counts_for(self, key: SharePartitionKey) -> ShareCounts:
         counts = self._counts.pop(key, None) or ShareCounts()

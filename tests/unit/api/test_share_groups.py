@@ -97,12 +97,13 @@ def offsets(row: Any) -> list[int]:
     return [header.base_offset for header, _ in iter_batches(memoryview(bytes(row.records)))]
 
 
-async def begin(asker: Asker, broker: Broker, batches: int = 3, records: int = 10) -> Member:
+async def begin(asker: Asker, broker: Broker, batches: int = 3, records: int = 10, partition_count: int = 1) -> Member:
     """A topic with batches of records, which the group reads from its beginning, and a member that has joined."""
     running: Any = broker._running
     await running.coordinators.offsets_topic.ensure()
-    topic = await running.topic_admin.create("t", 1, {})
-    append(broker, batches, records)
+    topic = await running.topic_admin.create("t", partition_count, {})
+    for index in range(partition_count):
+        append(broker, batches, records, index)
     setting = configs.IncrementalAlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     resource = configs.IncrementalAlterConfigsResource(
         resource_type=GROUP_RESOURCE, resource_name="shares", configs=[setting]
@@ -110,12 +111,12 @@ async def begin(asker: Asker, broker: Broker, batches: int = 3, records: int = 1
     answer = await asker.ask(configs.IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert answer.responses[0].error_code == 0
     member = Member(asker, topic.topic_id)
-    assert await member.join() == [0]
+    assert await member.join() == [*range(partition_count)]
     return member
 
 
-def append(broker: Broker, batches: int, records: int) -> None:
-    partition = broker._running.replica_manager.partition("t", 0)
+def append(broker: Broker, batches: int, records: int, index: int = 0) -> None:
+    partition = broker._running.replica_manager.partition("t", index)
     for _ in range(batches):
         batch = build_batch([NewRecord(None, b"x" * 10)] * records)
         partition.append(memoryview(batch), 0, 9)
@@ -132,6 +133,34 @@ def test_records_are_acquired_and_acknowledged(tell: Callable[..., None]) -> Non
         assert acquired(second) == [(10, 14, 2), (20, 29, 1)]
         assert (await member.acknowledge((10, 14, [ACCEPT]), (20, 29, [ACCEPT]))).error_code == 0
         assert await member.fetch() is None or acquired(await member.fetch()) == []
+
+    tell(story, **SETTINGS)
+
+
+def test_a_partition_that_is_loaded_first_is_answered_alone(tell: Callable[..., None]) -> None:
+    """As by Apache Kafka, where each is read from the share coordinator and completes the fetch that waits."""
+
+    async def story(asker: Asker, broker: Broker) -> None:
+        member = await begin(asker, broker, partition_count=3)
+        wanted = [share_fetch.ShareFetchPartition(partition_index=index) for index in range(3)]
+        topics = [share_fetch.ShareFetchTopic(topic_id=member.topic_id, partitions=wanted)]
+        found = []
+        for epoch in range(2):
+            request = share_fetch.ShareFetchRequest(
+                group_id="shares",
+                member_id="m",
+                share_session_epoch=epoch,
+                topics=[] if epoch else topics,
+                max_wait_ms=60_000,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                max_records=500,
+                batch_size=500,
+            )
+            answer = await asker.ask(request, 2)
+            found.append([row.partition_index for row in answer.responses[0].partitions if row.acquired_records])
+        assert [len(each) for each in found] == [1, 2]
+        assert sorted(found[0] + found[1]) == [0, 1, 2]
 
     tell(story, **SETTINGS)
 
