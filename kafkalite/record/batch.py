@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
 
 # 0.33 us instead of 0.60 us for BatchHeader(*fields): the tuple is made from the struct's own
-_unpack = _HEADER.unpack_from
+unpack_header = _unpack = _HEADER.unpack_from
 _make = tuple.__new__
 
 

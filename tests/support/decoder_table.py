@@ -401,6 +401,7 @@ DECODERS = (
     Decoder(
         "produced batch",
         (
+            "record/validation/batch_shapes.py",
             "record/validation/batch_validation.py",
             "record/validation/format_conversion.py",
             "record/columns/record_starts.py",

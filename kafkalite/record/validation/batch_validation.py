@@ -17,6 +17,7 @@ above the leader's).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import error as struct_error
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
@@ -36,8 +37,10 @@ from kafkalite.record.batch import (
     BatchHeader,
     parse_header,
     stamp_log_append_time,
+    unpack_header,
 )
 from kafkalite.record.compression import CODEC_NAMES, CODECS
+from kafkalite.record.validation.batch_shapes import known_shapes
 from kafkalite.record.validation.record_validation import check_content, find_faults, repack
 
 _BROKERS_BITS = LOG_APPEND_TIME | CONTROL
@@ -49,6 +52,7 @@ KEEP_CODEC = -1  # compression.type=producer: as the batch came
 _REFUSED_BY_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
 _LENGTH_MIN = 14  # the smallest message, of format v0
+_make = tuple.__new__
 _UP_TO_MAGIC = 17  # fewer bytes are no batch for Kafka
 
 
@@ -101,8 +105,8 @@ def validate(
     """The header of the one batch that `records` must be. `transactional`: the request has a transactional id, so the
     batch may be transactional. Raises KafkaError with the code for the producer."""
     try:
-        header = parse_header(records)
-    except Malformed:
+        header = _make(BatchHeader, unpack_header(records))  # as `parse_header`, without the call: 0.06 us
+    except struct_error:
         raise _no_batch(records) from None
     base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
     size = length + PREFIX_BYTES
@@ -123,6 +127,12 @@ def validate(
     if rules.reads_records:
         _check_records(records, rules, now_ms)
     elif rules.checks_records or (rules.checks_frames and attributes & 7):
+        if (
+            not attributes & 7
+            and (known := known_shapes.get((size - HEADER_BYTES, count))) is not None
+            and known.fits(records, HEADER_BYTES)
+        ):
+            return header
         try:
             check_content(records, attributes & 7, count, reads_records=rules.checks_records)
         except Malformed as error:

@@ -36,6 +36,7 @@ from kafkalite.record.batch import (
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.compression import NONE, compress, is_for_java
 from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, check_record, read_records, read_varint, wrap
+from kafkalite.record.validation.batch_shapes import known_shapes, remember, rows_alike, shape_of
 
 if TYPE_CHECKING:
     from kafkalite.record.columns.record_columns import Columns
@@ -51,15 +52,13 @@ _SHAPED_RECORDS_MIN = 500
 s of CPU, once, and 18 MB."""
 _ROWS_FIRST = 128
 _ROWS_GROWTH = 8
-_HEADERS_MAX = 16
-_FURTHER_BYTE = bytes(range(0x80, 0x100))  # of a varint
-_LAST_BYTE = bytes(range(0x80))
-
-_Shape = list[tuple[int, bytes]]  # distances from the start of a record, and the bytes that may be there
 
 
 def check_structure(body: Buffer, count: int) -> None:
     """Check that `body` is `count` whole records. Raises Malformed."""
+    known = known_shapes.get((len(body), count))
+    if known is not None and known.fits(body, 0):
+        return
     data = bytes(body)
     last = len(data)
     left = count
@@ -79,6 +78,7 @@ def check_structure(body: Buffer, count: int) -> None:
     if end != last:
         where = "its records end inside it" if end < last else "it ends inside a record"
         raise Malformed(f"{where}, which has {last} bytes for {count} records")
+    remember(data, count)
 
 
 def _run_length(data: bytes, start: int, end: int, count: int) -> int:
@@ -89,68 +89,18 @@ def _run_length(data: bytes, start: int, end: int, count: int) -> int:
     size = end - start
     if data[start : end + _RUN_MIN * size : size] != data[start : start + 1] * (_RUN_MIN + 1):
         return 0
-    shape = _shape_of(data, start)
+    shape = shape_of(data, start)
     count = min(count, (len(data) - end) // size)
     rows = _ROWS_FIRST
     run = 0
     while shape and run < count:
         rows = min(rows, count - run)
-        alike = _rows_alike(data, end + run * size, size, rows, shape)
+        alike = rows_alike(data, end + run * size, size, rows, shape)
         run += alike
         if alike < rows:
             break
         rows *= _ROWS_GROWTH  # not all at once: a byte that differs wastes the rows behind it
     return run
-
-
-def _rows_alike(data: bytes, start: int, size: int, rows: int, shape: _Shape) -> int:
-    """How many of `rows` records of `size` bytes from `start` have this shape before one has not."""
-    for distance, allowed in shape:
-        column = data[start + distance : start + rows * size : size]
-        if allowed is _LAST_BYTE:
-            fits = column.isascii()
-        elif allowed is _FURTHER_BYTE:
-            fits = not column.translate(None, _FURTHER_BYTE)
-        else:
-            fits = column == allowed * rows
-        if not fits:
-            rows -= len(column.lstrip(allowed))
-    return rows
-
-
-def _shape_of(data: bytes, start: int) -> _Shape:
-    """The shape of the good record at `start`; empty if it has many headers.
-
-    Lengths and counts are the same in all records of a shape. Deltas are as long: no check depends on their values.
-    """
-    at = start
-    while data[at] > 0x7F:
-        at += 1
-    same = list(range(start, at + 1))
-    at += 2  # attributes
-    shape: _Shape = []
-    for _ in range(2):  # deltas of time and offset
-        while data[at] > 0x7F:
-            shape.append((at - start, _FURTHER_BYTE))
-            at += 1
-        shape.append((at - start, _LAST_BYTE))
-        at += 1
-    at = _skip_fields(data, at, 2, same)
-    headers, behind = read_varint(data, at)
-    if headers > _HEADERS_MAX:
-        return []
-    same += range(at, behind)
-    _skip_fields(data, behind, 2 * headers, same)
-    return [(at - start, data[at : at + 1]) for at in same] + shape
-
-
-def _skip_fields(data: bytes, at: int, count: int, lengths: list[int]) -> int:
-    """The position behind `count` fields. Appends the positions of the bytes of their lengths."""
-    for _ in range(count):
-        size, behind = read_varint(data, at)
-        lengths += range(at, behind)
-        at = behind + max(size, 0)
-    return at
 
 
 def _check_varied(data: bytes, end: int, count: int) -> tuple[int, int]:

@@ -139,7 +139,7 @@ def test_long_deltas_in_a_run_are_judged_as_alone(field: str, delta: bytes) -> N
 class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.alone = self.shapes = 0
-        check_each, shape_of = record_validation._check_each, record_validation._shape_of
+        check_each, shape_of = record_validation._check_each, record_validation.shape_of
 
         def each(data: bytes, end: int, count: int) -> tuple[int, int]:
             self.alone += count
@@ -150,7 +150,7 @@ class Counted:
             return shape_of(data, start)
 
         monkeypatch.setattr(record_validation, "_check_each", each)
-        monkeypatch.setattr(record_validation, "_shape_of", shape)
+        monkeypatch.setattr(record_validation, "shape_of", shape)
 
 
 def test_few_records_of_runs_are_checked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
