@@ -46,8 +46,6 @@ def seconds(text: str) -> float:
     return number
 
 
-LOOPBACK_OF = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""The address of this machine for each host of a listener that stands for every address."""
 _DEFAULT_ADDRESS = "localhost:9092"
 
 

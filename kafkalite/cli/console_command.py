@@ -21,11 +21,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.command_config import LOOPBACK_OF, add_bootstrap_server, add_command_config
+from kafkalite.cli.command_config import add_bootstrap_server, add_command_config
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.log_lines import LogLines
 from kafkalite.common.output import say, version
-from kafkalite.config.listeners import metrics_listener, parse_metrics_listener
+from kafkalite.config.listeners import LOOPBACK_OF, metrics_listener, parse_metrics_listener
 from kafkalite.config.properties import read_properties
 
 if TYPE_CHECKING:

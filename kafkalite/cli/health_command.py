@@ -11,11 +11,12 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.command_config import LOOPBACK_OF, add_command_config, add_running_broker, add_timeout, security_of
+from kafkalite.cli.command_config import add_command_config, add_running_broker, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.output import complain, say
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import LOOPBACK_OF
 from kafkalite.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 
 if TYPE_CHECKING:

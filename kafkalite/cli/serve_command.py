@@ -1,15 +1,13 @@
 """`kafkalite serve`: a broker, or several that are one cluster, until a signal.
 
 Modules that only some starts need are imported there: the broker is to be ready a quarter of a second after the process
-started. Two options are for the program that starts it: --ready-file names a file with the broker's address, which
-exists, complete, while clients may connect; --exit-with-parent ends the broker with that program.
+started. Some options are for the program that starts it (`starter_contract`).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -18,12 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.command_config import LOOPBACK_OF
 from kafkalite.cli.console_command import CONSOLE_LISTENER
+from kafkalite.cli.starter_contract import ReadyFile, stop_event, watch_parent
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.options import assignments
 from kafkalite.common.output import complain, say
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import LOOPBACK_OF
 from kafkalite.config.properties import read_environment, read_properties
 
 if TYPE_CHECKING:
@@ -31,77 +30,8 @@ if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
 
 
-POLL_S = 0.5
-
-
-def watch_parent(on_end: Callable[[], None], poll_s: float = POLL_S) -> None:
-    """Call `on_end` once, on the running loop, when the parent has ended. If the parent ended before this call, the
-    process has been adopted, and the end of its new parent counts."""
-    loop, parent = asyncio.get_running_loop(), os.getppid()
-    descriptor = _pidfd(parent)
-    if descriptor is None:
-        _poll_parent(loop, parent, on_end, poll_s)
-        return
-
-    def ended() -> None:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-        on_end()
-
-    loop.add_reader(descriptor, ended)
-
-
-def _pidfd(parent: int) -> int | None:
-    """None where there are none, and if the parent has just ended."""
-    try:
-        descriptor = os.pidfd_open(parent)
-    except (AttributeError, OSError):
-        return None
-    if os.getppid() == parent:  # otherwise its id may be another's by now
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _poll_parent(loop: asyncio.AbstractEventLoop, parent: int, on_end: Callable[[], None], poll_s: float) -> None:
-    if os.getppid() != parent:
-        on_end()
-    else:
-        loop.call_later(poll_s, _poll_parent, loop, parent, on_end, poll_s)
-
-
-class ReadyFile:
-    """The file of --ready-file. One that an earlier broker has left is removed first. Raises ConfigError."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        try:
-            self._path.unlink(missing_ok=True)
-            self._unfinished.touch()
-        except OSError as error:
-            raise ConfigError(f"--ready-file {path}: {error.strerror}") from None
-
-    def write(self, broker: Broker) -> None:
-        """Write the broker's address: clients may connect. Raises OSError."""
-        ready = {
-            "bootstrap_servers": broker.bootstrap_servers,
-            "port": broker.port,
-            "pid": os.getpid(),
-            "data_dir": str(broker.data_dir.absolute()),
-            "metrics": broker.metrics_address,
-        }
-        self._unfinished.write_text(json.dumps(ready) + "\n", encoding="utf-8")
-        self._unfinished.replace(self._path)  # a reader never sees half of it
-
-    def remove(self) -> None:
-        """Remove the file: the broker stops."""
-        for path in (self._path, self._unfinished):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-
-
 _FOR_ONE = ("faults", "fault", "control_token_file", "in_memory", "ready_file", "exit_with_parent")
+_ACQUAINTANCE_S_MAX = 3.0
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -116,30 +46,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="DIR[,DIR]",
         help="take over the data directories of a stopped Apache Kafka: its broker id, cluster and topics",
     )
-    command.add_argument(
-        *("-n", "--brokers"),
-        type=int,
-        metavar="COUNT",
-        help="run COUNT brokers as one cluster: ids and ports are counted up, data are in directories below the "
-        "configured one; with a small ZooKeeper of their own, unless zookeeper.connect names one",
-    )
-    command.add_argument(
-        "--zookeeper-listener",
-        metavar="HOST:PORT",
-        help="run a small ZooKeeper beside the broker or brokers, such as on 127.0.0.1:2181, for clients and tools "
-        "that need one; its data are in `zookeeper` below the data directory. For this machine only (see "
-        "docs/zookeeper.md)",
-    )
-    command.add_argument(
-        "--zookeeper",
-        choices=("kafkalite", "apache"),
-        help="which ZooKeeper to run with -n: kafkalite's own (default), or Apache's, which needs Java",
-    )
-    command.add_argument(
-        "--zookeeper-allow-remote",
-        action="store_true",
-        help="let --zookeeper-listener listen for other machines; anyone who reaches it may change the cluster",
-    )
+    _add_arguments_of_several(command)
     command.add_argument(
         "--console",
         action="store_true",
@@ -158,7 +65,63 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     _add_arguments_for_tests(command)
     command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
     command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # see `local_cluster`
+    for hidden in ("--lifeline", "--await-brokers", "--cpu"):  # see `local_cluster`
+        command.add_argument(hidden, type=int, help=argparse.SUPPRESS)
+
+
+def _core_count(text: str) -> int:
+    """The count of --cores; for "auto" the cores that this process may use."""
+    if text == "auto":
+        from kafkalite.cli.local_cluster.usable_cores import usable_cores
+
+        return usable_cores()
+    if not text.isascii() or not text.isdigit() or len(text) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of cores, or auto")
+    return int(text)
+
+
+def _ports(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 5 and int(part) <= 65535 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} must be ports from 0 to 65535, separated by commas")
+    return tuple(map(int, parts))
+
+
+def _add_arguments_of_several(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        *("-n", "--brokers"),
+        type=int,
+        metavar="COUNT",
+        help="run COUNT brokers as one cluster: ids and ports are counted up, data are in directories below the "
+        "configured one; with a small ZooKeeper of their own, unless zookeeper.connect names one",
+    )
+    command.add_argument(
+        "--cores",
+        type=_core_count,
+        metavar="COUNT|auto",
+        help="serve with a broker on each of COUNT cores, as one server: ports are counted up, data are in directories "
+        "below the configured one, new topics get COUNT partitions (see docs/scaling.md); the directory of a single "
+        "broker is taken over",
+    )
+    command.add_argument("--ports", type=_ports, metavar="PORT,PORT", help="with --cores: the port of each broker")
+    command.add_argument("--pin", action="store_true", help="with --cores: pin each broker to a core of its own")
+    command.add_argument(
+        "--zookeeper-listener",
+        metavar="HOST:PORT",
+        help="run a small ZooKeeper beside the broker or brokers, such as on 127.0.0.1:2181, for clients and tools "
+        "that need one; its data are in `zookeeper` below the data directory. For this machine only (see "
+        "docs/zookeeper.md)",
+    )
+    command.add_argument(
+        "--zookeeper",
+        choices=("kafkalite", "apache"),
+        help="which ZooKeeper to run with -n or --cores: kafkalite's own (default), or Apache's, which needs Java",
+    )
+    command.add_argument(
+        "--zookeeper-allow-remote",
+        action="store_true",
+        help="let --zookeeper-listener listen for other machines; anyone who reaches it may change the cluster",
+    )
 
 
 def _add_arguments_for_tests(command: argparse.ArgumentParser) -> None:
@@ -221,7 +184,7 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
     if options.data_dir is not None or options.adopt is not None:
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.adopt if options.data_dir is None else options.data_dir
-    if options.adopt is not None and options.brokers is None:
+    if options.adopt is not None and options.brokers is None and options.cores is None:
         from kafkalite.server.membership.single_broker import identity
 
         found = identity(BrokerConfig.load(properties).data_dirs)
@@ -273,13 +236,15 @@ def run(options: argparse.Namespace) -> int:
     handler.setFormatter(LogLines(f"%(asctime)s {sender}%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=options.log_level.upper())
     _raise_file_limit()
+    if options.cpu is not None:
+        os.sched_setaffinity(0, {options.cpu})
     make_broker = _make_broker(options, config)
     ready_file = None if options.ready_file is None else ReadyFile(options.ready_file)
     try:
         if _is_launcher(options):
             _serve_cluster(options, properties)
             return 0
-        from kafkalite.cli.local_cluster.broker_process import check_is_not_of_several
+        from kafkalite.cli.local_cluster.broker_plan import check_is_not_of_several
 
         check_is_not_of_several(config.data_dirs[0])
         import gc
@@ -302,12 +267,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _is_launcher(options: argparse.Namespace) -> bool:
     """Whether the brokers run in processes of their own, beside a ZooKeeper."""
-    return options.brokers is not None or options.zookeeper_listener is not None
+    return any(each is not None for each in (options.brokers, options.cores, options.zookeeper_listener))
 
 
 def _serve_cluster(options: argparse.Namespace, properties: Mapping[str, str]) -> None:
     """Raises ConfigError, OSError."""
-    from kafkalite.cli.local_cluster import broker_process
+    from kafkalite.cli.local_cluster import broker_plan
     from kafkalite.cli.local_cluster.launcher import serve_cluster
     from kafkalite.cli.local_cluster.own_zookeeper import parse_listener
 
@@ -317,10 +282,14 @@ def _serve_cluster(options: argparse.Namespace, properties: Mapping[str, str]) -
         address = parse_listener(
             "--zookeeper-listener", text, allow_remote=options.zookeeper_allow_remote, remote="--zookeeper-allow-remote"
         )
-    if options.brokers is not None:
-        planned = broker_process.plan(properties, options.brokers, adopts=adopts)
+    if options.cores is not None:
+        cpus = tuple(sorted(os.sched_getaffinity(0))) if options.pin else ()
+        cores = broker_plan.Cores(options.cores, options.ports or (), cpus)
+        planned = broker_plan.plan_cores(properties, cores, adopts=adopts)
+    elif options.brokers is not None:
+        planned = broker_plan.plan(properties, options.brokers, adopts=adopts)
     else:
-        planned = broker_process.plan_alone(properties, adopts=adopts)
+        planned = broker_plan.plan_alone(properties, adopts=adopts)
     serve_cluster(
         planned,
         options.log_level,
@@ -335,7 +304,11 @@ def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[
     adopts = options.adopt is not None
     if _is_launcher(options) and (given := [name for name in _FOR_ONE if getattr(options, name)]):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ConfigError(f"{names}: for one broker, not for several (--brokers, --zookeeper-listener)")
+        raise ConfigError(f"{names}: for one broker, not for several (--brokers, --cores, --zookeeper-listener)")
+    if options.cores is not None and options.brokers is not None:
+        raise ConfigError("--cores and --brokers both say how many brokers run here; give one of them")
+    if options.cores is None and (options.ports is not None or options.pin):
+        raise ConfigError("--ports and --pin are for --cores")
     is_controlled = options.faults is not None or options.fault or options.control_token_file is not None
     if not is_controlled and not options.in_memory:
 
@@ -375,6 +348,8 @@ async def _serve(
         return
     try:
         starting.result()  # raises the error of the start
+        if options.await_brokers is not None:
+            await _await_brokers(broker, options.await_brokers)
         if not stop_wanted.is_set():
             _announce(broker, config)
             if ready_file is not None:
@@ -396,6 +371,21 @@ async def _serve(
         await broker.stop()
 
 
+async def _await_brokers(broker: Broker, count: int) -> None:
+    """Waits until the broker knows `count` brokers, so that topics spread over all; not for long if one is missing."""
+    metadata, are_all = broker.server.metadata, asyncio.Event()
+
+    def on_change(*_: object) -> None:
+        if len(metadata.brokers) >= count:
+            are_all.set()
+
+    unlisten = metadata.listen(on_change)
+    on_change()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(are_all.wait(), _ACQUAINTANCE_S_MAX)
+    unlisten()
+
+
 def _start_console(broker: Broker, config: BrokerConfig) -> ConsoleProcess:
     """Raises ConfigError."""
     from kafkalite.cli.console_command import ConsoleProcess
@@ -409,34 +399,6 @@ def _start_console(broker: Broker, config: BrokerConfig) -> ConsoleProcess:
     return console
 
 
-def stop_event(lifeline: int | None) -> asyncio.Event:
-    """An event that is set by SIGTERM, SIGINT, or the end of the process that holds `lifeline` open.
-
-    A second signal ends the process at once. Nothing is ever written to `lifeline`, a pipe.
-    """
-    import signal
-
-    loop = asyncio.get_running_loop()
-    stop_wanted = asyncio.Event()
-
-    def on_signal() -> None:
-        stop_wanted.set()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    if lifeline is not None:
-
-        def on_end() -> None:
-            loop.remove_reader(lifeline)
-            stop_wanted.set()
-
-        loop.add_reader(lifeline, on_end)
-    return stop_wanted
-
-
 def _announce(broker: Broker, config: BrokerConfig) -> None:
     if broker.adopted is not None:
         for line in broker.adopted.lines():
@@ -446,7 +408,8 @@ def _announce(broker: Broker, config: BrokerConfig) -> None:
     address = broker.bootstrap_servers
     if config.listeners[0].host in LOOPBACK_OF:
         address += " and every other address of this machine"
-    say(f"kafkalite is ready on {address}, data in {place}, cluster {broker.cluster_id}")
+    metrics = f", metrics on {broker.metrics_address}" if broker.metrics_address else ""
+    say(f"kafkalite is ready on {address}, data in {place}, cluster {broker.cluster_id}{metrics}")
     sys.stdout.flush()
 
 

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace, directory: str, host: str, port: int) -> None:
-    from kafkalite.cli.serve_command import stop_event
+    from kafkalite.cli.starter_contract import stop_event
     from kafkalite.common.clock import SystemClock
     from kafkalite.log.storage.files import Files
     from kafkalite.log.storage.io_executor import FlushThreadPool, SerialExecutor

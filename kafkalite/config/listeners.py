@@ -18,6 +18,8 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.settings import Setting, quoted
 
+LOOPBACK_OF = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""The address of this machine for each host of a listener that stands for every address."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._:-]*)):([0-9]{1,5})\Z", re.ASCII)
 _PAIR = re.compile(r"\s*([^\s:,]+)\s*:\s*([^\s:,]+)\s*\Z")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.forks import close_copy, close_in_children, close_writer_in_children
@@ -55,8 +55,9 @@ _REASONS = {
 class MetricsEndpoint:
     """Serves from `start` to `stop`, on the loop that runs `start`. `address` is HOST:PORT as it is bound.
 
-    `pieces` makes the text of one scrape, in pieces that each take a bounded time; `health` is one line, "ok" or the
-    fault. Timeouts are in real time, also with a test's clock: they are for scrapers and the kernel.
+    `pieces` makes the text of one scrape, in pieces that each take a bounded time, or has to wait for them; `health` is
+    one line, "ok" or the fault. Timeouts are in real time, also with a test's clock: they are for scrapers and
+    the kernel.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class MetricsEndpoint:
         host: str,
         port: int,
         content_type: str,
-        pieces: Callable[[], Iterator[str]],
+        pieces: Callable[[], Iterator[str] | AsyncIterator[str]],
         health: Callable[[], str],
         *,
         request_seconds_max: float = REQUEST_SECONDS_MAX,
@@ -181,12 +182,22 @@ class MetricsEndpoint:
     async def _text(self) -> list[bytes]:
         parts: list[bytes] = []
         async with self._one_scrape:
-            for piece in self._pieces():
+            async for piece in _in_turns(self._pieces()):
                 if piece:
                     data = piece.encode(errors="replace")  # a path may hold bytes that are no text
                     parts += [data[at : at + _SEND_BYTES] for at in range(0, len(data), _SEND_BYTES)]
-                await asyncio.sleep(0)
         return parts
+
+
+async def _in_turns(pieces: Iterator[str] | AsyncIterator[str]) -> AsyncIterator[str]:
+    """The pieces, with a turn of the loop after each."""
+    if isinstance(pieces, AsyncIterator):
+        async for piece in pieces:
+            yield piece
+    else:
+        for piece in pieces:
+            yield piece
+            await asyncio.sleep(0)
 
 
 async def _request_head(reader: asyncio.StreamReader) -> bytes | None:

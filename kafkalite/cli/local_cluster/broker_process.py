@@ -3,16 +3,6 @@
 It gets its settings through a deleted file, so that a password is neither on a disk nor in the list of processes. It
 reads from a pipe, its lifeline, whose other end is here, and stops in order when that end is closed. So no broker
 outlives the process that started it, however that process ended.
-
-The settings of each broker are derived from those of one:
-
-    broker.id         counted up from the configured one (0)
-    listeners         ports counted up from the configured ones; port 0 stays any free one. advertised.listeners and
-                      metrics.listener likewise
-    log.dirs          a directory `broker<id>` in each that is configured; the first also has `zookeeper`, for our own
-
-The name of such a directory has no dash before its number: with a dash it would be a partition's, if the directory
-around it were ever taken for a broker's.
 """
 
 from __future__ import annotations
@@ -24,147 +14,12 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
+from kafkalite.cli.local_cluster.broker_plan import BrokerPlan
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable
-from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.listeners import ListenerConfig, metrics_listener
-from kafkalite.log.storage.file_names import META_PROPERTIES
-
-BROKERS_MAX = 100  # each is a process of 30 MB
-OWN_SESSION_TIMEOUT_MS = 6_000  # with a ZooKeeper beside us, where no network is in between (Kafka's default: 18 s)
-_PORT_MAX = 65_535
-ZOOKEEPER = "zookeeper"
-"""The name of the directory of a ZooKeeper of our own. It has no dash, as that of a partition has."""
-
-
-class BrokerPlan(NamedTuple):
-    """One broker: its id and all its settings, as text by Kafka's names. `adopts`: it takes over the data in its
-    directories when it is started for the first time."""
-
-    broker_id: int
-    properties: Mapping[str, str]
-    adopts: bool = False
-
-
-class ClusterPlan(NamedTuple):
-    """`directory` has the lock that all share, `zookeeper_directory` the data of a ZooKeeper of our own. `connect` is
-    the ZooKeeper that was named, empty if none was."""
-
-    brokers: tuple[BrokerPlan, ...]
-    directory: str
-    zookeeper_directory: str
-    connect: str
-
-
-def plan(properties: Mapping[str, str], count: int, *, adopts: bool = False) -> ClusterPlan:
-    """Plans `count` brokers from `properties`, which are meant for one. With `adopts` the brokers whose directories
-    have data take them over. Raises ConfigError."""
-    if not 1 <= count <= BROKERS_MAX:
-        raise ConfigError(f"-n {count} must be from 1 to {BROKERS_MAX} brokers")
-    config = BrokerConfig.load(properties)
-    first_id = max(0, config.broker_id)
-    brokers = tuple(BrokerPlan(first_id + i, _properties_of(properties, config, first_id + i, i)) for i in range(count))
-    if adopts:
-        brokers = tuple(broker._replace(adopts=_has_data(broker)) for broker in brokers)
-        if not any(broker.adopts for broker in brokers):
-            raise ConfigError(
-                f"--adopt: there is nothing to take over in {brokers[0].properties['log.dirs']} and further brokers' "
-                f"directories; move that of a single broker to {config.data_dirs[0]}/broker{first_id}"
-            )
-    _check_ports([BrokerConfig.load(broker.properties) for broker in brokers])
-    directory = config.data_dirs[0]
-    connect = properties.get("zookeeper.connect", "").strip()
-    return ClusterPlan(brokers, directory, os.path.join(directory, ZOOKEEPER), connect)
-
-
-def plan_alone(properties: Mapping[str, str], *, adopts: bool = False) -> ClusterPlan:
-    """Plans one broker with a ZooKeeper of our own beside it, whose data are in a directory of the broker's. The broker
-    has its directories, ports and id as if it were alone. Raises ConfigError."""
-    config = BrokerConfig.load(properties)
-    if properties.get("zookeeper.connect", "").strip():
-        raise ConfigError("--zookeeper-listener is for a ZooKeeper of our own, and zookeeper.connect names another")
-    check_is_not_of_several(config.data_dirs[0])
-    own = {name: text for name, text in properties.items() if name not in ("node.id", "log.dir")}
-    own |= {"broker.id": str(max(0, config.broker_id)), "log.dirs": ",".join(config.data_dirs)}
-    directory = os.path.join(config.data_dirs[0], ZOOKEEPER)
-    return ClusterPlan((BrokerPlan(max(0, config.broker_id), own, adopts),), directory, directory, "")
-
-
-def with_zookeeper(broker: BrokerPlan, connect: str) -> BrokerPlan:
-    """The same broker with a ZooKeeper of our own."""
-    own = {"zookeeper.session.timeout.ms": str(OWN_SESSION_TIMEOUT_MS), **broker.properties}
-    return broker._replace(properties={**own, "zookeeper.connect": connect})
-
-
-def check_directory(directory: str) -> None:
-    """Raises ConfigError when this is the directory of a single broker, which would seem to have lost its topics."""
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return  # it does not exist yet; or the first write there reports the fault
-    if META_PROPERTIES in names and not any(name.startswith("broker") for name in names):
-        raise ConfigError(
-            f"{directory} holds the data of a single broker; give several brokers another --data-dir. "
-            "docs/zookeeper.md says how a single broker becomes one of a cluster"
-        )
-
-
-def check_is_not_of_several(directory: str) -> None:
-    """Raises ConfigError when a single broker is given the directory of several, whose topics it would not have."""
-    first = next(iter(sorted(Path(directory).glob(f"broker[0-9]*/{META_PROPERTIES}"))), None)
-    if first is not None and not os.path.exists(os.path.join(directory, META_PROPERTIES)):
-        raise ConfigError(
-            f"{directory} holds the data of several brokers, such as {first.parent.name}: start them with -n, or give "
-            "a single broker another --data-dir (log.dirs)"
-        )
-
-
-def _has_data(broker: BrokerPlan) -> bool:
-    return any(os.path.exists(os.path.join(one, META_PROPERTIES)) for one in broker.properties["log.dirs"].split(","))
-
-
-def _properties_of(properties: Mapping[str, str], config: BrokerConfig, broker_id: int, step: int) -> dict[str, str]:
-    own = {name: text for name, text in properties.items() if name not in ("node.id", "log.dir")}
-    own["broker.id"] = str(broker_id)
-    own["log.dirs"] = ",".join(os.path.join(directory, f"broker{broker_id}") for directory in config.data_dirs)
-    own["listeners"] = _counted_up(config.listeners, step)
-    if config.advertised_listeners:
-        own["advertised.listeners"] = _counted_up(config.advertised_listeners, step)
-    else:
-        own.pop("advertised.listeners", None)  # it is empty
-    if step:
-        own.pop("console.listener", None)  # one console shows them all
-    if config.metrics_listener:
-        own["metrics.listener"] = _step(metrics_listener(config.metrics_listener), step).address
-    return own
-
-
-def _counted_up(listeners: Sequence[ListenerConfig], step: int) -> str:
-    return ",".join(str(_step(listener, step)) for listener in listeners)
-
-
-def _step(listener: ListenerConfig, step: int) -> ListenerConfig:
-    if listener.port + step > _PORT_MAX:
-        raise ConfigError(f"listeners: {listener} leaves no ports to count up to; the last one is {_PORT_MAX}")
-    return listener._replace(port=listener.port + step if listener.port else 0)
-
-
-def _check_ports(configs: Sequence[BrokerConfig]) -> None:
-    taken: dict[int, int] = {}
-    for config in configs:
-        used = [*config.listeners, *([metrics_listener(config.metrics_listener)] if config.metrics_listener else [])]
-        for port in {listener.port for listener in used} - {0}:
-            if port in taken:
-                raise ConfigError(
-                    f"listeners: with {len(configs)} brokers every port is counted up, and {port} would be used by "
-                    f"broker {taken[port]} and by broker {config.broker_id}; leave {len(configs)} ports between two"
-                )
-            taken[port] = config.broker_id
-
 
 logger = logging.getLogger(__name__)
 
@@ -227,7 +82,9 @@ def describe_exit(code: int) -> str:
     return f"was killed by signal {-code} ({name})"
 
 
-_READY = re.compile(r"kafkalite is ready on (\S+?)(?: and every other .*?)?, data in (.*), cluster (\S+)")
+_READY = re.compile(
+    r"kafkalite is ready on (\S+?)(?: and every other .*?)?, data in (.*), cluster ([^\s,]+)(?:, metrics on (\S+))?$"
+)
 
 
 class Ready(NamedTuple):
@@ -236,6 +93,7 @@ class Ready(NamedTuple):
     bootstrap: str
     data_dir: str
     cluster_id: str
+    metrics: str | None = None
 
 
 class BrokerProcess(ChildProcess):
@@ -243,9 +101,13 @@ class BrokerProcess(ChildProcess):
 
     stop_limit_s = 30.0
 
-    def __init__(self, plan: BrokerPlan, log_level: str, lifeline: int, keep_open: Sequence[int] = ()) -> None:
+    def __init__(
+        self, plan: BrokerPlan, log_level: str, lifeline: int, keep_open: Sequence[int] = (), *, acquaintances: int = 1
+    ) -> None:
+        """`acquaintances`: its first start ends when it knows so many brokers of the cluster, itself included."""
         super().__init__(keep_open)
         self.plan = plan
+        self._acquaintances = acquaintances
         self.name = f"broker {plan.broker_id}"
         self.ready: Ready | None = None
         self._adopts = plan.adopts
@@ -258,7 +120,9 @@ class BrokerProcess(ChildProcess):
         OSError.
         """
         self.ready = None
-        adopting = ("--adopt", self.plan.properties["log.dirs"]) if self._adopts else ()
+        options = ["--adopt", self.plan.properties["log.dirs"]] if self._adopts else []
+        options += ["--await-brokers", str(self._acquaintances)] if self._acquaintances > 1 else []
+        options += [] if self.plan.cpu is None else ["--cpu", str(self.plan.cpu)]
         import tempfile  # random and shutil come with it, which a single broker needs for nothing else
 
         with tempfile.TemporaryFile("w+", encoding="utf-8") as settings:
@@ -266,7 +130,7 @@ class BrokerProcess(ChildProcess):
             settings.seek(0)
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "kafkalite", "serve", f"/dev/fd/{settings.fileno()}"),
-                *("--log-level", self._log_level, "--lifeline", str(self._lifeline), *adopting),
+                *("--log-level", self._log_level, "--lifeline", str(self._lifeline), *options),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 env=child_environment(),
@@ -286,7 +150,7 @@ class BrokerProcess(ChildProcess):
                 raise
         if self.ready is None:
             raise ConfigError(f"{self.name} {describe_exit(await self._process.wait())} before it was ready")
-        self._adopts = False  # once, and not when it is restarted
+        self._adopts, self._acquaintances = False, 1  # once, and not when it is restarted
         self._output = asyncio.ensure_future(self._print_output(self._process.stdout))
 
     async def stop(self) -> None:

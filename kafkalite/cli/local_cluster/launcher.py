@@ -1,8 +1,9 @@
-"""`kafkalite serve -n 3`: several brokers on one machine, and a ZooKeeper of our own if none is named.
+"""`kafkalite serve --cores 4`, `-n 3`: several brokers on one machine, and a ZooKeeper of our own if none is named.
 
-Each is a process; this one starts and supervises them, and serves no client.
+Each is a process; this one starts and supervises them, and serves no client but scrapers of the machine's metrics.
 
-    a broker or our ZooKeeper dies     that is logged, and it is restarted after 1 s, and later up to 30 s apart
+    a broker or our ZooKeeper dies     that is logged, and it is restarted at once, and after many deaths in a minute up
+                                       to 30 s apart
     SIGTERM to one broker              it stops and is not restarted, the others continue
     SIGTERM, Ctrl-C                    the brokers stop in order, in parallel, then our ZooKeeper; a second one kills
     this process dies                  they stop by themselves, when the pipe that each reads from ends
@@ -23,24 +24,29 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafkalite.cli.local_cluster import broker_process
+from kafkalite.cli.local_cluster import broker_plan, single_broker_directory
+from kafkalite.cli.local_cluster.broker_plan import ClusterPlan
+from kafkalite.cli.local_cluster.broker_process import BrokerProcess
 from kafkalite.cli.local_cluster.own_zookeeper import ZooKeeperChild, ZooKeeperMaker, zookeeper_maker
+from kafkalite.cli.local_cluster.supervision import Supervisor
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.storage.file_names import LOCK
+from kafkalite.log.storage.files import Files
+
+if TYPE_CHECKING:
+    from kafkalite.cli.local_cluster.machine_metrics import BrokerState
+    from kafkalite.server.metrics_endpoint import MetricsEndpoint
 
 logger = logging.getLogger(__name__)
 
-_RESTART_AFTER_S_MIN = 1.0
-_RESTART_AFTER_S_MAX = 30.0
-_LONG_LIFE_S = 60.0  # a process that dies after so long is restarted as if for the first time
 _EARLIER_LIMIT_S = 20.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve_cluster(
-    planned: broker_process.ClusterPlan,
+    planned: ClusterPlan,
     log_level: str,
     *,
     zookeeper: str | None = None,
@@ -56,13 +62,13 @@ def serve_cluster(
     else:
         directory = Path(planned.zookeeper_directory)
         make_zookeeper = zookeeper_maker(directory, zookeeper, zookeeper_listener, log_level, allow_remote=allow_remote)
-    if planned.directory != planned.zookeeper_directory:
-        broker_process.check_directory(planned.directory)
+    if planned.directory != planned.zookeeper_directory and not planned.moves:
+        broker_plan.check_directory(planned.directory)
     with asyncio.Runner() as runner:
         runner.run(_serve(planned, log_level, make_zookeeper))
 
 
-async def _serve(planned: broker_process.ClusterPlan, log_level: str, make_zookeeper: ZooKeeperMaker | None) -> None:
+async def _serve(planned: ClusterPlan, log_level: str, make_zookeeper: ZooKeeperMaker | None) -> None:
     stop_requested = asyncio.Event()
     cluster: _LocalCluster | None = None
     loop = asyncio.get_running_loop()
@@ -84,6 +90,9 @@ async def _serve(planned: broker_process.ClusterPlan, log_level: str, make_zooke
         with _locked(Path(planned.directory)) as lock, _pipe() as lifeline:
             if not await _wait_for_earlier(lock, planned.directory, waiting):
                 return
+            if planned.moves:
+                single_broker_directory.carry_out(planned.moves, Files())
+                logger.info("the data of a single broker are in %s now", planned.moves[0][1])
             cluster = _LocalCluster(planned, log_level, make_zookeeper, lock, lifeline)
             try:
                 await cluster.run(waiting)
@@ -98,7 +107,7 @@ class _LocalCluster:
 
     def __init__(
         self,
-        planned: broker_process.ClusterPlan,
+        planned: ClusterPlan,
         log_level: str,
         make_zookeeper: ZooKeeperMaker | None,
         lock: int,
@@ -110,8 +119,10 @@ class _LocalCluster:
         self._lock = lock
         self._lifeline = lifeline
         self._zookeeper: ZooKeeperChild | None = None
-        self._brokers: list[broker_process.BrokerProcess] = []
-        self._supervisors: list[asyncio.Future[Any]] = []
+        self._brokers: list[BrokerProcess] = []
+        self._supervisors: list[Supervisor] = []
+        self._tasks: list[asyncio.Future[Any]] = []
+        self._metrics: MetricsEndpoint | None = None
 
     async def run(self, stop_requested: asyncio.Future[Any]) -> None:
         """Returns when a stop is requested or every broker has been stopped. Raises ConfigError if one cannot start."""
@@ -123,11 +134,13 @@ class _LocalCluster:
         if starting.cancelled():
             return
         starting.result()  # raises what went wrong
+        self._supervisors = [Supervisor(broker) for broker in self._brokers]
+        await self._start_metrics()
         self._report_ready()
-        brokers = [asyncio.ensure_future(self._supervise(broker)) for broker in self._brokers]
-        self._supervisors = [*brokers]
+        brokers = [asyncio.ensure_future(self._supervise(each)) for each in self._supervisors]
+        self._tasks = [*brokers]
         if self._zookeeper is not None:
-            self._supervisors.append(asyncio.ensure_future(_supervise(self._zookeeper)))
+            self._tasks.append(asyncio.ensure_future(Supervisor(self._zookeeper).run()))
         none_left: asyncio.Future[Any] = asyncio.ensure_future(asyncio.wait(brokers))
         await asyncio.wait({none_left, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
         if none_left.done():
@@ -137,10 +150,12 @@ class _LocalCluster:
         none_left.cancel()
 
     async def stop(self) -> None:
-        for task in self._supervisors:
+        for task in self._tasks:
             task.cancel()
-        if self._supervisors:
-            await asyncio.wait(self._supervisors)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._metrics is not None:
+            await self._metrics.stop()
         await asyncio.gather(*(broker.stop() for broker in self._brokers))
         if self._zookeeper is not None:
             await self._zookeeper.stop()
@@ -155,9 +170,16 @@ class _LocalCluster:
         if self._make_zookeeper is not None:
             self._zookeeper = self._make_zookeeper(self._lifeline, [self._lock])
             await self._zookeeper.start()
-            plans = tuple(broker_process.with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
+            plans = tuple(broker_plan.with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
         self._brokers = [
-            broker_process.BrokerProcess(each, self._log_level, self._lifeline, [self._lock]) for each in plans
+            BrokerProcess(
+                each,
+                self._log_level,
+                self._lifeline,
+                [self._lock],
+                acquaintances=1 if each.adopts else len(plans),
+            )
+            for each in plans
         ]
         for adopts in (True, False):  # a broker whose data are taken over also brings the cluster id
             await _together([broker for broker in self._brokers if broker.plan.adopts is adopts])
@@ -176,16 +198,34 @@ class _LocalCluster:
         connect = self._planned.connect or (self._zookeeper.connect if self._zookeeper is not None else "")
         print(
             f"kafkalite is ready on {','.join(each.bootstrap for each in ready)}, data in {place}, "
-            f"cluster {ready[0].cluster_id}, ZooKeeper {connect}",
+            f"cluster {ready[0].cluster_id}, ZooKeeper {connect}"
+            + (f", metrics on {self._metrics.address}" if self._metrics is not None else ""),
             flush=True,
         )
 
-    async def _supervise(self, broker: broker_process.BrokerProcess) -> None:
-        await _supervise(broker)
-        logger.info("%s was stopped, and is not restarted", broker.name)
+    async def _start_metrics(self) -> None:
+        """Raises ConfigError if the address cannot be bound."""
+        if self._planned.metrics_listener:
+            from kafkalite.cli.local_cluster.machine_metrics import machine_endpoint
+
+            endpoint = machine_endpoint(self._planned.metrics_listener, self._states)
+            await endpoint.start()
+            self._metrics = endpoint
+
+    def _states(self) -> list[BrokerState]:
+        from kafkalite.cli.local_cluster.machine_metrics import BrokerState
+
+        return [
+            BrokerState(broker.plan.broker_id, each.is_up, each.restarts, broker.ready and broker.ready.metrics)
+            for broker, each in zip(self._brokers, self._supervisors, strict=True)
+        ]
+
+    async def _supervise(self, broker: Supervisor) -> None:
+        await broker.run()
+        logger.info("%s was stopped, and is not restarted", broker.process.name)
 
 
-async def _together(brokers: Sequence[broker_process.BrokerProcess]) -> None:
+async def _together(brokers: Sequence[BrokerProcess]) -> None:
     """Start all of them in parallel, or none. Raises ConfigError, OSError."""
     starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
     try:
@@ -195,31 +235,6 @@ async def _together(brokers: Sequence[broker_process.BrokerProcess]) -> None:
             task.cancel()
         await asyncio.wait(starting)
         raise
-
-
-async def _supervise(process: broker_process.ChildProcess) -> None:
-    """Restart it whenever it dies. Returns when it has ended in order."""
-    restart_after_s = _RESTART_AFTER_S_MIN
-    while True:
-        since = time.monotonic()
-        pid = process.pid
-        how = await process.ended()
-        if how is None:
-            return
-        if time.monotonic() - since > _LONG_LIFE_S:
-            restart_after_s = _RESTART_AFTER_S_MIN
-        while True:
-            logger.error("%s (process %d) %s; it is restarted in %g s", process.name, pid, how, restart_after_s)
-            await asyncio.sleep(restart_after_s)
-            restart_after_s = min(_RESTART_AFTER_S_MAX, 2 * restart_after_s)
-            try:
-                await process.start()
-            except (ConfigError, OSError) as error:
-                how = f"could not start: {error}"
-                pid = process.pid
-                continue
-            logger.info("%s (process %d) serves again", process.name, process.pid)
-            break
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kafkalite.cli.serve_command import watch_parent
+from kafkalite.cli.starter_contract import watch_parent
 from tests.support.wait import DEADLINE_S
 
 

@@ -6,15 +6,17 @@ import os
 
 import pytest
 
-from kafkalite.cli.local_cluster.broker_process import (
+from kafkalite.cli.local_cluster.broker_plan import (
     BROKERS_MAX,
     BrokerPlan,
-    _properties_text,
+    Cores,
     check_directory,
     check_is_not_of_several,
     plan,
+    plan_cores,
     with_zookeeper,
 )
+from kafkalite.cli.local_cluster.broker_process import _properties_text
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import parse_properties
@@ -116,3 +118,61 @@ def test_only_what_has_data_is_taken_over(tmp_path: os.PathLike[str]) -> None:
         pass
     assert [broker.adopts for broker in plan({"log.dirs": f"{tmp_path}"}, 2, adopts=True).brokers] == [True, False]
     assert not any(broker.adopts for broker in plan({"log.dirs": f"{tmp_path}"}, 2).brokers)
+
+
+def cores(properties: dict[str, str], wanted: Cores) -> list[BrokerConfig]:
+    return [BrokerConfig.load(broker.properties) for broker in plan_cores(properties, wanted).brokers]
+
+
+def test_brokers_of_cores_share_what_one_would_have(tmp_path: os.PathLike[str]) -> None:
+    found = cores({"log.dirs": f"{tmp_path}"}, Cores(4))
+    assert [one.num_partitions for one in found] == [4] * 4
+    assert {one.offsets_topic_replication_factor for one in found} == {1}
+    assert sum(one.queued_max_request_bytes for one in found) == 128 << 20
+    assert sum(one.log_cleaner_dedupe_buffer_size for one in found) == 128 << 20
+    assert cores({"log.dirs": f"{tmp_path}"}, Cores(1))[0].socket_request_max_bytes == 100 << 20, "one has it all"
+    said = {"num.partitions": "7", "offsets.topic.replication.factor": "2", "socket.request.max.bytes": "50000000"}
+    chosen = cores({"log.dirs": f"{tmp_path}", **said}, Cores(2))[0]
+    assert (chosen.num_partitions, chosen.offsets_topic_replication_factor) == (7, 2)
+    assert (chosen.socket_request_max_bytes, chosen.queued_max_request_bytes) == (50_000_000, -1)
+    large = cores({"log.dirs": f"{tmp_path}", "message.max.bytes": "60000000"}, Cores(64))[0]
+    assert large.socket_request_max_bytes == 120_000_000, "a request holds the largest batch"
+
+
+def test_the_machine_has_metrics_of_its_own_before_those_of_its_brokers(tmp_path: os.PathLike[str]) -> None:
+    planned = plan_cores({"log.dirs": f"{tmp_path}", "metrics.listener": "127.0.0.1:9404"}, Cores(2))
+    assert planned.metrics_listener == "127.0.0.1:9404"
+    own = [BrokerConfig.load(broker.properties).metrics_listener for broker in planned.brokers]
+    assert own == ["127.0.0.1:9405", "127.0.0.1:9406"]
+    with pytest.raises(ConfigError, match="9091 would be used by the metrics of the machine and by broker 0"):
+        plan_cores(
+            {
+                "log.dirs": f"{tmp_path}",
+                "metrics.listener": ":9091",
+                "listeners": "A://:9091",
+                "listener.security.protocol.map": "A:PLAINTEXT",
+            },
+            Cores(1),
+        )
+
+
+def test_ports_and_cores_are_given_by_turns(tmp_path: os.PathLike[str]) -> None:
+    planned = plan_cores({"log.dirs": f"{tmp_path}"}, Cores(3, (9092, 9292, 9492), (4, 6)))
+    assert [BrokerConfig.load(broker.properties).listeners[0].port for broker in planned.brokers] == [9092, 9292, 9492]
+    assert [broker.cpu for broker in planned.brokers] == [4, 6, 4]
+    with pytest.raises(ConfigError, match="--ports names 1 ports for 2 brokers"):
+        plan_cores({"log.dirs": f"{tmp_path}"}, Cores(2, (9092,)))
+    with pytest.raises(ConfigError, match="--cores 0 must be from 1"):
+        plan_cores({"log.dirs": f"{tmp_path}"}, Cores(0))
+
+
+def test_a_broker_with_partitions_is_not_left_out(tmp_path: os.PathLike[str]) -> None:
+    directory = os.fspath(tmp_path)
+    for broker_id in range(3):
+        os.makedirs(os.path.join(directory, f"broker{broker_id}"))
+        with open(os.path.join(directory, f"broker{broker_id}", "meta.properties"), "w"):
+            pass
+    assert len(plan_cores({"log.dirs": directory}, Cores(2)).brokers) == 2, "the third has none"
+    os.mkdir(os.path.join(directory, "broker2", "orders-5"))
+    with pytest.raises(ConfigError, match=r"broker2 in .* has orders-5, and would not be started.*--brokers 0,1"):
+        plan_cores({"log.dirs": directory}, Cores(2))

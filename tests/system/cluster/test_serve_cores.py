@@ -1,0 +1,78 @@
+"""`kafkalite serve --cores N` as an operator meets it: a broker on each core, one server to its clients."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import urllib.request
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S, until
+from tests.system.cluster.load import LOG
+from tests.system.cluster.served_machine import all_gone, create, read, serving, write
+
+METRICS = ("--override", "metrics.listener=127.0.0.1:0")
+
+
+def leaders(bootstrap: str, topic: str) -> list[int]:
+    metadata = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG).list_topics(topic, timeout=DEADLINE_S)
+    return sorted(partition.leader for partition in metadata.topics[topic].partitions.values())
+
+
+def scrape(address: str | None, path: str = "metrics") -> str:
+    with urllib.request.urlopen(f"http://{address}/{path}", timeout=DEADLINE_S) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def test_cores_are_one_server(tmp_path: Path) -> None:
+    with serving(tmp_path, *METRICS, cores="3") as served:
+        admin = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG)
+        admin.create_topics([NewTopic("spread", -1, -1)])["spread"].result(DEADLINE_S)
+        until(lambda: leaders(served.bootstrap, "spread") == [0, 1, 2], "a partition on each core")
+        write(served.bootstrap, "spread", range(3))
+        assert read(served.bootstrap, "spread", 3) == {b"0", b"1", b"2"}
+        internal = admin.list_topics("__consumer_offsets", timeout=DEADLINE_S).topics["__consumer_offsets"].partitions
+        assert {len(one.replicas) for one in internal.values()} == {1}
+        assert {one.leader for one in internal.values()} == {0, 1, 2}
+        (pid,) = served.pids("broker 1")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: served.pids("broker 1")[-1] != pid, "broker 1 to be restarted")
+        assert f"broker 1 (process {pid}) was killed by signal 9 (SIGKILL); it is restarted at once" in served.said()
+        assert read(served.bootstrap, "spread", 3) == {b"0", b"1", b"2"}
+        text = scrape(served.metrics)
+        assert 'kafkalite_broker_restarts_total{broker="1"} 1\n' in text
+        assert re.findall(r'kafka_server_replicamanager_leadercount\{broker="(\d)"\}', text) == ["0", "1", "2"]
+        assert text.count("# TYPE kafka_server_replicamanager_leadercount gauge") == 1
+        assert scrape(served.metrics, "health") == "ok\n"
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(60) == 0, served.said()
+        assert "Traceback" not in served.said() and "is killed" not in served.said()
+    assert all_gone(tmp_path / "data")
+
+
+@pytest.mark.long
+def test_the_directory_of_a_single_broker_is_taken_over(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", port=0) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers}, logger=LOG)
+        admin.create_topics([NewTopic("kept", 2, 1, config={"retention.ms": "123456789"})])["kept"].result(DEADLINE_S)
+        write(broker.bootstrap_servers, "kept", range(2))
+        cluster = broker.cluster_id
+    with serving(tmp_path, cores="2") as served:
+        assert served.cluster == cluster
+        assert read(served.bootstrap, "kept", 2) == {b"0", b"1"}
+        assert leaders(served.bootstrap, "kept") == [0, 0], "until they are spread"
+        resource = ConfigResource("topic", "kept")
+        admin = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG)
+        assert admin.describe_configs([resource])[resource].result(DEADLINE_S)["retention.ms"].value == "123456789"
+        create(served.bootstrap, "new", 2)
+        until(lambda: leaders(served.bootstrap, "new") == [0, 1], "new partitions to be spread")
+        served.process.send_signal(signal.SIGKILL)
+        served.process.wait()
+    with serving(tmp_path, cores="3") as served:
+        assert read(served.bootstrap, "kept", 2) == {b"0", b"1"}
