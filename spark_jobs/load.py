@@ -1,13 +1,16 @@
-"""Load topics into Spark: show what there is, or write it to Parquet, by topic and day, each record exactly once.
+"""Load topics into Spark: show what there is, or write it to Parquet or a table, by topic and day, each record exactly
+once.
 
     python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders
     python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders,bills --output ./lake
+    python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders --format iceberg --output lake.sales.orders
 
 The second form begins where the last run into the same output ended, and `spark.read.parquet("lake")` reads whole runs
 only, at any time and wherever a run was killed (`spark_jobs.load_output`). The columns are those of the data source,
-`run`, and `day`, the date of the timestamp in UTC. `--from` counts for partitions that are new to the output. Also for
-`spark-submit`, where kafkalite is installed on the driver and the executors, which see the data directory and the
-output under the same paths.
+`run`, and `day`, the date of the timestamp in UTC. The third form adds a snapshot to an Iceberg or Delta table, with
+the offsets behind it in the same commit (`spark_jobs.tables`). `--from` counts for partitions that are new to the
+output. Also for `spark-submit`, where kafkalite is installed on the driver and the executors, which see the data
+directory and the output under the same paths.
 """
 
 from __future__ import annotations
@@ -23,13 +26,16 @@ from pyspark.sql import functions as F
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
+from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges, plan
 from kafkalite.reader.planning.read_options import ReadOptions
-from spark_jobs.day_files import COMPRESSIONS
 from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options, time_text
-from spark_jobs.load_output import LoadOutput, as_json, open_output
-from spark_jobs.load_task import Loaded, LoadTask, together, write_split
+from spark_jobs.load_output import as_json, open_output
+from spark_jobs.load_task import Loaded, LoadTask, Written, together, write_split
+from spark_jobs.output import Output
+from spark_jobs.partitioned_files import COMPRESSIONS, Layout
+from spark_jobs.tables.options import TABLE_FORMATS, add_table, open_table
 
 COMPRESSION = "snappy"  # as Spark's own
 
@@ -70,41 +76,44 @@ def _print_partitions(loaded: Mapping[TopicPartition, Loaded]) -> None:
 
 
 def load_into(
-    spark: SparkSession, options: Mapping[str, str], output: LoadOutput, compression: str = COMPRESSION
+    spark: SparkSession,
+    options: Mapping[str, str],
+    output: Output,
+    compression: str = COMPRESSION,
+    columns: Sequence[str] = (),
 ) -> Run | None:
-    """Add the records that are not in the output yet as a run. None if there is nothing new.
+    """Add the records that are not in the output yet as a run, with these columns or all. None if there is nothing new.
 
     Raises ConfigError, StorageError.
     """
-    ranges = new_ranges(options, output.last.offsets)
-    headers = options["includeHeaders"] == "true"
-    if output.last.number and headers != output.last.headers:
-        change = "leave out" if headers else "give"
-        raise ConfigError(
-            f"the rows in {output.path} are of another schema; {change} --headers, or choose a new output"
-        )
-    changed = {key: end for key, (start, end) in ranges.items() if output.last.offsets.get(key) != end}
+    bounds = offset_ranges(parse_options(options))
+    known = output.offsets(bounds)
+    ranges = resumed(options, bounds, known)
+    layout = output.layout(columns or [name for name in COLUMNS if name != "headers" or has_headers(options)])
+    changed = {key: end for key, (_, end) in ranges.items() if known.get(key) != end}
     if not changed:
         return None
     wanted = {key: bounds for key, bounds in ranges.items() if bounds[0] < bounds[1]}
-    loaded: Mapping[TopicPartition, Loaded] = {}
+    written: list[Written] = []
     if wanted:
         offsets = sum(end - start for start, end in wanted.values())
-        say(f"load: run {output.last.number + 1}: {len(wanted)} partitions, {offsets:,} offsets")
-        loaded = _write(spark, parse_options(between(options, wanted)), output, compression)
-    return Run(output.commit(changed, headers=headers), loaded)
+        say(f"load: {output.path}: {len(wanted)} partitions, {offsets:,} offsets")
+        written = _write(spark, parse_options(between(options, wanted)), output.begin(), layout, compression)
+    parts: dict[TopicPartition, list[Loaded]] = {}
+    for attempt in written:
+        for of, loaded in attempt.loaded.items():
+            parts.setdefault(of, []).append(loaded)
+    return Run(output.commit(written, changed), {of: together(loaded) for of, loaded in parts.items()})
 
 
-def new_ranges(options: Mapping[str, str], loaded: Mapping[TopicPartition, int]) -> Ranges:
+def resumed(options: Mapping[str, str], bounds: Ranges, loaded: Mapping[TopicPartition, int]) -> Ranges:
     """First and end offsets of each partition: from what is loaded on, where something is. Raises ConfigError where
     offsets that come next are gone, unless data loss is to be ignored."""
-    ranges = dict(offset_ranges(parse_options(options)))
+    ranges = dict(bounds)
     strict = options["failOnDataLoss"] == "true"
     whole = offset_ranges(parse_options(without_bounds(options)))
     for key, offset in loaded.items():
         name = f"{key[0]}-{key[1]}"
-        if key not in ranges:
-            continue
         log_start, log_end = whole[key]
         if not log_start <= offset <= log_end:
             if strict:
@@ -138,21 +147,20 @@ def between(options: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     }
 
 
+def has_headers(options: Mapping[str, str]) -> bool:
+    return options["includeHeaders"] == "true"
+
+
 def _write(
-    spark: SparkSession, options: ReadOptions, output: LoadOutput, compression: str
-) -> Mapping[TopicPartition, Loaded]:
-    """Write all records that the options ask for, a task for each split. Returns what there is in each partition."""
-    output.prepare()
+    spark: SparkSession, options: ReadOptions, directory: str, layout: Layout, compression: str
+) -> list[Written]:
+    """Write all records that the options ask for below the directory, a task for each split."""
     splits = plan(options)
-    tasks = [LoadTask(number, split, options, output.tasks, compression) for number, split in enumerate(splits)]
+    tasks = [LoadTask(n, split, options, directory, compression, layout) for n, split in enumerate(splits)]
     if not tasks:
-        return {}
-    parts: dict[TopicPartition, list[Loaded]] = {}
-    for written in spark.sparkContext.parallelize(tasks, len(tasks)).map(write_split).collect():
-        output.take(written.directory, written.files)
-        for of, loaded in written.loaded.items():
-            parts.setdefault(of, []).append(loaded)
-    return {of: together(loaded) for of, loaded in parts.items()}
+        return []
+    written: list[Written] = spark.sparkContext.parallelize(tasks, len(tasks)).map(write_split).collect()
+    return written
 
 
 def job(spark: SparkSession, options: argparse.Namespace) -> None:
@@ -160,10 +168,11 @@ def job(spark: SparkSession, options: argparse.Namespace) -> None:
     if options.output is None:
         describe(load(spark, source), options.sample)
         return
-    with open_output(options.output) as output:
-        run = load_into(spark, source, output, options.compression)
+    columns = options.columns.split(",") if options.columns is not None else ()
+    with open_table(options) if options.format in TABLE_FORMATS else open_output(options.output) as output:
+        run = load_into(spark, source, output, options.compression, columns)
     if run is None:
-        say(f"load: nothing new; {options.output} is complete up to run {output.last.number}")
+        say(f"load: nothing new; {options.output} is complete")
         return
     say(f"load: {run.path} is complete")
     _print_partitions(run.loaded)
@@ -173,7 +182,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = new_parser("load", "Load topics into Spark: show them, or write them to Parquet exactly once.")
     add_source(parser)
     parser.add_argument("--sample", type=int, default=10, help="rows to show without --output (default 10)")
-    parser.add_argument("--output", help="write what is new to this directory; begun by an earlier run, or new")
+    parser.add_argument(
+        "--output", help="write what is new to this directory or table; begun by an earlier run, or new"
+    )
+    parser.add_argument("--columns", metavar="A[,B]", help="of the rows that are written (default: all)")
+    add_table(parser, "kafkalite-load")
     codecs = ", ".join(COMPRESSIONS)
     parser.add_argument(
         "--compression",

@@ -26,11 +26,13 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
+from spark_jobs.load_task import Written
+from spark_jobs.partitioned_files import Layout, file_schema
 
 _OWN = "_kafkalite"
 _RUN = re.compile(r"run=(\d{6,})\Z")
@@ -55,10 +57,28 @@ class LoadOutput:
         # tasks may have another working directory
         self.staging = os.path.join(os.path.abspath(path), _OWN, f"staging-{uuid.uuid4().hex}")
         self.tasks = f"{self.staging}.tasks"
+        self._headers = False
 
-    def prepare(self) -> None:
-        """Make the directory `tasks`, below which tasks write."""
+    def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {key: self.last.offsets[key] for key in partitions if key in self.last.offsets}
+
+    def layout(self, columns: Sequence[str]) -> Layout:
+        self._headers = "headers" in columns
+        if self.last.number and self._headers != self.last.headers:
+            change = "leave out" if self._headers else "give"
+            raise ConfigError(
+                f"the rows in {self.path} are of another schema; {change} --headers, or choose a new output"
+            )
+        return Layout(file_schema([name for name in columns if name != "topic"]), ("topic", "day"))
+
+    def begin(self) -> str:
         os.makedirs(self.tasks)
+        return self.tasks
+
+    def commit(self, written: Sequence[Written], offsets: Mapping[TopicPartition, int]) -> str:
+        for attempt in written:
+            self.take(attempt.directory, [file.path for file in attempt.files])
+        return self.publish(offsets, headers=self._headers)
 
     def take(self, directory: str, files: Iterable[str]) -> None:
         """Move files, by their paths below `directory`, to the same paths in the staging directory."""
@@ -67,7 +87,7 @@ class LoadOutput:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.rename(os.path.join(directory, file), target)
 
-    def commit(self, offsets: Mapping[TopicPartition, int], *, headers: bool) -> str:
+    def publish(self, offsets: Mapping[TopicPartition, int], *, headers: bool) -> str:
         """Make what is in the staging directory the next run. Returns its path.
 
         Raises ConfigError if another load has taken the number: this one's rows are already there.
@@ -116,6 +136,11 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     return nested
 
 
+def parse_offsets(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The inverse of `as_json`. Raises ValueError, TypeError, AttributeError."""
+    return {(topic, int(at)): int(offset) for topic, of in nested.items() for at, offset in of.items()}
+
+
 def _check(path: str) -> None:
     try:
         names = os.listdir(path)
@@ -139,8 +164,7 @@ def _last_run(path: str) -> RunState:
             state = json.load(file)
         if state["version"] != _VERSION:
             raise ConfigError(f"{file_path} is of version {state['version']}, which a newer kafkalite has written")
-        offsets = {(topic, int(at)): int(offset) for topic, of in state["offsets"].items() for at, offset in of.items()}
-        return RunState(number, offsets, bool(state["headers"]))
+        return RunState(number, parse_offsets(state["offsets"]), bool(state["headers"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file_path} does not tell where the last run ended ({error}); restore it") from None
 

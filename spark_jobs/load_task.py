@@ -1,4 +1,4 @@
-"""A task of load.py: the records of one split into Parquet files by topic and day.
+"""A task of load.py: the records of one split into Parquet files, divided among the partitions of the output.
 
 Each attempt writes into a directory of its own and returns its files to the driver; only those of attempts that Spark
 counts as successful become part of the run, so a task that is tried again, or twice at a time, leaves nothing twice.
@@ -23,23 +23,29 @@ from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.spark.worker_process import make_reuse_cheap
-from spark_jobs.day_files import DayFiles, file_schema
+from spark_jobs.partitioned_files import NO_VALUE, Layout, PartitionedFiles, WrittenFile, file_schema
 
 _DAY_MICROS = 86_400_000_000
-_NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null
 _YEAR_9999 = np.datetime64("9999-12-31", "D")
+_FIRST_MICROS, _END_MICROS = (int(np.datetime64(year, "us").astype(np.int64)) for year in ("0001", "10000"))
+
+_NEEDED = ("offset", "timestamp")  # for the report
+PARTITIONS = ("topic", "partition", "day")
+"""The names by which rows can be divided."""
 
 Array = npt.NDArray[Any]
 
 
 class LoadTask(NamedTuple):
-    """One split, numbered among the run's. `directory` is that of all attempts; it is there already."""
+    """One split, numbered among the run's. `directory`, a path or a URI, is that of all attempts; a path is there
+    already."""
 
     number: int
     split: Split
     options: ReadOptions
     directory: str
     compression: str
+    layout: Layout
 
 
 class Loaded(NamedTuple):
@@ -53,32 +59,59 @@ class Loaded(NamedTuple):
 
 
 class Written(NamedTuple):
-    """An attempt that has succeeded: its files, by their paths below `directory`, and the rows in them."""
+    """An attempt that has succeeded: its files below `directory`, and the rows in them."""
 
     directory: str
-    files: list[str]
+    files: list[WrittenFile]
     loaded: dict[TopicPartition, Loaded]
 
 
 def write_split(task: LoadTask) -> Written:
     """In an executor: write all records of the split. Raises StorageError, Malformed as a read does."""
     make_reuse_cheap()
-    directory = os.path.join(task.directory, f"{task.number:05d}-{uuid.uuid4().hex}")
-    os.mkdir(directory)  # not its parents: where the job has ended meanwhile they are not to come back
-    wanted = [name for name in COLUMNS if name != "topic" and (name != "headers" or task.options.include_headers)]
-    files = DayFiles(directory, task.number, file_schema(wanted), task.compression, task.options.batch_bytes)
+    directory = f"{task.directory}/{task.number:05d}-{uuid.uuid4().hex}"
+    if "://" not in directory:
+        os.mkdir(directory)  # not its parents: where the job has ended meanwhile they are not to come back
+    schema, partitioning, plain_years = task.layout
+    wanted = [name for name in COLUMNS if name != "topic" and (name in schema.names or name in _NEEDED)]
+    files = PartitionedFiles(directory, task.number, schema, task.compression, task.options.batch_bytes)
     # reading takes half as much memory as a read of its own would, so that with what waits it is three times the size
     options = replace(task.options, batch_bytes=task.options.batch_bytes // 2)
     loaded: dict[TopicPartition, Loaded] = {}
     for of, rows in _by_partition(task.split, wanted, options):
+        if plain_years:
+            rows = _with_plain_years(rows)
         times = rows.column("timestamp").view(pa.int64())
         first, last = pc.min_max(times).as_py().values()
         first_offset, last_offset = (rows.column("offset")[at].as_py() for at in (0, -1))
         here = Loaded(rows.num_rows, first_offset, last_offset, first, last)
         loaded[of] = together([loaded[of], here]) if of in loaded else here
-        for day, part in _by_day(rows, times, first, last):
-            files.add(of[0], day, part)
+        of_source = {"topic": of[0], "partition": str(of[1])}
+        chosen = _with_columns(rows, of[0], schema)
+        days = _by_day(chosen, times, first, last) if "day" in partitioning else [("", chosen)]
+        for day, part in days:
+            values = {**of_source, "day": day}
+            files.add(tuple((name, values[name]) for name in partitioning), part)
     return Written(directory, files.close(), loaded)
+
+
+def _with_plain_years(rows: pa.RecordBatch) -> pa.RecordBatch:
+    times = rows.column("timestamp")
+    micros = times.view(pa.int64())
+    plain = pc.and_(pc.greater_equal(micros, _FIRST_MICROS), pc.less(micros, _END_MICROS))
+    if pc.all(plain, min_count=0).as_py():  # null is left out
+        return rows
+    at = rows.schema.get_field_index("timestamp")
+    return rows.set_column(at, rows.schema.field(at), pc.if_else(plain, times, pa.scalar(None, times.type)))
+
+
+def _with_columns(rows: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns that the schema names, of rows of one topic."""
+    if "topic" not in schema.names:
+        return pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+    topics = pa.repeat(pa.scalar(topic, pa.string()), rows.num_rows)
+    columns = [topics if name == "topic" else rows.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def together(parts: Iterable[Loaded]) -> Loaded:
@@ -116,7 +149,7 @@ def _by_day(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each day in UTC, in their order; `first` and `last` are the limits of their times."""
     if first is None or last is None:
-        yield _NO_DAY, rows
+        yield NO_VALUE, rows
         return
     if first // _DAY_MICROS == last // _DAY_MICROS and not times.null_count:
         yield _day_name(first // _DAY_MICROS), rows
@@ -129,7 +162,7 @@ def _by_day(
         rows, days = rows.take(pa.array(order)), days[order]
     for start, end in _runs(np.diff(days) != 0):
         day = int(days[start])
-        yield _NO_DAY if day == null_day else _day_name(day), rows.slice(start, end - start)
+        yield NO_VALUE if day == null_day else _day_name(day), rows.slice(start, end - start)
 
 
 def _runs(changes: Array) -> Iterator[tuple[int, int]]:

@@ -28,13 +28,13 @@ def load(path: Path, end: int) -> None:
     with open_output(str(path)) as output:
         begin = output.last.offsets.get(KEY, 0)
         if begin < end:
-            output.prepare()
+            output.begin()
             for attempt in ("0-failed", "0-successful"):
                 part = Path(output.tasks) / attempt / PART
                 part.parent.mkdir(parents=True)
                 part.write_text("\n".join(map(str, range(begin, end))))
             output.take(os.path.join(output.tasks, "0-successful"), [PART])
-            output.commit({KEY: end}, headers=False)
+            output.publish({KEY: end}, headers=False)
 
 
 def visible(path: Path) -> list[int]:
@@ -95,9 +95,9 @@ def test_two_loads_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(load_output.fcntl, "flock", lambda *_: None)  # a file system without locks
         monkeypatch.setattr(load_output, "_remove_staging", lambda _: None)
         with open_output(str(path)) as second:
-            second.commit({KEY: 5}, headers=False)
+            second.publish({KEY: 5}, headers=False)
         with pytest.raises(ConfigError, match=r"run=000001 cannot be made.*does another load write there"):
-            first.commit({KEY: 5}, headers=False)
+            first.publish({KEY: 5}, headers=False)
 
 
 def test_a_directory_with_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_a_run_without_its_offsets_is_an_error(tmp_path: Path, text: str | None)
 def test_offsets_of_partitions_that_are_not_read_again_stay(tmp_path: Path) -> None:
     for key in (("bills", 1), KEY):
         with open_output(str(tmp_path)) as output:
-            output.commit({key: 5}, headers=False)
+            output.publish({key: 5}, headers=False)
     with open_output(str(tmp_path)) as output:
         assert output.last.offsets == {("bills", 1): 5, KEY: 5}

@@ -18,27 +18,30 @@ pytest.importorskip("pyarrow.parquet")
 
 import pyarrow.parquet as parquet
 
+from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from spark_jobs.load_task import Loaded, LoadTask, Written, together, write_split
+from spark_jobs.partitioned_files import Layout, file_schema
 from tests.support.places import ROOT
 
 DAY_MS = 86_400_000
 T0 = 1_700_000_000_000
 DAY = T0 // DAY_MS
+LAYOUT = Layout(file_schema([name for name in COLUMNS if name not in ("topic", "headers")]), ("topic", "day"))
 
 
 def write(topics: Any, place: Path, batch_bytes: int = 64 << 20, **named: Any) -> Written:
     options = parse_options({**topics.options, "subscribePattern": ".*", "batchBytes": str(batch_bytes), **named})
     (split,) = plan(options)
     place.mkdir(exist_ok=True)
-    return write_split(LoadTask(7, split, options, str(place), "snappy"))
+    return write_split(LoadTask(7, split, options, str(place), "snappy", LAYOUT))
 
 
 def rows(done: Written) -> dict[str, list[int]]:
     """Offsets by topic and day."""
     found = {}
-    for path in done.files:
+    for path, *_ in done.files:
         topic, day, name = path.split(os.sep)
         assert name == "part-00007.snappy.parquet"
         table = parquet.ParquetFile(os.path.join(done.directory, path)).read()
@@ -80,7 +83,7 @@ def test_there_may_be_more_days_than_file_descriptors(topics: Any, tmp_path: Pat
     found = rows(done)
     assert len(found) == days
     assert found["orders 2023-11-14"] == [0, days, 2 * days]
-    file = parquet.ParquetFile(os.path.join(done.directory, done.files[0]))
+    file = parquet.ParquetFile(os.path.join(done.directory, done.files[0].path))
     assert file.metadata.num_row_groups > 1, "rows were written before the end"
 
 
@@ -88,8 +91,8 @@ def test_a_row_group_has_about_the_bytes_of_the_batch_size(topics: Any, tmp_path
     for base in range(0, 4000, 100):
         topics.write([NewRecord(None, bytes(1000), (), T0)] * 100, base_offset=base)
     done = write(topics, tmp_path / "out", 1 << 20)
-    (path,) = done.files
-    file = parquet.ParquetFile(os.path.join(done.directory, path))
+    (found,) = done.files
+    file = parquet.ParquetFile(os.path.join(done.directory, found.path))
     assert 4 <= file.metadata.num_row_groups <= 5
     assert file.read()["offset"].to_pylist() == list(range(4000))
 
@@ -98,7 +101,7 @@ def test_an_attempt_that_comes_too_late_makes_nothing_anew(topics: Any, tmp_path
     topics.write([NewRecord(b"k", b"v", (), T0)])
     options = parse_options({**topics.options, "subscribe": "orders"})
     with pytest.raises(FileNotFoundError):
-        write_split(LoadTask(0, plan(options)[0], options, str(tmp_path / "gone"), "snappy"))
+        write_split(LoadTask(0, plan(options)[0], options, str(tmp_path / "gone"), "snappy", LAYOUT))
     assert not (tmp_path / "gone").exists()
 
 
@@ -109,9 +112,11 @@ def test_parts_without_a_time_do_not_count_for_the_first_and_the_last() -> None:
 
 TASK = """
 import sys
+from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from spark_jobs.load_task import LoadTask, write_split
+from spark_jobs.partitioned_files import Layout, file_schema
 
 def peak():
     with open("/proc/self/status") as file:
@@ -122,7 +127,8 @@ options = parse_options({"path": sys.argv[1], "subscribe": "orders", "batchBytes
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the peak begins anew
 before = peak()
-done = write_split(LoadTask(0, split, options, sys.argv[2], "snappy"))
+layout = Layout(file_schema([name for name in COLUMNS if name not in ("topic", "headers")]), ("topic", "day"))
+done = write_split(LoadTask(0, split, options, sys.argv[2], "snappy", layout))
 print(done.loaded["orders", 0].rows, peak() - before)
 """
 

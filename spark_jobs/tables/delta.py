@@ -1,0 +1,144 @@
+"""Delta tables, by delta-rs: no JVM and no jar takes part in a commit.
+
+The offset behind the data of a partition is the version of a transaction identifier, NAME/TOPIC-PARTITION, in the
+commit that adds the data; NAME itself has the number of the run. Delta refuses a commit whose identifiers were changed
+by another one meanwhile, and keeps the last version of each in its checkpoints. A table with rows, and without the
+identifier NAME, is refused: it is another table.
+
+Columns that the table is partitioned by are in its log and not in the files. `day` is the date of the timestamp in UTC.
+Source: Delta Transaction Log Protocol (add file, transaction identifiers); deltalake's create_write_transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
+from spark_jobs.load_task import PARTITIONS, Written
+from spark_jobs.partitioned_files import NO_VALUE, Layout, WrittenFile, file_schema
+from spark_jobs.tables.directory import RunDirectory, local_path
+
+_INSTALL = "Delta needs deltalake: pip install 'kafkalite[tables]'"
+_DAY = pa.field("day", pa.date32())
+
+
+class DeltaTable:
+    """One table for one load or view of the `name`; created with the first rows if it is not there."""
+
+    def __init__(self, path: str, name: str, partitioning: Sequence[str], into_existing: bool) -> None:
+        """`path` is a directory or a URI. Raises ConfigError."""
+        self.path = path
+        self._location = local_path(path)
+        self._name = name
+        self._partitioning = tuple(partitioning)
+        self._into_existing = into_existing
+        self._table = self._load()
+        self._directory: RunDirectory | None = None
+
+    def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        table = self._table
+        if table is None:
+            return {}
+        if table.transaction_version(self._name) is None and not self._into_existing and table.count():
+            raise ConfigError(
+                f"{self.path} has rows, and no offsets of a load with the name {self._name!r}: it is another table. "
+                "Load into a new table, or give --into-existing to begin at --from beside what is there"
+            )
+        found = {key: table.transaction_version(self._identifier(key)) for key in partitions}
+        return {key: offset for key, offset in found.items() if offset is not None}
+
+    def layout(self, columns: Sequence[str]) -> Layout:
+        if self._table is None:
+            self._table = self._create(file_schema(columns))
+        partitioning = tuple(self._table.metadata().partition_columns)
+        unknown = [name for name in partitioning if name not in PARTITIONS]
+        if unknown:
+            raise ConfigError(f"{self.path} is partitioned by {unknown[0]}, which load cannot write")
+        self._check(columns)
+        return Layout(file_schema([name for name in columns if name not in partitioning]), partitioning, True)
+
+    def begin(self) -> str:
+        self._directory = RunDirectory(self._location)
+        return self._directory.path
+
+    def commit(self, written: Sequence[Written], offsets: Mapping[TopicPartition, int]) -> str:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        number = (self._table.transaction_version(self._name) or 0) + 1
+        ends = {self._name: number, **{self._identifier(key): end for key, end in offsets.items()}}
+        actions = [self._add(attempt, file) for attempt in written for file in attempt.files]
+        identifiers = [Transaction(name, version) for name, version in ends.items()]
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                list(self._table.metadata().partition_columns),
+                commit_properties=CommitProperties(app_transactions=identifiers),
+            )
+        except CommitFailedError as fault:
+            raise ConfigError(
+                f"another load with the name {self._name!r} has committed to {self.path}; run this one again ({fault})"
+            ) from None
+        self._directory = None
+        return f"version {self._table.version()} of {self.path}"
+
+    def close(self) -> None:
+        """Removes the files of a run that has not been committed."""
+        if self._directory is not None:
+            self._directory.discard()
+
+    def _identifier(self, partition: TopicPartition) -> str:
+        return f"{self._name}/{partition[0]}-{partition[1]}"
+
+    def _add(self, attempt: Written, file: WrittenFile) -> Any:
+        from deltalake.transaction import AddAction
+
+        assert self._directory is not None
+        path = f"{self._directory.relative(attempt.directory)}/{file.path}"
+        values = {name: None if value == NO_VALUE else value for name, value in file.partition}
+        return AddAction(path, file.size_bytes, values, int(time.time() * 1000), True, file.statistics)
+
+    def _load(self) -> Any:
+        try:
+            import deltalake
+        except ImportError:
+            raise ConfigError(_INSTALL) from None
+        try:
+            return deltalake.DeltaTable(self._location)
+        except deltalake.exceptions.TableNotFoundError:
+            return None
+        except deltalake.exceptions.DeltaError as fault:
+            raise ConfigError(f"--output {self.path}: {fault}") from None
+
+    def _create(self, schema: pa.Schema) -> Any:
+        from deltalake import DeltaTable as Table
+        from deltalake import Schema
+
+        for name in self._partitioning:
+            column = "timestamp" if name == "day" else name
+            if column not in schema.names:
+                raise ConfigError(f"--partition-by {name} needs the column {column}")
+        if "day" in self._partitioning:
+            schema = schema.append(_DAY)
+        return Table.create(self._location, Schema.from_arrow(schema), "ignore", list(self._partitioning))
+
+    def _check(self, columns: Sequence[str]) -> None:
+        """Raises ConfigError unless the table has these columns, and requires no other."""
+        from deltalake import Schema
+
+        there = {field.name: field for field in self._table.schema().fields}
+        ours = {field.name: field for field in Schema.from_arrow(file_schema(columns)).fields}
+        missing = [name for name, field in there.items() if not field.nullable and name not in ours]
+        for name in (*(name for name in ours if name not in there), *missing):
+            which = "no column" if name not in there else "a required column"
+            raise ConfigError(f"the rows in {self.path} are of another schema: it has {which} {name!r}")
+        for name, field in ours.items():
+            if field.type != there[name].type:
+                raise ConfigError(f"column {name!r} of {self.path} is {there[name].type}, not {field.type}")

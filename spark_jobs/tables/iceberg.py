@@ -1,0 +1,210 @@
+"""Iceberg tables of any catalog that pyiceberg knows: REST, SQL (also Iceberg's JDBC catalog), Hive, Glue.
+
+The offsets behind the data are in the summary of the snapshot that adds it, under `kafkalite.offsets.NAME`, in the form
+of Spark's options. Each commit of ours carries those of other names along, and snapshots of other writers may come
+between: the nearest ancestor with offsets has all of them. A table with rows, and without offsets, is refused: its
+snapshots with them were expired, or it is another table.
+
+Data files have the field ids of the table's schema. The catalog's compare-and-swap decides between two loads.
+Source: the Iceberg specification (snapshots, column projection); pyiceberg.table.update.snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
+from spark_jobs.load_output import as_json, parse_offsets
+from spark_jobs.load_task import Written
+from spark_jobs.partitioned_files import Layout, file_schema
+from spark_jobs.tables.directory import RunDirectory
+
+OFFSETS = "kafkalite.offsets."
+_TRIES = 20
+_INSTALL = "Iceberg needs pyiceberg: pip install 'kafkalite[tables]'"
+
+
+class IcebergTable:
+    """One table for one load or view of the `name`; created with the first rows if it is not there."""
+
+    def __init__(
+        self, path: str, properties: Mapping[str, str], name: str, partitioning: Sequence[str], into_existing: bool
+    ) -> None:
+        """`path` is CATALOG.NAMESPACE.TABLE; the catalog's own configuration is pyiceberg's, `properties` go before
+        it. Raises ConfigError."""
+        self.path = path
+        catalog, _, self._identifier = path.partition(".")
+        if "." not in self._identifier:
+            raise ConfigError(f"--output {path} must be CATALOG.NAMESPACE.TABLE")
+        self._name = name
+        self._partitioning = tuple(partitioning)
+        self._into_existing = into_existing
+        self._catalog = _load_catalog(catalog, dict(properties))
+        self._table = self._load()
+        self._directory: RunDirectory | None = None
+
+    def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        found = self._progress()
+        return {key: found[key] for key in partitions if key in found}
+
+    def layout(self, columns: Sequence[str]) -> Layout:
+        if self._table is None:
+            self._table = self._create(file_schema(columns))
+        return Layout(self._file_schema(columns), tuple(map(self._divided_by, self._table.spec().fields)), True)
+
+    def begin(self) -> str:
+        self._directory = RunDirectory(self._table.location())
+        return self._directory.path
+
+    def commit(self, written: Sequence[Written], offsets: Mapping[TopicPartition, int]) -> str:
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+        begun, io, metadata = self._progress(), self._table.io, self._table.metadata
+        files = [parquet_file_to_data_file(io, metadata, path) for path in self._paths(written)]
+        for _ in range(_TRIES):
+            try:
+                with self._transaction() as transaction:
+                    properties = self._summary({**begun, **offsets})
+                    with transaction.update_snapshot(snapshot_properties=properties).fast_append() as update:
+                        for file in files:
+                            update.append_data_file(file)
+                self._directory = None
+                return f"snapshot {self._table.current_snapshot().snapshot_id} of {self.path}"
+            except CommitFailedException:
+                self._table = self._load()
+                if self._table is None or self._progress() != begun:
+                    break
+        raise ConfigError(f"another load with the name {self._name!r} has committed to {self.path}; run this one again")
+
+    def close(self) -> None:
+        """Removes the files of a run that has not been committed."""
+        if self._directory is not None:
+            self._directory.discard()
+
+    def _paths(self, written: Sequence[Written]) -> Iterator[str]:
+        for attempt in written:
+            assert self._directory is not None
+            directory = self._directory.relative(attempt.directory)
+            for file in attempt.files:
+                yield f"{self._table.location()}/{directory}/{file.path}"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """A transaction that is not tried again by itself: another load may have committed the same offsets."""
+        table = self._table
+        once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": once})
+        with table.transaction() as transaction:
+            yield transaction
+
+    def _load(self) -> Any:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return self._catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            return None
+
+    def _create(self, schema: pa.Schema) -> Any:
+        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.transforms import DayTransform, IdentityTransform
+
+        for name, column in (("topic", "topic"), ("partition", "partition"), ("day", "timestamp")):
+            if name in self._partitioning and column not in schema.names:
+                raise ConfigError(f"--partition-by {name} needs the column {column}")
+        try:
+            self._catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
+            creation = self._catalog.create_table_transaction(self._identifier, schema)
+            with creation as transaction, transaction.update_spec() as spec:
+                for name in self._partitioning:
+                    if name == "day":
+                        spec.add_field("timestamp", DayTransform(), "timestamp_day")
+                    else:
+                        spec.add_field(name, IdentityTransform(), name)
+        except TableAlreadyExistsError:
+            pass
+        return self._catalog.load_table(self._identifier)
+
+    def _progress(self) -> dict[TopicPartition, int]:
+        """All offsets of this name. Raises ConfigError where there are rows without any."""
+        text = self._known().get(OFFSETS + self._name)
+        if text is not None:
+            return parse_offsets(json.loads(text))
+        if self._table is not None and self._table.current_snapshot() is not None and not self._into_existing:
+            raise ConfigError(
+                f"{self.path} has rows, and no offsets of a load with the name {self._name!r}: it is another table, or "
+                "its snapshots have expired. Load into a new table, or give --into-existing to begin at --from beside "
+                "what is there"
+            )
+        return {}
+
+    def _known(self) -> dict[str, str]:
+        """The offsets of all names, as they are in the nearest snapshot that has some."""
+        snapshot = None if self._table is None else self._table.current_snapshot()
+        while snapshot is not None:
+            summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+            found = {key: text for key, text in summary.items() if key.startswith(OFFSETS)}
+            if found:
+                return found
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        return {}
+
+    def _summary(self, offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
+        text = json.dumps(as_json(offsets), separators=(",", ":"))
+        return {**self._known(), OFFSETS + self._name: text}
+
+    def _file_schema(self, columns: Sequence[str]) -> pa.Schema:
+        """The columns with the field ids of the table. Raises ConfigError if it has others."""
+        from pyiceberg.io.pyarrow import pyarrow_to_schema
+
+        there = {field.name: field for field in self._table.schema().fields}
+        unknown = [name for name in columns if name not in there]
+        missing = [name for name, field in there.items() if field.required and name not in columns]
+        for name in (*unknown, *missing):
+            which = "no column" if name in unknown else "a required column"
+            raise ConfigError(f"the rows in {self.path} are of another schema: it has {which} {name!r}")
+        schema = pa.schema([_with_ids(field, there[field.name]) for field in file_schema(columns)])
+        for field in pyarrow_to_schema(schema, format_version=self._table.format_version).fields:
+            if field.field_type != there[field.name].field_type:
+                raise ConfigError(
+                    f"column {field.name!r} of {self.path} is {there[field.name].field_type}, not {field.field_type}"
+                )
+        return schema
+
+    def _divided_by(self, field: Any) -> str:
+        source, transform = self._table.schema().find_column_name(field.source_id), str(field.transform)
+        if (source, transform) == ("timestamp", "day"):
+            return "day"
+        if source in ("topic", "partition") and transform == "identity":
+            return str(source)
+        raise ConfigError(f"{self.path} is partitioned by {transform}({source}), which load cannot write")
+
+
+def _load_catalog(name: str, properties: dict[str, str]) -> Any:
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError:
+        raise ConfigError(_INSTALL) from None
+    try:
+        return load_catalog(name, **properties)
+    except Exception as fault:  # of a library for each kind of catalog
+        raise ConfigError(f"the catalog {name!r} cannot be used: {fault}") from None
+
+
+def _with_ids(field: pa.Field, known: Any) -> pa.Field:
+    """An Arrow field, and those within it, with the ids of an Iceberg field."""
+    kind, of = field.type, known.field_type
+    if pa.types.is_list(kind) and of.is_primitive is False and hasattr(of, "element_field"):
+        kind = pa.list_(_with_ids(kind.value_field, of.element_field))
+    elif pa.types.is_struct(kind) and hasattr(of, "fields"):
+        names = {one.name: one for one in of.fields}
+        kind = pa.struct([_with_ids(one, names[one.name]) if one.name in names else one for one in kind])
+    return pa.field(field.name, kind, field.nullable, {"PARQUET:field_id": str(known.field_id)})

@@ -1,0 +1,63 @@
+"""Options of the jobs that write into tables."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.options import assignments
+from spark_jobs.load_task import PARTITIONS
+from spark_jobs.tables.delta import DeltaTable
+from spark_jobs.tables.iceberg import IcebergTable
+
+TABLE_FORMATS = ("iceberg", "delta")
+_PARTITION_BY = "topic,day"
+
+
+def add_table(parser: argparse.ArgumentParser, name: str) -> None:
+    """The options that say into which table, and how."""
+    add = parser.add_argument
+    add(
+        "--format",
+        choices=("parquet", *TABLE_FORMATS),
+        default="parquet",
+        help="of the output: a directory of Parquet (default); an Iceberg table, CATALOG.NAMESPACE.TABLE; a Delta "
+        "table, its directory or URI",
+    )
+    add(
+        "--catalog",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a property of the Iceberg catalog, such as uri=http://... or warehouse=s3://...; may be repeated, and "
+        "goes before pyiceberg's configuration",
+    )
+    add(
+        "--partition-by",
+        default=_PARTITION_BY,
+        metavar="A[,B]",
+        help=f"of a new table: of {', '.join(PARTITIONS)}, or none (default: {_PARTITION_BY})",
+    )
+    add("--name", default=name, help=f"of the load: its offsets are stored under it in the table (default: {name})")
+    add("--into-existing", action="store_true", help="begin beside the rows that another writer has put in the table")
+
+
+@contextmanager
+def open_table(options: argparse.Namespace) -> Iterator[IcebergTable | DeltaTable]:
+    """The table that the options name. Raises ConfigError."""
+    by = [name for name in options.partition_by.split(",") if name and name != "none"]
+    unknown = [name for name in by if name not in PARTITIONS]
+    if unknown:
+        raise ConfigError(f"--partition-by {unknown[0]}: it may be {', '.join(PARTITIONS)}, or none")
+    table: IcebergTable | DeltaTable
+    if options.format == "iceberg":
+        properties = assignments("--catalog", options.catalog, "warehouse=file:///lake")
+        table = IcebergTable(options.output, properties, options.name, by, options.into_existing)
+    else:
+        table = DeltaTable(options.output, options.name, by, options.into_existing)
+    try:
+        yield table
+    finally:
+        table.close()
