@@ -8,85 +8,30 @@ Source: org.apache.kafka.clients.consumer.internals.{Fetcher, AbstractFetch, Com
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
 
-from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.fetching import (
+    COMMITTED,
+    FETCH_BYTES,
+    UNCOMMITTED,
+    AbortedTransactions,
+    Fetched,
+    OutOfRange,
+    fetch,
+    is_commit,
+)
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.common.errors import ErrorCode, Malformed, Refused, Unanswered
+from kafkalite.common.errors import Malformed
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.record.batch import MAGIC, BatchHeader, sequence_at
-from kafkalite.record.batches import read_batch, whole_batches
+from kafkalite.record.batches import read_batch
 from kafkalite.record.json_lines import Shown
-from kafkalite.record.transaction_marker import read_marker
 
-FETCH_BYTES = 1 << 20
-COMMITTED, UNCOMMITTED = 1, 0
 OPEN, ENDED_COMMITTED, ENDED_ABORTED = "open", "committed", "aborted"
-_FETCH_VERSION = 11
-_CONSUMER = -1
 _AHEAD_BYTES_MAX = 64 << 20
 _ASK_S = 10.0
-
-
-class Fetched(NamedTuple):
-    """`batches`: whole ones, with their headers (of formats before v2 as `entry_header` has them).
-    `aborted`: (first offset, producer id) of transactions in the range, ascending."""
-
-    batches: list[tuple[BatchHeader, memoryview]]
-    high_watermark: int
-    last_stable_offset: int
-    start_offset: int
-    aborted: list[tuple[int, int]]
-    size_bytes: int
-
-
-class OutOfRange(Exception):
-    """The offset is not in the log any more, or not yet."""
-
-
-def fetch(
-    cluster: ClusterClient,
-    topic: str,
-    partition: int,
-    offset: int,
-    *,
-    isolation: int,
-    max_wait_ms: int = 0,
-    max_bytes: int = FETCH_BYTES,
-) -> Fetched:
-    """One response of the leader. Raises OutOfRange, Refused, Unanswered, ConfigError."""
-    one = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        replica_id=_CONSUMER,
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=isolation,
-        topics=[FetchTopic(topic=topic, partitions=[one])],
-    )
-    leader = cluster.leader_of((topic, partition))
-    answer = cluster.client(leader).ask(request, _FETCH_VERSION)
-    data = None if answer.error_code else answer.responses[0].partitions[0]
-    error_code = answer.error_code if data is None else data.error_code
-    if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        raise OutOfRange
-    if error_code or data is None:
-        fault = Unanswered if ErrorCode.of(error_code).is_retriable else Refused
-        raise fault(f"{topic}-{partition} cannot be read: {name_of_error(error_code)}")
-    records = memoryview(data.records or b"")
-    aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
-    return Fetched(
-        list(whole_batches(records)),
-        data.high_watermark,
-        data.last_stable_offset,
-        data.log_start_offset,
-        aborted,
-        len(records),
-    )
 
 
 class ScannedRecord(NamedTuple):
@@ -130,7 +75,8 @@ class Markers:
                 break
             left -= fetched.size_bytes
             for header, batch in fetched.batches:
-                if header.is_control and (state := _state_of_marker(batch)) is not None:
+                if header.is_control and (commits := is_commit(batch)) is not None:
+                    state = ENDED_COMMITTED if commits else ENDED_ABORTED
                     self._ends.setdefault(header.producer_id, []).append((header.base_offset, state))
                 offset = header.last_offset + 1
         self._is_whole = offset >= end
@@ -186,7 +132,7 @@ class PartitionScan:
             return []
         self.is_overtaken = False
         found: list[ScannedRecord] = []
-        aborted = _Aborted(fetched.aborted)
+        aborted = AbortedTransactions(fetched.aborted)
         if floor is not None and fetched.batches:
             self.first = max(floor, min(offset, fetched.batches[0][0].base_offset))
         for header, batch in fetched.batches:
@@ -225,7 +171,7 @@ class PartitionScan:
         self.size_bytes += fetched.size_bytes
         return fetched, is_behind_stable
 
-    def _state(self, header: BatchHeader, aborted: _Aborted, behind_stable: bool) -> str | None:
+    def _state(self, header: BatchHeader, aborted: AbortedTransactions, behind_stable: bool) -> str | None:
         if not header.is_transactional or header.is_control:
             return None
         if behind_stable:
@@ -252,34 +198,7 @@ class PartitionScan:
             )  # fmt: skip
 
 
-class _Aborted:
-    """The producers whose transaction is aborted at the scan's position, tracked as a consumer does."""
-
-    def __init__(self, aborted: list[tuple[int, int]]) -> None:
-        self._waiting = deque(aborted)
-        self._producers: set[int] = set()
-
-    def has(self, header: BatchHeader) -> bool:
-        while self._waiting and self._waiting[0][0] <= header.last_offset:
-            self._producers.add(self._waiting.popleft()[1])
-        return header.producer_id in self._producers
-
-    def passed(self, header: BatchHeader, batch: memoryview) -> None:
-        if header.is_control and _state_of_marker(batch) == ENDED_ABORTED:
-            self._producers.discard(header.producer_id)
-
-
-def _state_of_marker(batch: memoryview) -> str | None:
-    try:
-        marker = read_marker(batch)
-    except Malformed:
-        return None
-    if marker is None:
-        return None
-    return ENDED_COMMITTED if marker.commit else ENDED_ABORTED
-
-
 def _marker_of(header: BatchHeader, batch: memoryview) -> str | None:
     if not header.is_control:
         return None
-    return "abort" if _state_of_marker(batch) == ENDED_ABORTED else "commit"
+    return "abort" if is_commit(batch) is False else "commit"

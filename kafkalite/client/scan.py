@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.fetching import FETCH_BYTES
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.partition_scan import FETCH_BYTES, PartitionScan, ScannedRecord
+from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
