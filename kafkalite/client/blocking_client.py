@@ -170,6 +170,16 @@ class BlockingClient:
             raise self._lost(f"{self.address} answers another request")
         return response
 
+    def fileno(self) -> int:
+        """The socket, for `select`."""
+        return self._socket.fileno()
+
+    @property
+    def has_buffered(self) -> bool:
+        """Whether bytes of a response are here that `select` does not see, as TLS buffers them."""
+        pending = getattr(self._socket, "pending", None)
+        return pending is not None and pending() > 0
+
     def _receive(self, count: int, deadline: float) -> bytearray:
         data = bytearray()
         while len(data) < count:

@@ -2,8 +2,8 @@
 
 The first broker that can be reached names all others (Metadata). Each leader answers only for the partitions that it
 leads, so that nothing is counted twice when responses are merged. A single broker is used over the first connection,
-regardless of the address that it advertises. A lost connection is opened again when it is needed. Produces have
-connections of their own: other requests do not wait behind them.
+regardless of the address that it advertises. A lost connection is opened again when it is needed. Produces, and fetches
+that wait for records, have connections of their own: other requests do not wait behind them.
 Requests are retried after retriable errors: a leader that moves, a coordinator that loads.
 Source: org.apache.kafka.clients.{Metadata, NetworkClient, producer.internals.ProducerMetadata},
 org.apache.kafka.clients.admin.internals.CoordinatorStrategy.
@@ -88,6 +88,7 @@ _INIT_PRODUCER_ID_VERSION = 2
 _MAX_MESSAGE_BYTES = "max.message.bytes"
 _MAX_MESSAGE_BYTES_DEFAULT = 1_048_588
 _FIRST, _OTHERS, _PRODUCES = "first", "others", "produces"  # purposes of connections
+_FETCHES, _REBALANCES = "fetches", "rebalances"
 _Response = TypeVar("_Response")
 
 
@@ -219,6 +220,19 @@ class ClusterClient:
         if broker_id not in self.brokers:
             raise Unanswered(f"broker {broker_id} is not in the cluster now")
         return self._connect(_PRODUCES, self.address if self.is_one else self.brokers[broker_id])
+
+    def reader(self, broker_id: int) -> BlockingClient:
+        """The connection for fetches that wait for records. Raises Unanswered if the broker is not in the cluster
+        now."""
+        if broker_id not in self.brokers:
+            raise Unanswered(f"broker {broker_id} is not in the cluster now")
+        return self._connect(_FETCHES, self.address if self.is_one else self.brokers[broker_id])
+
+    def member(self, broker_id: int) -> BlockingClient:
+        """The connection for joins, which wait for other members. Raises Unanswered."""
+        if broker_id not in self.brokers:
+            raise Unanswered(f"broker {broker_id} is not in the cluster now")
+        return self._connect(_REBALANCES, self.brokers[broker_id])
 
     def controller(self) -> BlockingClient:
         """The connection to the broker that changes topics and users. Raises Unanswered."""

@@ -10,7 +10,7 @@ Source: org.apache.kafka.clients.producer.internals.{Sender, RecordAccumulator, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,16 @@ from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader, assemble_header
+from kafkalite.record.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    MAGIC,
+    SEQUENCE_MAX,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    assemble_header,
+)
 from kafkalite.record.compression import NONE, compress
 
 _PRODUCE_VERSION = 9
@@ -48,7 +57,7 @@ class _Batch:
     partition: TopicPartition
     number: int
     header: bytearray
-    records: bytes | memoryview
+    records: Buffer
 
     @property
     def size_bytes(self) -> int:
@@ -62,6 +71,10 @@ class _Request(NamedTuple):
     batches: list[_Batch]
 
 
+Stored = Callable[[TopicPartition, int, int], None]
+"""Notified of an acknowledged batch: its partition, its number there, and its base offset, -1 if that is unknown."""
+
+
 class Producer:
     """Sends batches; after `flush` all are acknowledged. With an `identity` they belong to its transaction.
 
@@ -73,6 +86,7 @@ class Producer:
         cluster: ClusterClient,
         retries: Retries,
         identity: Identity | None = None,
+        on_stored: Stored | None = None,
     ) -> None:
         self._options = options
         self._cluster = cluster
@@ -84,6 +98,7 @@ class Producer:
         self._sequences: dict[TopicPartition, int] = {}
         self._numbers: dict[TopicPartition, int] = {}
         self._failing_since_s: float | None = None
+        self._on_stored = on_stored
         self._added: set[TopicPartition] = set()  # to the transaction
         self._begun: set[TopicPartition] = set()  # with an acknowledged batch
         self.partition_counts: dict[str, int] = {}
@@ -119,10 +134,26 @@ class Producer:
         return min(limits)
 
     def add(self, partition: TopicPartition, run: RecordRun) -> None:
-        """Queue a batch; `flush` sends it at the latest."""
+        """Queue the records of a batch; `flush` sends it at the latest."""
+        codec = self._options.codec
+        records = run.records if codec == NONE else compress(codec, run.records, self._options.level)
+        self.add_batch(partition, codec, run.record_count, run.base_timestamp, run.max_timestamp, records)
+
+    def add_batch(
+        self,
+        partition: TopicPartition,
+        codec: int,
+        record_count: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        records: Buffer,
+    ) -> int:
+        """Queue a batch whose records are compressed already, with the offset deltas from 0 on. Returns its number in
+        the partition."""
         number = self._numbers.get(partition, 0)
         self._numbers[partition] = number + 1
-        batch = _Batch(partition, number, *self._assemble(partition, run))
+        header = self._header(partition, codec & CODEC_MASK, record_count, base_timestamp, max_timestamp)
+        batch = _Batch(partition, number, assemble_header(header, records), records)
         most = self._max_batch_bytes[partition[0]]
         if batch.size_bytes > most:
             raise WriteFailed(
@@ -130,6 +161,11 @@ class Producer:
                 f"max.message.bytes is {most}; raise it, or write smaller rows"
             )
         self._waiting.setdefault(partition, deque()).append(batch)
+        return number
+
+    def begin_transaction(self) -> None:
+        """Begin the identity's next transaction, after the last one has ended."""
+        self._added.clear()
 
     def send(self) -> None:
         """Send the queued batches; at most in_flight_max requests per broker are in flight."""
@@ -152,20 +188,20 @@ class Producer:
 
     # --- sending
 
-    def _assemble(self, partition: TopicPartition, run: RecordRun) -> tuple[bytearray, bytes | memoryview]:
-        options, identity = self._options, self._identity
-        attributes, producer_id, epoch, sequence = options.codec, -1, -1, -1
+    def _header(
+        self, partition: TopicPartition, codec: int, record_count: int, base_timestamp: int, max_timestamp: int
+    ) -> BatchHeader:
+        identity = self._identity
+        attributes, producer_id, epoch, sequence = codec, -1, -1, -1
         if identity is not None:
             attributes |= TRANSACTIONAL if identity.transactional_id is not None else 0
             producer_id, epoch = identity.producer_id, identity.producer_epoch
             sequence = self._sequences.get(partition, 0)
-            self._sequences[partition] = (sequence + run.record_count) & SEQUENCE_MAX
-        records = run.records if options.codec == NONE else compress(options.codec, run.records, options.level)
-        header = BatchHeader(
-            0, 0, -1, MAGIC, 0, attributes, run.record_count - 1, run.base_timestamp, run.max_timestamp,
-            producer_id, epoch, sequence, run.record_count,
+            self._sequences[partition] = (sequence + record_count) & SEQUENCE_MAX
+        return BatchHeader(
+            0, 0, -1, MAGIC, 0, attributes, record_count - 1, base_timestamp, max_timestamp,
+            producer_id, epoch, sequence, record_count,
         )  # fmt: skip
-        return assemble_header(header, records), records
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         """The partitions with waiting batches by the broker that leads them. Raises Unanswered without a leader."""
@@ -238,6 +274,9 @@ class Producer:
             if code in _ACKNOWLEDGED:
                 self._failing_since_s = None
                 self._begun.add(batch.partition)
+                if self._on_stored is not None:
+                    base_offset = -1 if answer is None or code else answer.base_offset
+                    self._on_stored(batch.partition, batch.number, base_offset)
                 continue
             where = f"{batch.partition[0]}-{batch.partition[1]}"
             why = f"{where}: {name_of_error(code)}"

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafkalite.client.cluster_client import GROUP_KEY, TRANSACTION_KEY, ClusterClient, Retries
+from kafkalite.client.group_member import NO_MEMBER, Membership
 from kafkalite.client.transaction_admin import TransactionAdmin
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
@@ -33,6 +34,7 @@ _END_VERSION = 2
 _ADMIN_VERSION = 0
 _ADD_OFFSETS_VERSION = 2
 _COMMIT_OFFSETS_VERSION = 2
+_COMMIT_OFFSETS_AS_MEMBER_VERSION = 3
 _FETCH_OFFSETS_VERSION = 7
 _ONGOING = "Ongoing"
 
@@ -139,8 +141,8 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupOffsets:
-    """The offsets of one group without members. The metadata of an offset names the job whose progress it is. Methods
-    raise WriteFailed if a coordinator refuses, or is unreachable for too long."""
+    """The offsets of one group. The metadata of an offset names the job whose progress it is. Methods raise WriteFailed
+    if a coordinator refuses, or is unreachable for too long."""
 
     def __init__(self, group_id: str, cluster: ClusterClient, retries: Retries) -> None:
         self.group_id = group_id
@@ -150,27 +152,39 @@ class GroupOffsets:
     def committed(self, partition: TopicPartition) -> CommittedOffset | None:
         """The last committed offset, None if there is none. Waits while a transaction with an offset for the partition
         is open."""
-        topic, index = partition
-        topics = [wire.OffsetFetchRequestTopic(name=topic, partition_indexes=[index])]
-        request = wire.OffsetFetchRequest(group_id=self.group_id, topics=topics, require_stable=True)
+        return self.committed_in([partition]).get(partition)
 
-        def ask() -> int | tuple[CommittedOffset | None]:
+    def committed_in(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """The last committed offsets of those partitions that have one, as `committed`."""
+        topics: dict[str, wire.OffsetFetchRequestTopic] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, wire.OffsetFetchRequestTopic(name=topic)).partition_indexes.append(index)
+        request = wire.OffsetFetchRequest(group_id=self.group_id, topics=list(topics.values()), require_stable=True)
+
+        def ask() -> int | tuple[dict[TopicPartition, CommittedOffset]]:
             response = self._ask_coordinator(request, _FETCH_OFFSETS_VERSION)
             if isinstance(response, int):
                 return response
-            found = response.topics[0].partitions[0] if response.topics else None
-            code = int(response.error_code or (found.error_code if found is not None else 0))
-            if code:
-                return code
-            if found is None or found.committed_offset < 0:
-                return (None,)
-            return (CommittedOffset(found.committed_offset, found.metadata or ""),)
+            found = {(topic.name, one.partition_index): one for topic in response.topics for one in topic.partitions}
+            codes = [response.error_code, *(one.error_code for one in found.values())]
+            if code := next(filter(None, codes), 0):
+                return int(code)
+            known = {key: one for key, one in found.items() if one.committed_offset >= 0}
+            return ({key: CommittedOffset(one.committed_offset, one.metadata or "") for key, one in known.items()},)
 
-        result: tuple[CommittedOffset | None] = self._retries.persist(f"{self._name} cannot be read", ask)
+        result: tuple[dict[TopicPartition, CommittedOffset]] = self._retries.persist(
+            f"{self._name} cannot be read", ask
+        )
         return result[0]
 
-    def commit(self, identity: Identity, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Make these offsets part of the transaction; they take effect when it is committed."""
+    def commit(
+        self,
+        identity: Identity,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        member: Membership = NO_MEMBER,
+    ) -> None:
+        """Make these offsets part of the transaction; they take effect when it is committed. A group with members
+        refuses them unless they are of a `member` in its present generation (KIP-447)."""
         transactional_id = identity.transactional_id or ""
         add = AddOffsetsToTxnRequest(
             transactional_id=transactional_id,
@@ -194,11 +208,15 @@ class GroupOffsets:
             group_id=self.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
             topics=list(topics.values()),
         )
+        version = _COMMIT_OFFSETS_VERSION if member == NO_MEMBER else _COMMIT_OFFSETS_AS_MEMBER_VERSION
 
         def ask_group() -> int:
-            response = self._ask_coordinator(request, _COMMIT_OFFSETS_VERSION)
+            response = self._ask_coordinator(request, version)
             if isinstance(response, int):
                 return response
             codes = [one.error_code for topic in response.topics for one in topic.partitions]
