@@ -30,6 +30,7 @@ _COMMANDS = {
     "doctor": "how clients connect to a broker, and insecure settings",
     "produce": "write lines as records",
     "consume": "print the records of topics, and new ones as they arrive",
+    "mirror": "copy topics of other clusters to one, exactly once, until it is stopped",
     "top": "topics, groups and brokers with their rates, live",
     "user": "users that log in by SCRAM: add, list, remove",
     "acl": "access control lists: list, add, remove",
@@ -164,6 +165,8 @@ def _module(command: str) -> Any:
             from kafkalite.cli import produce_command as module
         case "consume":
             from kafkalite.cli import consume_command as module
+        case "mirror":
+            from kafkalite.cli import mirror_command as module
         case "top":
             from kafkalite.cli import top_command as module
         case "user":

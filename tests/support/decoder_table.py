@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from kafkalite.api.request.metrics_data import read_points
 from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
+from kafkalite.client.mirror.state_records import OffsetSync
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.common.names import parse_uuid
@@ -337,6 +338,12 @@ DECODERS = (
         ("api/request/metrics_data.py",),
         lambda data: list(read_points(data)),
         (otlp.gauge("lag", 2.5), otlp.delta("sent", 7)),
+    ),
+    Decoder(
+        "offset sync of a mirror",
+        ("client/mirror/state_records.py",),
+        lambda data: OffsetSync.read(data[:20], data[20:36], (("records", data[36:]),)),
+        (b"\0\x0ea-topic-of-wes" + bytes(4) + bytes(16) + b"17", b"\0\1t" + bytes(33)),
     ),
     Decoder(
         "assignment of a member",

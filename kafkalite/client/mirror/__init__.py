@@ -1,0 +1,1 @@
+"""`kafkalite mirror`: topics of clusters copied to another one over the protocol, exactly once. Imports client."""

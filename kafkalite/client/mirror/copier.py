@@ -1,0 +1,251 @@
+"""Partitions from a source to its target: fetches that wait at each leader, and a transaction for what they bring.
+
+A leader of the source always has the next fetch while the batches of the last one are on their way to the target. The
+transaction is committed when the source has nothing more at the moment, or when it is large.
+Source: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-447.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Iterable, Mapping
+
+from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.client.cluster_client import ClusterClient, Retries
+from kafkalite.client.fetching import (
+    COMMITTED,
+    FETCH_VERSION,
+    Fetched,
+    OutOfRange,
+    answered_partitions,
+    fetch_request,
+    fetched,
+)
+from kafkalite.client.group_member import NO_MEMBER, Membership
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.mirror.committed_batches import committed_batches
+from kafkalite.client.mirror.copied_partition import CopiedPartition, Progress
+from kafkalite.client.mirror.open_transaction import OpenTransaction
+from kafkalite.client.mirror.state_records import Run
+from kafkalite.client.producer.transactions import GroupOffsets
+from kafkalite.common.errors import ConfigError, Malformed, Refused, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.common.names import TopicPartition
+from kafkalite.protocol.messages.fetch import FetchRequest
+
+_FETCH_WAIT_MS = 500
+_SKIPS_COMMITTED_S = 1.0
+
+logger = logging.getLogger("kafkalite.mirror")
+
+
+class _Waiting(NamedTuple):
+    """A fetch in flight: its connection, and the offsets that it asks for."""
+
+    client: BlockingClient
+    asked: Mapping[TopicPartition, int]
+
+
+class Copier:
+    """Copies the assigned partitions. Raises Unanswered, WriteFailed if a cluster is away or refuses; the object is of
+    no use then. Faults of one partition stay with it."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        transaction: OpenTransaction,
+        progress: GroupOffsets,
+        source_name: str,
+        retries: Retries,
+        *,
+        commit_interval_ms: int,
+        transaction_bytes: int,
+        fetch_bytes: int,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._transaction = transaction
+        self._progress = progress
+        self._source_name = source_name
+        self._retries = retries
+        self._commit_interval_s = commit_interval_ms / 1000
+        self._transaction_bytes = transaction_bytes
+        self._fetch_bytes = fetch_bytes
+        self._member = NO_MEMBER
+        self._partitions: dict[TopicPartition, CopiedPartition] = {}
+        self._waiting: dict[int, _Waiting] = {}
+        self._needs_metadata = False
+        self._turn = 0
+        self._committed_s = retries.monotonic_s()
+
+    # --- assignment
+
+    def assign(self, wanted: Iterable[CopiedPartition], member: Membership) -> None:
+        """Copies these partitions from now on, each from where it was committed last. No transaction may be open."""
+        assert self._transaction.began_s is None
+        self._member = member
+        self._partitions = {one.source: one for one in wanted}
+        if not self._partitions:
+            return
+        new = list(self._partitions.values())  # also those that were here before: another may have had them meanwhile
+        self._target.refresh()
+        found = self._progress.committed_in([one.target for one in new])
+        fresh = []
+        for one in new:
+            one.fault = ""
+            if one.target in found:
+                self._resume(one, Progress.of(found[one.target]))
+            else:
+                fresh.append(one)
+        self._begin(fresh)
+
+    def _resume(self, one: CopiedPartition, progress: Progress) -> None:
+        if progress.source != self._source_name:
+            one.fault = f"{one.target[0]} is a copy from {progress.source}, and this source is {self._source_name}"
+            return
+        one.position = progress.offset
+        one.newest = progress.run
+        if progress.run is None:
+            one.offsets.clear()  # of a copy that was deleted
+        elif one.offsets.translate(progress.run.source + progress.run.records) != (
+            progress.run.target + progress.run.records
+        ):
+            one.offsets.append(progress.run)
+
+    def _begin(self, fresh: list[CopiedPartition]) -> None:
+        """Begins copies at the start of their logs. That is committed first: records of a transaction that is never
+        committed make a log that is not empty."""
+        if not fresh:
+            return
+        targets = LogOffsets(self._target, self._retries.timeout_s)
+        keys = [one.target for one in fresh]
+        starts, ends = targets.starts(keys), targets.ends(keys)
+        empty = [one for one in fresh if starts[one.target] == ends[one.target]]
+        for one in fresh:
+            if one not in empty:
+                one.fault = (
+                    f"{one.target[0]}-{one.target[1]} has records, and no progress of this mirror: it is another "
+                    "topic, or the mirror was away for longer than offsets.retention.minutes"
+                )
+        first = LogOffsets(self._source, self._retries.timeout_s).starts([one.source for one in empty])
+        for one in empty:
+            one.position = first[one.source]
+            one.newest = Run(one.position, starts[one.target], 0)
+            one.offsets.clear()
+            one.offsets.append(one.newest)
+            self._transaction.add(one, [])
+        self.commit()
+
+    # --- copying
+
+    def poll(self, wait_s: float) -> None:
+        """Copies what the source has, after at most `wait_s` of waiting, and commits if that is due."""
+        if self._needs_metadata:
+            self._source.refresh()
+            self._needs_metadata = False
+        self._fetch_where_idle()
+        ready = self._ready(min(wait_s, self._left_s()))
+        for broker_id in ready:
+            self._receive(broker_id)
+        if self._transaction.began_s is not None and self._left_s() <= 0:
+            self.commit()
+
+    def commit(self) -> None:
+        """Commits what is copied so far."""
+        self._transaction.commit(self._member)
+        self._committed_s = self._retries.monotonic_s()
+
+    def _left_s(self) -> float:
+        """The time until a commit is due: at once after a quiet while, and when the transaction is large."""
+        transaction = self._transaction
+        if transaction.began_s is None:
+            return float("inf")
+        if transaction.size_bytes >= self._transaction_bytes:
+            return 0.0
+        interval_s = self._commit_interval_s if transaction.has_records else _SKIPS_COMMITTED_S
+        return max(0.0, self._committed_s + interval_s - self._retries.monotonic_s())
+
+    def _ready(self, wait_s: float) -> list[int]:
+        """The brokers whose response arrives within `wait_s`."""
+        if buffered := [broker_id for broker_id, one in self._waiting.items() if one.client.has_buffered]:
+            return buffered
+        by_socket = {one.client.fileno(): broker_id for broker_id, one in self._waiting.items()}
+        poller = select.poll()
+        for number in by_socket:
+            poller.register(number, select.POLLIN)
+        return [by_socket[number] for number, _ in poller.poll(wait_s * 1000)]
+
+    def _fetch_where_idle(self) -> None:
+        """Sends a fetch to each leader that has none."""
+        led: dict[int, dict[TopicPartition, int]] = {}
+        for key, one in self._partitions.items():
+            if not one.fault:
+                try:
+                    led.setdefault(self._source.leader_of(key), {})[key] = one.position
+                except (Unanswered, ConfigError):
+                    self._needs_metadata = True
+        for broker_id, positions in led.items():
+            if broker_id not in self._waiting:
+                self._send(broker_id, positions)
+
+    def _send(self, broker_id: int, positions: Mapping[TopicPartition, int]) -> None:
+        """Another partition is the first with each fetch: a response ends where it is full."""
+        keys = list(positions)
+        self._turn += 1
+        at = self._turn % len(keys)
+        asked = {key: positions[key] for key in keys[at:] + keys[:at]}
+        client = self._source.reader(broker_id)
+        request = fetch_request(asked, isolation=COMMITTED, max_wait_ms=_FETCH_WAIT_MS, max_bytes=self._fetch_bytes)
+        client.send(request, FETCH_VERSION)
+        self._waiting[broker_id] = _Waiting(client, asked)
+
+    def _receive(self, broker_id: int) -> None:
+        client, asked = self._waiting.pop(broker_id)
+        answer = client.receive(FetchRequest, FETCH_VERSION)
+        brought = []
+        for key, data in answered_partitions(answer):
+            one = self._partitions.get(key)
+            if one is None or one.fault or one.position != asked.get(key):
+                continue
+            try:
+                response = fetched(key, data)
+                batches, position = committed_batches(response, one.position)
+            except OutOfRange:
+                self._reposition(one)
+            except (Refused, Malformed) as fault:
+                one.fault = str(fault)
+                logger.warning("%s is not copied: %s", one.name, fault)
+            except Unanswered:
+                self._needs_metadata = True
+            else:
+                if position > one.position:
+                    one.position = position
+                    brought.append((one, batches))
+                one.counts.lag = _lag(response, position)
+        self._fetch_where_idle()  # before the batches are sent: the source works meanwhile
+        for one, batches in brought:
+            self._transaction.add(one, batches)
+        if brought:
+            self._transaction.send()
+
+    def _reposition(self, one: CopiedPartition) -> None:
+        """The source has deleted the records at the position, or lost them."""
+        offsets = LogOffsets(self._source, self._retries.timeout_s)
+        start, end = offsets.starts([one.source])[one.source], offsets.ends([one.source])[one.source]
+        if one.position < start:
+            one.counts.lost += start - one.position
+            logger.warning(
+                "%s: the source has deleted %d offsets before they were copied", one.name, start - one.position
+            )
+            one.position = start
+            self._transaction.add(one, [])
+        elif one.position > end:
+            one.fault = f"{one.name} is copied up to offset {one.position}, but ends at {end}: it is another topic now"
+            logger.warning("%s", one.fault)
+
+
+def _lag(response: Fetched, position: int) -> int:
+    """The records up to the last stable offset; none if a response has none at all."""
+    return max(0, response.last_stable_offset - position) if response.batches else 0

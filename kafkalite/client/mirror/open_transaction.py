@@ -1,0 +1,117 @@
+"""The transaction at the target that is open now: batches of many partitions, and how far each one gets.
+
+A commit makes the records and the progress of all partitions visible at once, or nothing of it. The progress is that of
+a group's member (KIP-447): the coordinator refuses it if the group has divided the partitions again meanwhile.
+Source: org.apache.kafka.clients.producer.KafkaProducer (sendOffsetsToTransaction); KIP-98, KIP-447.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafkalite.client.cluster_client import ClusterClient, Retries
+from kafkalite.client.group_member import Membership
+from kafkalite.client.mirror.committed_batches import CommittedBatch, Part
+from kafkalite.client.mirror.copied_partition import CopiedPartition, Progress
+from kafkalite.client.mirror.state_records import Run
+from kafkalite.client.producer.options import ProducerOptions
+from kafkalite.client.producer.producer import Producer
+from kafkalite.client.producer.transactions import GroupOffsets, Identity, Transactions
+from kafkalite.common.names import TopicPartition
+
+
+@dataclass(slots=True)
+class _Pending:
+    """One partition's part of the transaction."""
+
+    copied: CopiedPartition
+    runs: list[Run] = field(default_factory=list)
+    records: int = 0
+    size_bytes: int = 0
+    newest_timestamp: int = -1
+
+
+class OpenTransaction:
+    """Raises WriteFailed if the target refuses, or is away for too long; the object is of no use then."""
+
+    def __init__(
+        self,
+        target: ClusterClient,
+        options: ProducerOptions,
+        progress: GroupOffsets,
+        transactional_id: str,
+        source_name: str,
+        retries: Retries,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._transactions = Transactions(target, retries)
+        self._identity: Identity = self._transactions.begin(transactional_id, options.transaction_timeout_ms)
+        self._producer = Producer(options, target, retries, self._identity, self._on_stored)
+        self._progress = progress
+        self._source_name = source_name
+        self._monotonic_s = retries.monotonic_s
+        self._wall_ms = wall_ms
+        self._pending: dict[TopicPartition, _Pending] = {}
+        self._parts: dict[tuple[TopicPartition, int], tuple[Part, ...]] = {}
+        self.began_s: float | None = None
+        self.size_bytes = 0
+        self.has_records = False
+
+    def add(self, copied: CopiedPartition, batches: list[CommittedBatch]) -> None:
+        """Sends batches of a partition, whose position is behind them."""
+        if self.began_s is None:
+            self.began_s = self._monotonic_s()
+        pending = self._pending.get(copied.target)
+        if pending is None:
+            pending = self._pending[copied.target] = _Pending(copied)
+        if batches:
+            self.has_records = True
+            self._producer.open_topic(copied.target[0])
+        for one in batches:
+            number = self._producer.add_batch(copied.target, *one[:5])
+            self._parts[copied.target, number] = one.parts
+            pending.records += one.record_count
+            pending.size_bytes += len(one.records)
+            pending.newest_timestamp = max(pending.newest_timestamp, one.max_timestamp)
+            self.size_bytes += len(one.records)
+
+    def send(self) -> None:
+        """Sends the batches that are added, without waiting for the last answers."""
+        self._producer.send()
+
+    def commit(self, member: Membership) -> None:
+        """Commits records and progress; notifies the partitions."""
+        if self.began_s is None:
+            return
+        self._producer.flush()
+        progress = {}
+        for target, pending in self._pending.items():
+            run = pending.runs[-1] if pending.runs else pending.copied.newest
+            progress[target] = Progress(pending.copied.position, self._source_name, run).committed()
+        self._progress.commit(self._identity, progress, member)
+        self._transactions.end(self._identity, commit=True)
+        self._producer.begin_transaction()
+        now_ms = self._wall_ms()
+        for pending in self._pending.values():
+            _count(pending, now_ms)
+        self._pending.clear()
+        self._parts.clear()
+        self.began_s, self.size_bytes, self.has_records = None, 0, False
+
+    def _on_stored(self, partition: TopicPartition, number: int, base_offset: int) -> None:
+        parts = self._parts.pop((partition, number), ())
+        if base_offset >= 0:
+            runs = self._pending[partition].runs
+            runs += [Run(part.source, base_offset + part.place, part.records) for part in parts]
+
+
+def _count(pending: _Pending, now_ms: int) -> None:
+    copied = pending.copied
+    for run in pending.runs:
+        copied.offsets.append(run)
+        copied.newest = run
+    copied.counts.records += pending.records
+    copied.counts.size_bytes += pending.size_bytes
+    if pending.newest_timestamp >= 0:
+        copied.counts.latency_ms = max(0, now_ms - pending.newest_timestamp)

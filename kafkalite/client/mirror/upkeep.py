@@ -1,0 +1,125 @@
+"""The part of a mirror beside the records: pairs of offsets, groups, settings, access control lists, heartbeats.
+
+It has a thread and connections of its own, so that records do not wait for it. Each process writes the pairs of offsets
+of its own partitions and translates the groups' offsets there; the leader of the group does the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+from kafkalite.client.cluster_client import ClusterClient, Retries
+from kafkalite.client.mirror.flow import FAULTS, Flow
+from kafkalite.client.mirror.group_follower import GroupFollower
+from kafkalite.client.mirror.naming import HEARTBEATS
+from kafkalite.client.mirror.state_records import Checkpoint, OffsetSync, heartbeat
+from kafkalite.client.mirror.state_topics import StateTopics
+from kafkalite.client.mirror.target_topics import TargetTopics
+
+_TICK_S = 0.5
+_RUNS_WRITTEN_MAX = 64  # of one partition at a time: the newest
+
+
+class Upkeep:
+    """Works from `start` to `stop`, in a thread of its own."""
+
+    def __init__(self, flow: Flow, wall_ms: Callable[[], int]) -> None:
+        self._flow = flow
+        self._wall_ms = wall_ms
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"upkeep {flow.alias}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after the pairs of offsets are written."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        flow, timeout_s = self._flow, self._flow.timeout_s
+        while not self._stopping.is_set():
+            try:
+                with (
+                    closing(flow.endpoint.connect(timeout_s)) as source,
+                    closing(flow.settings.target.connect(timeout_s)) as target,
+                ):
+                    upkeep = _Session(flow, source.open(), target.open(), timeout_s, self._wall_ms)
+                    while not self._stopping.is_set():
+                        upkeep.work()
+                        self._stopping.wait(_TICK_S)
+                    upkeep.write_offset_syncs()
+            except FAULTS as fault:
+                flow.status.report(str(fault))
+            self._stopping.wait(flow.settings.retry_ms / 1000)
+
+
+class _Session:
+    """From the connection to both clusters to the first error. Raises what FAULTS has."""
+
+    def __init__(
+        self, flow: Flow, source: ClusterClient, target: ClusterClient, timeout_s: float, wall_ms: Callable[[], int]
+    ) -> None:
+        self._flow = flow
+        self._settings = settings = flow.settings
+        self._source = source
+        self._target = target
+        self._timeout_s = timeout_s
+        self._wall_ms = wall_ms
+        self._state = StateTopics(target, Retries(timeout_s), settings.replication_factor)
+        self._groups = GroupFollower(source, target, settings.groups, timeout_s)
+        self._topics = TargetTopics(source, target, flow.naming, settings.topics, timeout_s, report=flow.status.report)
+        self._due_ms: dict[str, int] = {}
+        self._state.create(flow.naming.offset_syncs, flow.naming.checkpoints, flow.naming.heartbeats, HEARTBEATS)
+
+    def work(self) -> None:
+        """Does all that is due now."""
+        settings, flow = self._settings, self._flow
+        self.write_offset_syncs()
+        if settings.with_groups and self._is_due("groups", settings.groups_interval_ms):
+            self._follow_groups()
+        if flow.status.leads and self._is_due("heartbeat", settings.heartbeat_interval_ms):
+            now_ms = self._wall_ms()
+            for topic in (HEARTBEATS, flow.naming.heartbeats):
+                self._state.write(topic, [heartbeat(flow.alias, settings.target_alias, now_ms)])
+        if flow.status.leads and self._is_due("settings", settings.refresh_interval_ms):
+            self._follow_topics()
+
+    def _follow_topics(self) -> None:
+        self._target.refresh()
+        existing = self._target.topics
+        topics = sorted(one for one in self._flow.status.topics if self._flow.naming.copy_of(one) in existing)
+        if self._settings.with_settings:
+            self._topics.follow_settings(topics)
+        if self._settings.with_acls:
+            self._topics.follow_acls(topics)
+
+    def write_offset_syncs(self) -> None:
+        """Writes the runs of committed records that are new."""
+        syncs = []
+        for one in self._flow.known_partitions():
+            syncs += [OffsetSync(one.source, run) for run in one.offsets.take_unwritten()[-_RUNS_WRITTEN_MAX:]]
+        if syncs:
+            now_ms = self._wall_ms()
+            self._state.write(self._flow.naming.offset_syncs, [one.record(now_ms) for one in syncs])
+
+    def _follow_groups(self) -> None:
+        def write(checkpoints: list[Checkpoint]) -> None:
+            now_ms = self._wall_ms()
+            self._state.write(self._flow.naming.checkpoints, [one.record(now_ms) for one in checkpoints])
+
+        partitions = {key: one for key, one in self._flow.status.partitions.items() if not one.fault}
+        for refusal in self._groups.follow(partitions, write):
+            self._flow.status.report(refusal)
+
+    def _is_due(self, name: str, interval_ms: int) -> bool:
+        now_ms = self._wall_ms()
+        if now_ms < self._due_ms.get(name, 0) <= now_ms + interval_ms:
+            return False
+        self._due_ms[name] = now_ms + interval_ms
+        return True
