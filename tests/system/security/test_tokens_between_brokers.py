@@ -156,9 +156,16 @@ def test_tokens_are_replaced_and_sessions_renewed_before_they_end(
     tmp_path: Path, server: TokenServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     logins = count_logins(monkeypatch)
-    server.lifetime_s = 3
+    server.lifetime_s = 6
     place = Place(tmp_path, "SASL_PLAINTEXT", server)
-    with place.cluster(replica_lag_time_max_ms=1_000, sasl_oauthbearer_clock_skew_seconds=0) as cluster:
+    settings = {
+        "replica_lag_time_max_ms": 1_000,
+        "sasl_oauthbearer_clock_skew_seconds": 0,
+        # a session has what is left of its token: by default too little of these short ones for a second log-in
+        "sasl_login_refresh_window_factor": 0.5,
+        "sasl_login_refresh_window_jitter": 0,
+    }
+    with place.cluster(**settings) as cluster:
         mine = place.client(cluster)
         create(mine)
         before = len(logins), len(server.asked)
