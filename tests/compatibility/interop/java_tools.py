@@ -67,12 +67,11 @@ class JavaTools:
         """The lines of the console consumer: it ends after `count` records, or fails after a while without."""
         chosen = [f"--consumer-property={key.replace('_', '.')}={value}" for key, value in settings.items()]
         limits = ["--max-messages", count, "--timeout-ms", 30_000]
-        lines = self("ConsoleConsumer", "--topic", topic, *limits, *chosen, *arguments).splitlines()
-        return [line for line in lines if not DEPRECATION.match(line)]
+        return NOTICES.sub("", self("ConsoleConsumer", "--topic", topic, *limits, *chosen, *arguments)).splitlines()
 
 
-# The console consumer of 4.3 says so of options that the older ones alone have the names of, among the records.
-DEPRECATION = re.compile(r"Option --\S+ is deprecated ")
+# The console consumer of 4.3 prints them among the records.
+NOTICES = re.compile(r"^(?:Option --\S+ is deprecated|The consumer rebalance protocol) .*\n", re.MULTILINE)
 
 
 class Running:
@@ -84,7 +83,7 @@ class Running:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
 
     def said(self) -> str:
-        return self.output.read_text(errors="replace")
+        return NOTICES.sub("", self.output.read_text(errors="replace"))
 
     def wait(self, seconds: float = TOOL_SECONDS) -> str:
         """Until it ends by itself, well."""

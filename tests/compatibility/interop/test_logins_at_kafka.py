@@ -165,9 +165,9 @@ async def sessions_end(scene: Scene) -> None:
     clock = SystemClock(asyncio.get_running_loop())
     channels = BrokerChannels({0: endpoint}.get, clock, "broker-1", 30_000, ListenerSecurity(config).to_broker)
     end_ms = clock.monotonic_ms() + 3 * SESSION_MS
-    writers = set()
+    connections = set()
     while clock.monotonic_ms() < end_ms:
         assert (await channels.ask(0, MetadataRequest(topics=[]), 9)).brokers
-        writers.add(channels._channels[0]._writer)
-    assert len(writers) == 1
+        connections.add(channels._channels[0]._connection)
+    assert len(connections) == 1
     channels.close()
