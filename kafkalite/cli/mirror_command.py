@@ -59,6 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--groups-interval", type=seconds, default=5.0, metavar="S", help="between two looks at groups (default: 5)")
     add("--refresh-interval", type=seconds, default=5.0, metavar="S", help="between two looks at topics (default: 5)")
     add("--timeout", type=seconds, default=30.0, metavar="S", help="for an answer of a broker (default: 30)")
+    add(
+        "--session-timeout", type=seconds, default=30.0, metavar="S",
+        help="until the others take the partitions of a process that is gone (default: 30)",
+    )  # fmt: skip
     add("--metrics", metavar="HOST:PORT", help="serve /metrics and /health there")
     add(
         "--from-config",
@@ -169,4 +173,5 @@ def _settings(options: argparse.Namespace) -> MirrorSettings:
         refresh_interval_ms=int(options.refresh_interval * 1000),
         groups_interval_ms=int(options.groups_interval * 1000),
         request_timeout_ms=int(options.timeout * 1000),
+        session_timeout_ms=int(options.session_timeout * 1000),
     )

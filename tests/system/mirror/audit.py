@@ -1,0 +1,113 @@
+"""What two clusters hold in the end: the same committed records, and a mirror's state that is true of both logs."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.group_admin import GroupAdmin
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.mirror.naming import Naming
+from kafkalite.client.mirror.state_topics import read_offset_syncs
+from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
+from kafkalite.common.names import TopicPartition
+
+TIMEOUT_S = 20.0
+NAMING = Naming("west", "east")
+
+
+class Pair(NamedTuple):
+    """A checkpoint: the group's offset at the source, and its translation."""
+
+    group: str
+    partition: TopicPartition  # of the copy
+    source: int
+    target: int
+
+
+def committed_records(cluster: ClusterClient, topic: str, index: int) -> list[ScannedRecord]:
+    """The records of a partition that a consumer of committed ones sees."""
+    key = topic, index
+    offsets = LogOffsets(cluster, TIMEOUT_S)
+    position, end = offsets.starts([key])[key], offsets.ends([key], committed=True)[key]
+    scan = PartitionScan(cluster, topic, index, committed_only=True)
+    found: list[ScannedRecord] = []
+    while position < end:
+        found += [one for one in scan.read(position, end) if one.marker is None]
+        position = max(position + 1, scan.position)
+    return found
+
+
+def content(records: list[ScannedRecord]) -> list[tuple[object, ...]]:
+    return [(one.timestamp, one.key, one.value, one.headers) for one in records]
+
+
+def checkpoints(east: ClusterClient) -> list[Pair]:
+    """All checkpoints of the log, in their order."""
+    found = []
+    for one in committed_records(east, NAMING.checkpoints, 0):
+        assert one.key is not None and one.value is not None
+        at, texts = 0, []
+        for _ in range(2):
+            (size,) = struct.unpack_from(">h", one.key, at)
+            texts.append(one.key[at + 2 : at + 2 + size].decode())
+            at += 2 + size
+        (index,) = struct.unpack_from(">i", one.key, at)
+        _, source, target = struct.unpack_from(">hqq", one.value)
+        found.append(Pair(texts[0], (texts[1], index), source, target))
+    return found
+
+
+class Audit:
+    """Both clusters, read to their ends. `behind_max`: the most records that a translated offset was too early."""
+
+    def __init__(self, west: str, east: str, topics: dict[str, int]) -> None:
+        self.behind_max = 0
+        with ClusterClient(west, TIMEOUT_S) as source, ClusterClient(east, TIMEOUT_S) as target:
+            self._source = {
+                (topic, index): committed_records(source, topic, index)
+                for topic, count in topics.items()
+                for index in range(count)
+            }
+            self._target = {
+                (NAMING.copy_of(topic), index): committed_records(target, NAMING.copy_of(topic), index)
+                for topic, index in self._source
+            }
+            self._pairs = checkpoints(target)
+            self._syncs = list(read_offset_syncs(target, NAMING.offset_syncs, TIMEOUT_S))
+            here, there = GroupAdmin(source, TIMEOUT_S), GroupAdmin(target, TIMEOUT_S)
+            groups = [one.group_id for one in here.list_groups() if one.protocol_type == "consumer"]
+            self._groups = {group: (here.offsets(group), there.offsets(group)) for group in groups}
+
+    def check(self) -> None:
+        """Every record once and in its order; every pair of offsets is of the same record."""
+        for (topic, index), records in self._source.items():
+            copy = self._target[NAMING.copy_of(topic), index]
+            assert content(copy) == content(records), f"{topic}-{index}: {len(copy)} of {len(records)} records"
+        for partition, run in self._syncs:
+            here = {one.offset: one.value for one in self._source[partition]}
+            there = {one.offset: one.value for one in self._target[NAMING.copy_of(partition[0]), partition[1]]}
+            for at in range(run.records):
+                assert here[run.source + at] == there[run.target + at], (partition, run)
+        assert self._pairs, "no checkpoint at all"
+        for pair in self._pairs:
+            self._check_pair(pair.partition, pair.source, pair.target)
+
+    def check_groups(self) -> None:
+        """The offsets of groups at the target are those of the source, to the record."""
+        assert self._groups
+        for group, (here, there) in self._groups.items():
+            for (topic, index), offset in here.items():
+                copy = NAMING.copy_of(topic), index
+                assert copy in there, (group, copy)
+                assert self._check_pair(copy, offset, there[copy]) == 0, (group, copy, offset, there[copy])
+
+    def _check_pair(self, copy: TopicPartition, source: int, target: int) -> int:
+        """How many records a consumer would read again; it must not miss one."""
+        original = copy[0].removeprefix(f"{NAMING.source}."), copy[1]
+        read_here = sum(one.offset < source for one in self._source[original])
+        passed_there = sum(one.offset < target for one in self._target[copy])
+        assert passed_there <= read_here, f"{copy}: {source} became {target}, which is ahead"
+        self.behind_max = max(self.behind_max, read_here - passed_there)
+        return read_here - passed_there

@@ -1,0 +1,200 @@
+"""Source, target and mirrors are killed with -9 again and again: each record is copied once, no offset is ahead."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.common.errors import ConfigError, Unanswered
+from tests.support.broker_process import ServedBroker
+from tests.support.wait import DEADLINE_S, until
+from tests.system.crash.copy_job import feeding
+from tests.system.crash.crash_line import Line
+from tests.system.crash.ledger import LOG, PARTITIONS, PERSISTENT, Ledger, create_topics
+from tests.system.mirror.audit import Audit, committed_records, content
+from tests.system.mirror.mirror_process import MirrorProcess
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "6",
+    "transaction.state.log.num.partitions": "6",
+}
+TOPICS = {"orders": PARTITIONS, "payments": PARTITIONS}
+PAUSE_S = 0.05
+START_S = 0.5
+VICTIMS = ("mirror", "mirror", "east", "east", "west", "east and west", "all")
+
+
+class Place:
+    """Two brokers and some mirrors between them."""
+
+    def __init__(self, tmp_path: Path, mirrors: int) -> None:
+        self.west = ServedBroker(tmp_path / "west", tmp_path / "west.txt", SETTINGS)
+        self.east = ServedBroker(tmp_path / "east", tmp_path / "east.txt", SETTINGS)
+        self.west.start()
+        self.east.start()
+        self.mirrors = [
+            MirrorProcess(self.west.bootstrap, self.east.bootstrap, str(number), tmp_path / f"mirror-{number}.txt")
+            for number in range(mirrors)
+        ]
+
+    def close(self) -> None:
+        for one in (*self.mirrors, self.west, self.east):
+            one.kill()
+
+    def strike(self, chance: random.Random) -> None:
+        """Kills one or several of them at a random moment, and begins them again."""
+        if chance.random() < 0.6:
+            before, deadline_s = self.copied(), time.monotonic() + 5
+            while self.copied() <= before and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0, PAUSE_S))
+        else:
+            time.sleep(chance.uniform(0, START_S))
+        victim = chance.choice(VICTIMS)
+        mirror = chance.choice(self.mirrors)
+        if victim in ("mirror", "all"):
+            mirror.kill()
+        for name, broker in (("east", self.east), ("west", self.west)):
+            if name in victim or victim == "all":
+                broker.kill()
+        if victim in ("mirror", "all"):
+            mirror.begin()
+        for broker in (self.east, self.west):
+            if not broker.is_running:
+                broker.start()
+
+    def copied(self) -> int:
+        """Offsets in the copies."""
+        try:
+            with ClusterClient(self.east.bootstrap, 5) as cluster:
+                keys = [key for key in cluster.places if key[0] in ("west.orders", "west.payments")]
+                return sum(LogOffsets(cluster, 5).ends(keys).values())
+        except (Unanswered, ConfigError):
+            return 0
+
+    def is_copied(self) -> bool:
+        try:
+            with ClusterClient(self.west.bootstrap, 5) as west, ClusterClient(self.east.bootstrap, 5) as east:
+                return all(
+                    content(committed_records(west, topic, index))
+                    == content(committed_records(east, f"west.{topic}", index))
+                    for topic, count in TOPICS.items()
+                    for index in range(count)
+                )
+        except (Unanswered, ConfigError):
+            return False
+
+
+@contextlib.contextmanager
+def running(work: object) -> Iterator[None]:
+    """`work` again and again in a thread of its own, through all faults of a broker that is away."""
+    done = threading.Event()
+
+    def loop() -> None:
+        while not done.is_set():
+            with contextlib.suppress(confluent_kafka.KafkaException):
+                work(done)  # type: ignore[operator]
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(DEADLINE_S)
+
+
+class Payments:
+    """A transactional producer that aborts now and then, and is replaced after an error."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._settings = {"bootstrap.servers": bootstrap, "transactional.id": "payments", **PERSISTENT}
+        self._chance = random.Random(7)
+        self._number = 0
+
+    def __call__(self, done: threading.Event) -> None:
+        producer = confluent_kafka.Producer(self._settings, logger=LOG)
+        producer.init_transactions(5)
+        while not done.wait(0.02):
+            producer.begin_transaction()
+            for _ in range(self._chance.randrange(1, 20)):
+                self._number += 1
+                producer.produce("payments", b"%d" % self._number, partition=self._number % PARTITIONS)
+            if self._chance.random() < 0.2:
+                producer.flush(5)
+                producer.abort_transaction(5)
+            else:
+                producer.commit_transaction(5)
+
+
+class App:
+    """A consumer at the source that commits what it has read."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "app",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "session.timeout.ms": 3000,
+            "heartbeat.interval.ms": 200,
+            **PERSISTENT,
+        }
+
+    def __call__(self, done: threading.Event) -> None:
+        consumer = confluent_kafka.Consumer(self._settings, logger=LOG)
+        try:
+            consumer.subscribe(list(TOPICS))
+            while not done.is_set():
+                if any(one.error() is None for one in consumer.consume(150, 0.1)):
+                    consumer.commit(asynchronous=False)
+        finally:
+            with contextlib.suppress(confluent_kafka.KafkaException):
+                consumer.close()
+
+
+LONG = [pytest.param(2, 200, marks=[pytest.mark.long, pytest.mark.timeout(5400)])]
+
+
+@pytest.mark.parametrize(("mirrors", "kills"), [(1, 6), (2, 6), *LONG])
+def test_each_record_is_copied_once(tmp_path: Path, mirrors: int, kills: int) -> None:
+    place = Place(tmp_path, mirrors)
+    chance = random.Random(kills + mirrors)
+    try:
+        line = Line(place.west.port)
+        create_topics(line, **TOPICS)
+        line.close()
+        for mirror in place.mirrors:
+            mirror.begin()
+        ledger = Ledger(place.west.bootstrap, "orders", idempotent=True)
+        with feeding(ledger), running(Payments(place.west.bootstrap)), running(App(place.west.bootstrap)):
+            for _ in range(kills):
+                place.strike(chance)
+        until(place.is_copied, f"the copy; the mirror said {place.mirrors[0].said()}", 3 * DEADLINE_S)
+        audit = Audit(place.west.bootstrap, place.east.bootstrap, TOPICS)
+        audit.check()
+
+        def groups_follow() -> bool:
+            try:
+                Audit(place.west.bootstrap, place.east.bootstrap, TOPICS).check_groups()
+            except AssertionError:
+                return False
+            return True
+
+        until(groups_follow, "the offsets of the group", DEADLINE_S)
+        print(f"{kills} kills: {ledger.count} records, at most {audit.behind_max} would be read again")
+        assert all(mirror.stop() == 0 for mirror in place.mirrors)
+    finally:
+        place.close()
