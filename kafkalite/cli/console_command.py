@@ -47,6 +47,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help=f"the address of its pages, port 0 for any free one (default: {CONSOLE_LISTENER})",
     )
+    command.add_argument(
+        "--schema-registry",
+        metavar="URL",
+        help="decode records by the schemas of this registry (Confluent's API); also schema.registry.url in the file "
+        "of --command-config, with basic.auth.user.info",
+    )
     command.add_argument("--write", action="store_true", help="let users change topics, groups and records")
     command.add_argument("--properties-from-stdin", action="store_true", help=argparse.SUPPRESS)  # of `kafkalite serve`
 
@@ -72,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         may_write=options.write,
         version=version(),
         properties=properties,
+        schema_registry=options.schema_registry,
     )
     if options.properties_from_stdin:
         threading.Thread(target=_end_with_parent, args=(server.stop,), name="parent", daemon=True).start()

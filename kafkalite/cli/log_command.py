@@ -16,7 +16,8 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.output import aligned, complain, json_line, print_all
 from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
-from kafkalite.inspection.files.record_text import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
+from kafkalite.inspection.files.record_text import FIELD_DECODERS, field_decoder, plain_decoder
+from kafkalite.protocol.internal_records import RecordDecoder
 
 if TYPE_CHECKING:
     from kafkalite.inspection.count_records import Count, Counted
@@ -206,7 +207,7 @@ def dump_options_of(options: argparse.Namespace) -> DumpOptions:
 
 def _record_decoder(options: argparse.Namespace) -> RecordDecoder | None:
     if options.offsets_decoder or options.transaction_log_decoder:
-        from kafkalite.inspection.files.record_text import decode_group_record, decode_transaction_record
+        from kafkalite.protocol.internal_records import decode_group_record, decode_transaction_record
 
         return decode_group_record if options.offsets_decoder else decode_transaction_record
     key, value = options.key_decoder_class, options.value_decoder_class

@@ -41,6 +41,7 @@ from kafkalite.console.calls.route import (
     Session,
     Sessions,
 )
+from kafkalite.console.decoders.registry import SchemaRegistry
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.login import Login
 from kafkalite.console.request import parameters
@@ -265,6 +266,7 @@ class Console:
     may_write: bool
     version: str
     names: tuple[str, ...] = ()
+    registry: SchemaRegistry | None = None
     pages: Pages = field(default_factory=Pages)
     decoders: DecoderPool = field(default_factory=DecoderPool)
     _streams: set[Opened | None] = field(default_factory=set)
@@ -321,7 +323,8 @@ class Console:
             fields = parameters.read_body(route.parameters, body)
 
             def call(cluster: Any) -> Any:
-                return route.handler(Call(path, query, fields, session, cluster, pool, self.history, self.decoders))
+                parts = session, cluster, pool, self.history, self.decoders, self.registry
+                return route.handler(Call(path, query, fields, *parts))
 
             if route.streams:
                 return await self._events(session, pool, call)

@@ -54,6 +54,7 @@ class Login:
     properties: Mapping[str, str] = field(repr=False)
     sessions: Sessions
     may_write: bool
+    has_registry: bool = False
     monotonic_s: Callable[[], float] = time.monotonic
     _failures: FailedLogins = field(default_factory=FailedLogins)
 
@@ -160,6 +161,7 @@ class Login:
             "can_compact": False,
             "lacks": None,
             "formats": available(),
+            "has_registry": self.has_registry,
         }
         if session.pool is None:
             return row

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkalite.client.group_admin import TARGETS
 from kafkalite.console.calls.route import Route
-from kafkalite.console.handlers import cluster, groups, messages, overview, topics
+from kafkalite.console.handlers import cluster, groups, messages, overview, schemas, topics
 from kafkalite.console.request.parameters import LIST_PARAMETERS, Parameter
 from kafkalite.record.compression import CODEC_NAMES
 
@@ -98,6 +98,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/requests", cluster.slow_requests, "Recent slow requests"),
     Route("GET", "/api/transactions", cluster.transactions, "Transactions", LIST_PARAMETERS),
     Route("POST", "/api/transactions/abort", cluster.abort_transaction, "Abort an open transaction and fence its producer", (_field("transactional_id", required=True, text_max=32_767),)),
+    Route("GET", "/api/schemas", schemas.list_subjects, "Subjects of the schema registry", LIST_PARAMETERS),
+    Route("GET", "/api/schema", schemas.describe_subject, "One schema of a subject", (Parameter("subject", required=True, text_max=2000), Parameter("version", "integer", at_least=1, at_most=(1 << 31) - 1, doc="the newest if missing"))),
     Route("GET", "/api/quotas", cluster.quotas, "Quotas"),
 )
 # fmt: on

@@ -18,6 +18,7 @@ from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.console.app import Console
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.route import Sessions
+from kafkalite.console.decoders.registry import SchemaRegistry
 from kafkalite.console.login import Login
 from kafkalite.console.request.parameters import ApiError
 
@@ -34,7 +35,15 @@ class ConsoleServer:
     user logs in, and a login in the properties is only used to sample."""
 
     def __init__(
-        self, bootstrap: str, host: str, port: int, *, may_write: bool, version: str, properties: Mapping[str, str]
+        self,
+        bootstrap: str,
+        host: str,
+        port: int,
+        *,
+        may_write: bool,
+        version: str,
+        properties: Mapping[str, str],
+        schema_registry: str | None = None,
     ) -> None:
         """Raises ConfigError if the address cannot be bound, or the properties are wrong."""
         wants_login = properties.get("security.protocol", "").strip().upper().startswith("SASL_")
@@ -46,9 +55,10 @@ class ConsoleServer:
         self.address = _shown(host, self._socket.getsockname()[1])
         self._history = History(lambda: int(time.time() * 1000))
         sessions = Sessions(time.monotonic, shared)
-        login = Login(bootstrap, properties, sessions, may_write)
+        registry = SchemaRegistry.of(schema_registry, properties)
+        login = Login(bootstrap, properties, sessions, may_write, registry is not None)
         self._sessions = sessions
-        self.console = Console(sessions, self._history, login, may_write, version, (host,))
+        self.console = Console(sessions, self._history, login, may_write, version, (host,), registry)
         self._stopping = threading.Event()
         self._server: Any = None
 

@@ -26,6 +26,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.wire import without_indexes
 from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
+from kafkalite.console.messages.scalars import SCALARS, ScalarDecoder
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.runtime.column_loading import load_piece
 from kafkalite.coordinator.transaction_store import TransactionLoader
@@ -34,8 +35,6 @@ from kafkalite.inspection.files.record_text import (
     FIELD_DECODERS,
     control_text,
     control_type,
-    decode_group_record,
-    decode_transaction_record,
 )
 from kafkalite.log.segment.record_count_file import decode_entries as decode_record_counts
 from kafkalite.log.segment.record_counting import count
@@ -49,6 +48,11 @@ from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decode, encoder, versioned
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header
+from kafkalite.protocol.internal_records import (
+    decode_group_record,
+    decode_transaction_json,
+    decode_transaction_record,
+)
 from kafkalite.protocol.records import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -475,8 +479,12 @@ DECODERS = (
     ),
     Decoder(
         "payload in the console",
-        ("console/messages/payload.py",),
-        _all_of(*[lambda data, name=name: shown(data, Format(name)) for name in FORMATS[:4]], parse_json),
+        ("console/messages/payload.py", "console/messages/scalars.py"),
+        _all_of(
+            *[lambda data, name=name: shown(data, Format(name)) for name in FORMATS[:4]],
+            *[lambda data, name=name: shown(data, Format(name, ScalarDecoder(name))) for name in SCALARS],
+            parse_json,
+        ),
         (b'{"a": [1, null, "x"]}', b"text", b"\0\1"),
         (ValueError,),
     ),
@@ -513,10 +521,11 @@ DECODERS = (
     ),
     Decoder(
         "records of internal topics in a dump",
-        ("inspection/files/record_text.py",),
+        ("inspection/files/record_text.py", "protocol/internal_records.py"),
         _all_of(
             lambda data: decode_group_record(data[: len(data) // 2], data[len(data) // 2 :], 0),
             lambda data: decode_transaction_record(data[:10], data[10:], 0),
+            lambda data: decode_transaction_json(data[:10], data[10:], 0),
             lambda data: decode_group_record(b"\0\2\0\1g", data, 0),
             lambda data: control_text(data[:4], data[4:]) and control_type(data),
             *[lambda data, read=read: read(data) for read in FIELD_DECODERS.values()],

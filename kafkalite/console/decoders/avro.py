@@ -116,15 +116,21 @@ def _with_own_enums(schema: Any, enums: dict[str, Any]) -> Any:
     return found
 
 
-def compile_schema(text: str, _: str) -> Callable[[bytes], str]:
-    """A function from data to JSON, which raises Exception. Raises Exception for an invalid schema."""
+def compile_schema(text: str, references: str) -> Callable[[bytes], str]:
+    """A function from data to JSON, which raises Exception. Raises Exception for an invalid schema. `references`: a
+    JSON list of the schemas that it refers to, each behind those that it refers to itself."""
     import fastavro
     import fastavro.read
 
     readers: Any = fastavro.read.LOGICAL_READERS
     readers.update({name: _guarded(*reader) for name, reader in _READERS.items()})
-    parsed: Any = fastavro.parse_schema(read_json(text, strict=True))
-    parsed = fastavro.parse_schema(_with_own_enums(parsed, {}))
+    named: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    enums: dict[str, Any] = {}
+    parsed: Any = None
+    for one in (*(read_json(references) if references else ()), text):
+        parsed = fastavro.parse_schema(read_json(one, strict=True), named)
+        parsed = fastavro.parse_schema(_with_own_enums(parsed, enums), own)
     read: Any = fastavro.schemaless_reader
 
     def value_of(data: bytes) -> Any:

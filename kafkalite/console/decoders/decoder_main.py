@@ -13,12 +13,18 @@ import signal
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from kafkalite.console.decoders import avro, protobuf, wire
+from kafkalite.console.decoders import avro, expression, protobuf, self_describing, wire
 
 _STDIN, _STDOUT = 0, 1
 _REASON_CHARS_MAX = 200
 _SMALL_BYTES = 16 << 10
-_COMPILE = {wire.AVRO: avro.compile_schema, wire.PROTOBUF: protobuf.compile_schema}
+_COMPILE = {
+    wire.AVRO: avro.compile_schema,
+    wire.PROTOBUF: protobuf.compile_schema,
+    wire.MSGPACK: self_describing.compile_msgpack,
+    wire.CBOR: self_describing.compile_cbor,
+    wire.CEL: expression.compile_expression,
+}
 
 
 @lru_cache(maxsize=16)

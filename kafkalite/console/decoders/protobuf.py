@@ -2,6 +2,9 @@
 range or an Any of an unknown type costs one field. One that is refused because a string is no UTF-8 is read once more
 with bytes in place of strings, which is the same on the wire.
 
+The files of a registry are a JSON list of [name, base64 of a FileDescriptorProto], the main file last; indexes in front
+of a record say which of its messages it is.
+
 Source: the JSON mapping of proto3 (ProtoJSON), google.protobuf.json_format.
 """
 
@@ -13,7 +16,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafkalite.console.decoders.wire import faulty, to_text, without_indexes
+from kafkalite.common.text import read_json
+from kafkalite.console.decoders.wire import faulty, indexes_of, to_text
 
 _OWN_FORM = "google.protobuf."  # types with a special form in JSON
 _WELL_KNOWN = frozenset(
@@ -30,15 +34,26 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
     """A function from data to JSON, which raises Exception. Raises Exception for an invalid set, or one without the
     message."""
     message_factory: Any = importlib.import_module("google.protobuf.message_factory")
-    data_of_set = base64.b64decode(text, validate=True)
-    readers = []
-    for with_texts in (True, False):
-        pool, texts = _pool_of(data_of_set, with_texts=with_texts)
-        readers.append((message_factory.GetMessageClass(pool.FindMessageTypeByName(message)), _Renderer(pool, texts)))
+    files, main = (_files_of_registry if text.startswith("[") else _files_of_set)(text)
+    pools = [_pool_of(dict(files), with_texts=with_texts) for with_texts in (True, False)]
+    if message:
+        for pool, _ in pools:
+            pool.FindMessageTypeByName(message)
+    kinds: dict[str, list[tuple[Any, _Renderer]]] = {}
+
+    def readers_of(name: str) -> list[tuple[Any, _Renderer]]:
+        if name not in kinds:
+            kinds[name] = [
+                (message_factory.GetMessageClass(pool.FindMessageTypeByName(name)), _Renderer(pool, texts))
+                for pool, texts in pools
+            ]
+        return kinds[name]
 
     def decode(data: bytes) -> str:
         fault: Exception | None = None
-        for each in dict.fromkeys((without_indexes(data), data)):
+        indexes, rest = indexes_of(data)
+        readers = readers_of(message or _message_at(files[main], indexes))
+        for each in dict.fromkeys((rest, data)):
             for kind, telling in readers:
                 try:
                     return to_text(telling.whole(kind.FromString(each)))
@@ -51,12 +66,42 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
     return decode
 
 
-def _pool_of(data: bytes, *, with_texts: bool) -> tuple[Any, frozenset[str]]:
-    """The types of a set, in any order of its files, and the names of the string fields that became bytes (without
-    `with_texts`). Google's files that it lacks come from the library."""
+def _files_of_set(text: str) -> tuple[dict[str, Any], str]:
+    """The files of a FileDescriptorSet by their names, and the name of the last one."""
+    descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
+    files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True)).file
+    return {file.name: file for file in files}, files[-1].name if files else ""
+
+
+def _files_of_registry(text: str) -> tuple[dict[str, Any], str]:
+    """The files of a registry by the names under which others import them, and that of the main one."""
+    descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
+    files = {}
+    for name, data in read_json(text):
+        files[name] = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(data, validate=True))
+        files[name].name = name
+    return files, name
+
+
+def _message_at(file: Any, indexes: list[int]) -> str:
+    """The full name of a message by its place in a file."""
+    names, messages = [file.package] if file.package else [], file.message_type
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise ValueError(f"its schema has no message at {indexes}")
+        names.append(messages[index].name)
+        messages = messages[index].nested_type
+    return ".".join(names)
+
+
+def _pool_of(files: dict[str, Any], *, with_texts: bool) -> tuple[Any, frozenset[str]]:
+    """The types of files, in any order, and the names of the string fields that became bytes (without `with_texts`).
+    Google's files that are missing come from the library."""
     descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
     descriptor_pool: Any = importlib.import_module("google.protobuf.descriptor_pool")
-    files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(data).file}
+    files = {
+        name: descriptor_pb2.FileDescriptorProto.FromString(one.SerializeToString()) for name, one in files.items()
+    }
     if len(files) > _FILES_MAX:
         raise ValueError(f"more than {_FILES_MAX} files")
     pool = descriptor_pool.DescriptorPool()

@@ -22,7 +22,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 
-AVRO, PROTOBUF = "avro", "protobuf"
+AVRO, PROTOBUF, MSGPACK, CBOR, CEL = "avro", "protobuf", "msgpack", "cbor", "cel"
 DONE, FAULT, LAST_FAULT = range(3)
 """Status of a frame: the record as JSON; an error; an error after which the process ends, out of memory."""
 DATA_BYTES_MAX = 32 << 20
@@ -46,7 +46,9 @@ _INDEXES_MAX = 100
 
 
 class Schema(NamedTuple):
-    """`text`: for AVRO a schema as JSON, for PROTOBUF base64 of a FileDescriptorSet with `message`."""
+    """`text`: for AVRO a schema as JSON, with a JSON list of the schemas that it refers to in `message`; for PROTOBUF
+    base64 of a FileDescriptorSet with `message`, or the files of a registry (`decoders/protobuf`); for CEL an
+    expression; else empty."""
 
     kind: str
     text: str
@@ -135,21 +137,34 @@ def exchange_cpu_s(size_bytes: int) -> float:
     return EXCHANGE_CPU_S + CPU_S_A_BYTE * size_bytes
 
 
+def schema_id(data: bytes) -> int | None:
+    """The id in the prefix of Confluent's Schema Registry; None for data without one."""
+    is_of_registry = len(data) >= _REGISTRY_BYTES and data[0] == _REGISTRY_MAGIC
+    return int.from_bytes(data[1:_REGISTRY_BYTES], "big") if is_of_registry else None
+
+
 def without_prefix(data: bytes) -> bytes:
     """The data without the prefix of Confluent's Schema Registry: 0, then the id of a schema."""
-    is_of_registry = len(data) >= _REGISTRY_BYTES and data[0] == _REGISTRY_MAGIC
-    return data[_REGISTRY_BYTES:] if is_of_registry else data
+    return data if schema_id(data) is None else data[_REGISTRY_BYTES:]
 
 
 def without_indexes(data: bytes) -> bytes:
     """The data without the five bytes and the zig-zag varints behind them: the number of indexes, then each."""
+    return indexes_of(data)[1]
+
+
+def indexes_of(data: bytes) -> tuple[list[int], bytes]:
+    """The place of a message in its file, and the data behind it: the index of the outermost message, then that of the
+    one inside. The first message of a file is written as no index at all."""
     rest = without_prefix(data)
     if len(rest) == len(data) or not rest:
-        return data
+        return [0], data
     count, position = _varint(rest, 0)
+    indexes = []
     for _ in range(min(count, _INDEXES_MAX)):
-        _, position = _varint(rest, position)
-    return rest[position:]
+        index, position = _varint(rest, position)
+        indexes.append(index)
+    return indexes or [0], rest[position:]
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

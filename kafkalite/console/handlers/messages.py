@@ -12,7 +12,7 @@ import io
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from kafkalite.client.cluster_client import Retries
@@ -20,12 +20,14 @@ from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
 from kafkalite.client.producer.record_writer import RecordWriter
 from kafkalite.client.scan import BEGINNING, END, PLACES, TAIL, Limits, Start
 from kafkalite.common.checksum import partition_for_key
+from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call, Download, Event
-from kafkalite.console.decoders.schema_decoder import DecoderPool
-from kafkalite.console.messages.payload import FORMATS, View, available, format_of
+from kafkalite.console.messages.expressions import Expression
+from kafkalite.console.messages.payload import AUTO, FORMATS, View, available, format_of
 from kafkalite.console.messages.search import MATCHES, Search, Wanted, filters_of
 from kafkalite.console.request.parameters import OFFSET_MAX, ApiError, Parameter, Row, invalid, not_found
+from kafkalite.protocol.internal_records import decode_group_record, decode_transaction_json
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
 from kafkalite.record.json_lines import json_of
@@ -67,6 +69,7 @@ BOUND_PARAMETERS = (
     Parameter("max_bytes", "integer", 256 << 20, at_least=1, at_most=64 << 30),
     Parameter("max_ms", "integer", 60_000, at_least=1, at_most=600_000),
     *_FILTER_PARAMETERS,
+    Parameter("filter", text_max=4096, doc="only records for which this expression in CEL is true"),
     *FORMAT_PARAMETERS,
 )
 SEARCH_PARAMETERS = (
@@ -82,10 +85,24 @@ EXPORT_PARAMETERS = (
 )
 
 
-def view_of(query: Mapping[str, Any], decoders: DecoderPool) -> View:
+_INTERNAL = {GROUP_METADATA_TOPIC: decode_group_record, TRANSACTION_STATE_TOPIC: decode_transaction_json}
+
+
+def view_of(call: Call) -> View:
     """The formats that a query selects. Raises ApiError for an invalid schema."""
+    query = call.query
+    names = [query[f"{side}_format"] for side in ("key", "value")]
+    if names == [AUTO, AUTO] and call.path["topic"] in _INTERNAL:
+        return View(internal=_INTERNAL[call.path["topic"]])
     key, value = (
-        format_of(query[f"{side}_format"], query[f"{side}_schema"], query[f"{side}_message"], side, decoders)
+        format_of(
+            query[f"{side}_format"],
+            query[f"{side}_schema"],
+            query[f"{side}_message"],
+            side,
+            call.decoders,
+            call.registry,
+        )
         for side in ("key", "value")
     )
     return View(key, value)
@@ -115,6 +132,7 @@ def _wanted(call: Call, view: View) -> Wanted:
         query["control"],
         filters_of(query, view.key, view.value),
         Limits(query["max_records"], query["max_bytes"], query["max_ms"] / 1000),
+        None if query["filter"] is None else Expression(query["filter"], view, call.decoders),
     )
 
 
@@ -131,7 +149,7 @@ def _offsets(text: str | None) -> dict[int, int]:
 
 
 def search_messages(call: Call) -> Iterator[Event]:
-    view = view_of(call.query, call.decoders)
+    view = view_of(call)
     return Search(call.cluster, _wanted(call, view), view).events()
 
 
@@ -139,7 +157,7 @@ def export_messages(call: Call) -> Download:
     topic, query = call.path["topic"], call.query
     if query["from"] == END and query["limit"] > NEWEST_MAX:
         raise invalid(f"from=end exports at most {NEWEST_MAX:,} records; use from=beginning, offset or time")
-    view = view_of(query, call.decoders)
+    view = view_of(call)
     records = Search(call.cluster, _wanted(call, view), view).records()
     if query["format"] == "parquet":
         data = parquet(records)
@@ -162,7 +180,7 @@ def read_message(call: Call) -> Row | Download:
         return Download(f"{topic}-{index}-{offset}.{part}", "application/octet-stream", iter((data,)))
     if len(one.key or b"") + len(one.value or b"") > WHOLE_BYTES_MAX:
         raise ApiError(413, "TOO_LARGE", f"more than {WHOLE_BYTES_MAX >> 20} MiB; download it with part=value")
-    return view_of(call.query, call.decoders)._replace(limit=None).of(one)
+    return view_of(call)._replace(limit=None).of(one)
 
 
 def _record_at(scan: PartitionScan, offset: int) -> ScannedRecord | None:

@@ -21,6 +21,8 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.text import read_json
 from kafkalite.console.calls.route import Event
+from kafkalite.console.decoders.registry import NotEncoded
+from kafkalite.console.messages.expressions import Expression
 from kafkalite.console.messages.payload import Format, View, parse_json
 from kafkalite.console.request.parameters import ApiError, invalid
 
@@ -57,6 +59,8 @@ def _decoded_text(shown: Format, data: bytes) -> str:
         return data[:_TEXT_BYTES_MAX].decode(errors="replace")
     try:
         return shown.decode(data)
+    except NotEncoded:
+        return data[:_TEXT_BYTES_MAX].decode(errors="replace")
     except ValueError:
         return ""
 
@@ -94,12 +98,15 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
 
     def test(data: bytes) -> bool:
         try:
-            if shown.decode is None:
+            try:
+                text = None if shown.decode is None else shown.decode(data)
+            except NotEncoded:
+                text = None
+            if text is None:
                 value: Any = parse_json(data)
+            elif needle not in text:  # 1 us instead of 7 for a record of six fields
+                return False
             else:
-                text = shown.decode(data)
-                if needle not in text:  # 1 us instead of 7 for a record of six fields
-                    return False
                 value = read_json(text)
         except ValueError:
             return False
@@ -192,6 +199,7 @@ class Wanted(NamedTuple):
     markers: bool = False
     filters: Sequence[Filter] = ()
     limits: Limits = Limits(100_000, 256 << 20, 60.0)
+    expression: Expression | None = None
 
 
 class Search:
@@ -267,6 +275,10 @@ class Search:
         return self._wanted.start.place == END
 
     @property
+    def _is_filtered(self) -> bool:
+        return bool(self._wanted.filters) or self._wanted.expression is not None
+
+    @property
     def _left(self) -> int:
         """How many records are still to be found, if there is a limit."""
         return (self._wanted.limit or 0) - self._matched
@@ -275,7 +287,7 @@ class Search:
         if not self._is_backwards:
             return self._scan.forwards()
         limit = self._wanted.limit or 0
-        return self._scan.backwards(0 if self._wanted.filters else limit, limit * 2, limit)
+        return self._scan.backwards(0 if self._is_filtered else limit, limit * 2, limit)
 
     def _in_order(self, one: Round) -> list[ScannedRecord]:
         return one.by_time(backwards=self._is_backwards)
@@ -283,7 +295,8 @@ class Search:
     def _filter(self, records: list[ScannedRecord]) -> list[ScannedRecord]:
         if self._wanted.filters:
             self._view.expect(records)
-        return [one for one in records if self._matches(one)]
+        found = [one for one in records if self._matches(one)]
+        return found if self._wanted.expression is None else self._wanted.expression.matching(found)
 
     def _matches(self, one: ScannedRecord) -> bool:
         if one.marker is not None and not self._wanted.markers:
@@ -334,4 +347,12 @@ class Search:
             "scanned_bytes": self._scan.size_bytes,
             "deleted": self._deleted,
             "elapsed_ms": int(self._scan.elapsed_s * 1000),
+            **self._faults(),
         }
+
+    def _faults(self) -> dict[str, Any]:
+        """The number of records for which the expression failed, and the last reason."""
+        expression = self._wanted.expression
+        if expression is None or not expression.faults:
+            return {}
+        return {"filter_faults": expression.faults, "filter_fault": expression.fault}

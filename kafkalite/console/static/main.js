@@ -22,6 +22,7 @@ const ROUTES = [
   [/^\/storage$/, () => import("./pages/storage.js")],
   [/^\/cluster$/, () => import("./pages/cluster.js")],
   [/^\/clients$/, () => import("./pages/clients.js")],
+  [/^\/schemas$/, () => import("./pages/schemas.js")],
   [/^\/login$/, () => import("./pages/login.js")],
 ];
 

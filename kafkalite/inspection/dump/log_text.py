@@ -22,7 +22,8 @@ from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files import log_file
 from kafkalite.inspection.files.printer import DumpOptions, Printer
-from kafkalite.inspection.files.record_text import DecodedRecord, control_text
+from kafkalite.inspection.files.record_text import control_text
+from kafkalite.protocol.internal_records import DecodedRecord
 from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
-from kafkalite.inspection.files.record_text import RecordDecoder
+from kafkalite.protocol.internal_records import RecordDecoder
 
 _LINES_MAX = 4096
 

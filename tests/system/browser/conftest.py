@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from tests.support.broker_process import ServedBroker
+from tests.system.browser.accessibility import axe_source
 from tests.system.browser.bustle import Bustle
 from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
@@ -105,6 +106,11 @@ def chromium() -> Iterator[Browser]:
         browser = driver.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    return axe_source()
 
 
 OpenPage = Callable[..., Page]

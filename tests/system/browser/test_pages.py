@@ -17,11 +17,6 @@ PICTURES = ROOT / "docs" / "console"
 PICTURE_BYTES_MAX = 150 << 10
 
 
-@pytest.fixture(scope="session")
-def axe() -> str:
-    return accessibility.axe_source()
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("bustle")
 @pytest.mark.parametrize("name", PAGES)

@@ -4,7 +4,10 @@ import { field, select, timeField } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { fieldTime, momentOf, numbersOf } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
+import { pathsOf } from "../parts/json_path.js";
+import { keep, kept } from "../parts/store.js";
 import { MessageSchema } from "./message_schema.js";
+import { savedSearches } from "./saved_searches.js";
 
 const STARTS = [
   ["end", "Newest first"],
@@ -26,6 +29,7 @@ export class MessageQuery {
   /** @param {import("../parts/router.js").View} view @param {any} topic @param {() => void} search */
   constructor(view, topic, search) {
     this.view = view;
+    this.topic = topic;
     const value = (name, otherwise = "") => view.query.get(name) ?? otherwise;
     this.from = select("from", STARTS, value("from", "end"));
     this.offset = h("input", {
@@ -79,9 +83,26 @@ export class MessageQuery {
       ],
       value("max_records"),
     );
-    this.schemas = ["key", "value"].map(
-      (side) => new MessageSchema(side, value(`${side}_format`, "auto"), value(`${side}_message`)),
-    );
+    this.expression = h("input", {
+      type: "search",
+      name: "filter",
+      placeholder: 'value.total > 100.0 && key.startsWith("C")',
+      value: value("filter"),
+      spellcheck: "false",
+      autocomplete: "off",
+    });
+    const saved = kept(this.key, {});
+    this.columns = h("input", {
+      name: "columns",
+      placeholder: "$.customer, key.id, headers.trace-id",
+      value: value("columns", saved.columns ?? ""),
+      spellcheck: "false",
+      autocomplete: "off",
+    });
+    this.schemas = ["key", "value"].map((side) => {
+      const { format = "auto", message = "", ...schemas } = saved[side] ?? {};
+      return new MessageSchema(side, value(`${side}_format`, format), value(`${side}_message`, message), schemas);
+    });
     this.element = this.form(search);
     this.showStart();
   }
@@ -98,6 +119,7 @@ export class MessageQuery {
         timeField(this.until, "Until"),
         field("Isolation", this.isolation),
         field("Search at most", this.maxRecords),
+        field("Columns", this.columns),
         this.schemas.map(({ choice }) => choice),
         h("label", { class: "check" }, this.control, "Transaction markers"),
       ),
@@ -119,6 +141,12 @@ export class MessageQuery {
         "div",
         { class: "query-row filters" },
         this.filters.map(({ element }) => element),
+      ),
+      h(
+        "div",
+        { class: "query-row expression" },
+        field("Filter expression", this.expression, "CEL over key, value, headers, partition, offset, timestamp and size"),
+        savedSearches(this.view, this.topic, () => this.keep()),
       ),
       more,
     );
@@ -170,8 +198,24 @@ export class MessageQuery {
     this.timeField.hidden = this.from.value !== "time";
   }
 
+  /** The name under which this browser keeps formats, schemas and columns of the topic. */
+  get key() {
+    return `view.${this.view.session?.cluster_id ?? ""}.${this.topic.name}`;
+  }
+
+  /** The paths of the chosen columns. Throws an Error for one that is none. */
+  get paths() {
+    return pathsOf(this.columns.value);
+  }
+
+  /** The formats and schemas, for a whole record. */
+  formats() {
+    return { ...this.schemas[0].parameters(), ...this.schemas[1].parameters() };
+  }
+
   hasMore() {
-    const names = ["until_ms", "isolation", "control", "max_records", "key_format", "value_format", "key_message", "value_message"];
+    if (this.schemas.some(({ format }) => format.value !== "auto")) return true;
+    const names = ["columns", "until_ms", "isolation", "control", "max_records", "key_format", "value_format", "key_message", "value_message"];
     return names.some((name) => this.view.query.has(name));
   }
 
@@ -194,6 +238,7 @@ export class MessageQuery {
     if (this.until.value && !this.isTail) asked.until_ms = momentOf(this.until.value);
     if (this.from.value === "offset") asked.offset = this.offset.value;
     if (this.from.value === "time") asked.time_ms = momentOf(this.time.value);
+    if (this.expression.value.trim()) asked.filter = this.expression.value.trim();
     for (const { name, text, match } of this.filters) {
       if (text.value) Object.assign(asked, { [name]: text.value, [`${name}_match`]: match.value });
     }
@@ -217,8 +262,11 @@ export class MessageQuery {
       said[name] = text.value;
       said[`${name}_match`] = text.value && match.value !== "contains" ? match.value : "";
     }
-    const optional = { offset: "", key_message: "", value_message: "", ...said };
+    const optional = { offset: "", key_message: "", value_message: "", filter: "", columns: this.columns.value.trim(), ...said };
     for (const [name, value] of Object.entries(usual)) if (optional[name] === value) optional[name] = "";
     this.view.update(optional);
+    const [key, value] = this.schemas.map((one) => one.saved());
+    const saved = { ...(key && { key }), ...(value && { value }), ...(optional.columns && { columns: optional.columns }) };
+    keep(this.key, Object.keys(saved).length ? saved : null);
   }
 }

@@ -7,11 +7,14 @@ import { h, replace } from "../parts/element.js";
 import { bytes, count, plural, time } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge, notice } from "../parts/notice.js";
+import { valueAt } from "../parts/json_path.js";
 import { facts } from "../parts/page.js";
+import { toast } from "../parts/toast.js";
 
 const SHOWN_CHARACTERS = 500_000;
 const HEX_BYTES = 65_536;
 const COLUMNS = 6;
+const TREES = ["json", "avro", "protobuf", "msgpack", "cbor"];
 
 const TRANSACTIONS = { open: "warning", committed: "ok", aborted: "error" };
 
@@ -25,6 +28,7 @@ export function messageRow(record, topic, view, opened = () => {}) {
     h("td", { class: "number" }, count(record.offset)),
     h("td", { class: "wide-only" }, time(record.timestamp_ms)),
     h("td", { class: "message-key mono" }, preview(record.key, record)),
+    (view.paths ?? []).map((path) => h("td", { class: "wide-only mono" }, h("bdi", null, line(valueAt(path, record) ?? "")))),
     h("td", { class: "message-value mono" }, marks(record), preview(record.value, record, "tombstone")),
     h("td", { class: "number wide-only" }, bytes(record.size_bytes)),
   ];
@@ -33,7 +37,10 @@ export function messageRow(record, topic, view, opened = () => {}) {
     const next = row.nextElementSibling;
     const isOpen = next?.classList.contains("message-details");
     if (isOpen) next.remove();
-    else row.after(h("tr", { class: "message-details" }, h("td", { colspan: COLUMNS }, details(record, topic, view))));
+    else {
+      const whole = h("td", { colspan: COLUMNS + (view.paths?.length ?? 0) }, details(record, topic, view));
+      row.after(h("tr", { class: "message-details" }, whole));
+    }
     opener.setAttribute("aria-expanded", String(!isOpen));
     row.classList.toggle("is-open", !isOpen);
     if (!isOpen) opened();
@@ -61,7 +68,7 @@ function marks(record) {
 }
 
 function details(record, topic, view) {
-  const parts = [part("Key", "key", record, topic), part("Value", "value", record, topic)];
+  const parts = [part("Key", "key", record, topic, view), part("Value", "value", record, topic, view)];
   return h(
     "div",
     { class: "message-detail" },
@@ -93,13 +100,38 @@ function about(record, topic, view) {
     ["Producer", producer],
     ["Transaction", state && badge(TRANSACTIONS[state], state)],
   ]);
-  const here = `/messages?topic=${encodeURIComponent(topic.name)}&from=offset&partitions=${record.partition}&offset=${record.offset}`;
+  const here = `/messages?topic=${encodeURIComponent(topic.name)}&from=offset&partitions=${record.partition}&offset=${record.offset}&limit=20&open=true`;
   const tools = [
+    compareButton(record, topic),
     copyButton(() => kcat(record, topic, view), "Copy as kcat"),
     copyButton(() => location.origin + here, "Copy address"),
-    copyButton(() => JSON.stringify(record, null, 2), "Copy as JSON"),
+    copyButton(() => JSON.stringify(exported(record, topic), null, 2), "Copy as JSON"),
   ];
   return h("div", { class: "message-about" }, known, h("div", { class: "tools" }, tools));
+}
+
+/** The record as people write it: its JSON as values, other text as text, bytes as hexadecimal. */
+export function exported(record, topic) {
+  const value = (data) => {
+    if (data === null) return null;
+    try {
+      return data.format === "hex" || data.format === "text" ? data.text : JSON.parse(data.text);
+    } catch {
+      return data.text;
+    }
+  };
+  const { partition, offset, timestamp_ms: timestamp } = record;
+  const headers = record.headers.map((one) => ({ name: one.name, value: value(one.value) }));
+  return { topic: topic.name, partition, offset, timestamp, key: value(record.key), value: value(record.value), headers };
+}
+
+/** Remembers the message; pressed at another one, it shows their difference. */
+function compareButton(record, topic) {
+  const press = async () => {
+    const { compare } = await import("./message_diff.js");
+    if (!compare(record, topic)) toast("Press Compare at another message to see the difference");
+  };
+  return h("button", { type: "button", class: "quiet", on: { click: press } }, "Compare");
 }
 
 /** The name of a topic is letters, digits, dots and dashes: there is nothing to quote. */
@@ -108,7 +140,7 @@ function kcat(record, topic, view) {
   return `kcat -C -b ${server} -t ${topic.name} -p ${record.partition} -o ${record.offset} -c 1 -e`;
 }
 
-function part(title, name, record, topic) {
+function part(title, name, record, topic, view) {
   const data = record[name];
   if (data === null)
     return h(
@@ -129,7 +161,7 @@ function part(title, name, record, topic) {
     h("a", { class: "tool", href: `${path}?part=${name}`, download: "" }, icon("download"), "Download"),
   ];
   const whole = tool("Show all of it", async () => {
-    now = (await get(path, {}))[name];
+    now = (await get(path, view.formats?.() ?? {}))[name];
     whole.remove();
     show(now.format);
   });
@@ -152,7 +184,7 @@ function part(title, name, record, topic) {
 function drawn(data, how) {
   const long = data.text.length > SHOWN_CHARACTERS;
   const text = long ? data.text.slice(0, SHOWN_CHARACTERS) : data.text;
-  const isTree = how === "json" || how === "avro" || how === "protobuf";
+  const isTree = TREES.includes(how);
   const content = how === "hex" ? hex(pairs(text)) : isTree && !data.is_cut && !long ? json(text) : plain(text);
   return [
     content,

@@ -4,20 +4,30 @@ import { field, select } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
 import { bytes } from "../parts/format.js";
 
-const FORMATS = ["auto", "text", "json", "hex", "avro", "protobuf"].map((name) => [name, name]);
+const NAMES = ["auto", "text", "json", "hex", "integer", "float", "uuid", "msgpack", "cbor", "avro", "protobuf"];
+const FORMATS = NAMES.map((name) => [name, name]);
 const FILE_BYTES_MAX = 24_000; // it is in the address of a request
 
 export class MessageSchema {
-  /** @param {"key" | "value"} side @param {string} format @param {string} message */
-  constructor(side, format, message) {
+  /**
+   * @param {"key" | "value"} side @param {string} format @param {string} message
+   * @param {{ avro?: string, file?: string, name?: string }} saved the schemas of an earlier visit
+   */
+  constructor(side, format, message, saved = {}) {
     this.side = side;
-    this.file = "";
+    this.file = saved.file ?? "";
+    this.name = saved.name ?? "";
     this.format = select(`${side}_format`, FORMATS, format);
     this.choice = field(`${side === "key" ? "Keys" : "Values"} as`, this.format);
-    this.avro = h("textarea", { rows: 4, spellcheck: "false", placeholder: '{"type": "record", ...}' });
+    this.avro = h("textarea", {
+      rows: 4,
+      spellcheck: "false",
+      placeholder: '{"type": "record", ...}',
+      value: saved.avro ?? "",
+    });
     this.message = h("input", { value: message, placeholder: "shop.Order", spellcheck: "false", autocomplete: "off" });
     this.chosen = h("input", { type: "file" });
-    this.said = h("p", { class: "hint", role: "status" });
+    this.said = h("p", { class: "hint", role: "status" }, this.file && `${this.name}, of an earlier visit`);
     const of = side === "key" ? "keys" : "values";
     this.avroField = field(`Avro schema of ${of}`, this.avro, "JSON. Confluent's five bytes before the data are skipped");
     this.protobufField = h(
@@ -48,7 +58,20 @@ export class MessageSchema {
     }
     const data = new Uint8Array(await file.arrayBuffer());
     this.file = btoa(data.reduce((text, byte) => text + String.fromCharCode(byte), ""));
+    this.name = file.name;
     return replace(this.said, `${file.name}, ${bytes(file.size)}`);
+  }
+
+  /** The format and the schemas, for the next visit; null if there is nothing to keep. */
+  saved() {
+    const format = this.format.value;
+    if (format === "auto") return null;
+    const schema = format === "avro" ? { avro: this.avro.value } : format === "protobuf" ? this.ofProtobuf() : {};
+    return { format, ...schema };
+  }
+
+  ofProtobuf() {
+    return { file: this.file, name: this.name, message: this.message.value.trim() };
   }
 
   /** The parameters for the API. Throws an Error for a missing schema. */

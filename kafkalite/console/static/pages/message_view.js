@@ -10,7 +10,7 @@ import { events, isAbort } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
 import { bytes, clock, count, duration, plural } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
-import { empty, notice } from "../parts/notice.js";
+import { empty, notice, remark } from "../parts/notice.js";
 import { progress } from "../parts/progress.js";
 import { toast } from "../parts/toast.js";
 import { exportRecords } from "./export.js";
@@ -32,6 +32,10 @@ const REASONS = {
 /** The clause about records that retention deleted before they were read. */
 const deleted = (data) => (data.deleted ? `; ${plural(data.deleted, "offset")} deleted meanwhile` : "");
 
+/** The records on which the expression could not be evaluated. */
+const failing = (data) =>
+  `The filter expression fails for ${plural(data.filter_faults, "record")}, which are left out: ${data.filter_fault}`;
+
 export class MessageView {
   /** @param {import("../parts/router.js").View} view @param {any} topic */
   constructor(view, topic) {
@@ -46,6 +50,8 @@ export class MessageView {
     this.isPaused = false;
     this.pauser = h("button", { type: "button", hidden: true, on: { click: () => this.pause(!this.isPaused) } });
     this.body = h("tbody");
+    this.paths = [];
+    this.opens = view.query.get("open") === "true";
     this.message = h("div");
     this.more = h("div", { class: "go-on" });
     this.table = this.makeTable();
@@ -74,16 +80,10 @@ export class MessageView {
       ["Value", ""],
       ["Size", "number wide-only"],
     ];
-    const head = h(
-      "thead",
-      null,
-      h(
-        "tr",
-        null,
-        titles.map(([title, shape]) => h("th", { scope: "col", class: shape }, title)),
-      ),
-    );
-    const table = h("table", { class: "messages", "aria-label": `Messages of ${this.topic.name}` }, head, this.body);
+    const th = ([title, shape]) => h("th", { scope: "col", class: shape }, title);
+    this.heading = () => [...titles.slice(0, 4), ...this.paths.map(({ text }) => [text, "wide-only"]), ...titles.slice(4)].map(th);
+    this.head = h("thead");
+    const table = h("table", { class: "messages", "aria-label": `Messages of ${this.topic.name}` }, this.head, this.body);
     this.body.addEventListener("keydown", (event) => this.key(event));
     return h("div", { class: "table-box", hidden: true }, h("div", { class: "table-scroller" }, table));
   }
@@ -118,7 +118,11 @@ export class MessageView {
     replace(this.more);
     this.progress.start();
     try {
-      if (!next) this.query.keep();
+      if (!next) {
+        this.query.keep();
+        this.paths = this.query.paths;
+        replace(this.head, h("tr", null, this.heading()));
+      }
       const parameters = next
         ? { ...this.query.parameters(), ...continued(this.query.parameters(), next) }
         : this.query.parameters();
@@ -187,7 +191,8 @@ export class MessageView {
     const seen = `${plural(data.matched, "message")} of ${plural(data.scanned, "record")} in ${duration(data.elapsed_ms)}`;
     const isNothing = data.scanned === 0 && data.reason === "end";
     this.progress.end(isNothing ? "No messages." : `${seen}${deleted(data)}; ${REASONS[data.reason] ?? data.reason}.`);
-    if (this.body.rows.length === 0) replace(this.message, this.nothing(data));
+    if (data.filter_faults) replace(this.message, remark(failing(data), "warning"));
+    if (this.body.rows.length === 0) this.message.append(this.nothing(data));
     const isResumable = data.next && Object.keys(data.next).length > 0 && data.reason !== "end";
     if (isResumable) {
       replace(
@@ -218,13 +223,16 @@ export class MessageView {
     this.frame = 0;
     if (this.isPaused) return this.drawPause();
     const opened = () => this.query.isTail && !this.pauser.hidden && this.pause(true);
-    const rows = this.waiting.map((record) => messageRow(record, this.topic, this.view, opened));
+    const shown = { ...this.view, paths: this.paths, formats: () => this.query.formats(), changed: () => this.search() };
+    const rows = this.waiting.map((record) => messageRow(record, this.topic, shown, opened));
     this.waiting = [];
     if (rows.length === 0) return;
     this.table.hidden = false;
     if (this.query.isTail) this.body.prepend(...rows.reverse());
     else this.body.append(...rows);
     this.trim();
+    if (this.opens) rows[0].click();
+    this.opens = false;
     if (!this.body.querySelector("tr[tabindex='0']")) this.body.rows[0].tabIndex = 0;
   }
 

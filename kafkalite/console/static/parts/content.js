@@ -13,6 +13,7 @@ const HALVED = /(?:[\ud800-\udbff]|\u200d)$/; // half a character at a cut, or a
 const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 const COLOURED_TOKENS = 4000;
 const INDENT_DEPTH = 40;
+const FOLDED_DEPTH = 30; // of elements inside each other
 
 /** @param {string} text */
 export const visible = (text) => text.replace(HIDDEN, sign);
@@ -30,7 +31,8 @@ export function line(text, limit = 240) {
   return visible(cut.replace(/[ \t\r\n\v\f]+/g, " "));
 }
 
-/** JSON with indentation and colours; a text that is too long is indented without colours. @param {string} text */
+/** JSON with indentation, colours and buttons that fold objects and lists; a text that is too long is only indented.
+ * @param {string} text */
 export function json(text) {
   const pre = h("pre", { class: "content", tabindex: 0 });
   const pieces = [];
@@ -40,10 +42,47 @@ export function json(text) {
     indent(text, (piece) => plain.push(piece));
     pre.append(visible(plain.join("")));
   } else {
-    pre.append(...pieces.map(([piece, kind]) => (kind ? h("span", { class: `json-${kind}` }, visible(piece)) : piece)));
+    fold(pre, pieces);
   }
   return ended ? pre : plain(text);
 }
+
+/** JSON with a line for each value; null for a text whose brackets do not fit. @param {string} text */
+export function indented(text) {
+  const pieces = [];
+  return /^\s*[{[]/.test(text) && indent(text, (piece) => pieces.push(piece)) ? pieces.join("") : null;
+}
+
+/** Appends pieces to an element; the inside of an object or list is an element of its own, with a button before it. */
+function fold(root, pieces) {
+  const opened = [root];
+  for (const [index, [piece, kind]] of pieces.entries()) {
+    const isEnd = piece === "}" || piece === "]";
+    if (isEnd && !isBracket(pieces[index - 1]?.[0]) && opened.length > 1) leave(opened);
+    opened.at(-1).append(kind ? h("span", { class: `json-${kind}` }, visible(piece)) : piece);
+    if (isBracket(piece) && !/^[}\]]/.test(pieces[index + 1]?.[0] ?? "}")) enter(opened);
+  }
+}
+
+const isBracket = (piece) => piece === "{" || piece === "[";
+
+/** Deeper ones than the limit go into the element above, and count. */
+function enter(opened) {
+  const above = opened.at(-1);
+  if (opened.length > FOLDED_DEPTH) return opened.push(above);
+  const inside = h("span", null);
+  const flip = () => {
+    inside.hidden = !inside.hidden;
+    button.setAttribute("aria-expanded", String(!inside.hidden));
+    button.classList.toggle("is-folded", inside.hidden);
+  };
+  const properties = { type: "button", class: "fold", "aria-label": "Fold", "aria-expanded": "true", on: { click: flip } };
+  const button = h("button", properties);
+  above.append(button, inside);
+  return opened.push(inside);
+}
+
+const leave = (opened) => opened.pop();
 
 /** @param {string} text */
 export const plain = (text) => h("pre", { class: "content", tabindex: 0 }, visible(text));

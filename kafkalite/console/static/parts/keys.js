@@ -15,7 +15,11 @@ export const PLACES = [
   ["s", "Storage", "/storage"],
   ["b", "Cluster", "/cluster"],
   ["l", "Clients", "/clients"],
+  ["e", "Schemas", "/schemas"],
 ];
+
+/** The pages that this console has. @param {any} session */
+export const placesOf = (session) => PLACES.filter(([, , address]) => address !== "/schemas" || session.has_registry);
 
 /** @param {(address: string) => void} go */
 export function listenForKeys(go) {

@@ -4,7 +4,7 @@ import { change } from "./api.js";
 import { h, replace } from "./element.js";
 import { chooseZone, zoneChoice } from "./format.js";
 import { icon } from "./icons.js";
-import { PLACES, showKeys } from "./keys.js";
+import { placesOf, showKeys } from "./keys.js";
 import { badge } from "./notice.js";
 import { readOnly } from "./page.js";
 import { choose, chosen } from "./theme.js";
@@ -20,7 +20,7 @@ export class Shell {
   /** @param {any} session */
   constructor(session) {
     this.main = h("main", { id: "main", tabindex: -1 });
-    this.links = PLACES.map(([key, name, address]) =>
+    this.links = placesOf(session).map(([key, name, address]) =>
       h("a", { href: address, "aria-keyshortcuts": `g ${key}` }, icon(name.toLowerCase()), name),
     );
     this.side = this.makeSide(session);
