@@ -1,4 +1,4 @@
-"""What two clusters hold in the end: the same committed records, and a mirror's state that is true of both logs."""
+"""Reads two clusters to their ends: the same committed records, and a mirror's state that is true of both logs."""
 
 from __future__ import annotations
 
