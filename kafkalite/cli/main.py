@@ -19,7 +19,7 @@ from kafkalite.common.output import complain, version
 if TYPE_CHECKING:
     import argparse
 
-_COMMANDS = {
+COMMANDS = {
     "serve": "run a broker",
     "health": "check whether a broker serves, for health checks",
     "log": "inspect data directories: dump, verify, count",
@@ -88,7 +88,7 @@ def _as_options(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    parser = _parser(arguments)
+    parser = command_parser(arguments)
     options = parser.parse_args(arguments)
     if options.version:
         print(f"kafkalite {version()}")
@@ -121,11 +121,11 @@ def _complete() -> int:
 
     words = words_of_line()
     if words is not None:
-        complete(_parser(words))
+        complete(command_parser(words))
     return 1
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def command_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of all commands, with the options of the one that is named in `arguments`."""
     from kafkalite.cli.command_parser import CommandParser
 
@@ -133,8 +133,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     # argparse would format its usage to find out `prog`, for which it imports shutil
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog)
-    named = next((argument for argument in arguments if argument in _COMMANDS), None)
-    for name, help_text in _COMMANDS.items():
+    named = next((argument for argument in arguments if argument in COMMANDS), None)
+    for name, help_text in COMMANDS.items():
         command = commands.add_parser(name, help=help_text)
         if name == named:
             _module(name).add_arguments(command)

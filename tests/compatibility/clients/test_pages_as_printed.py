@@ -1,7 +1,8 @@
-"""Blocks of the README and of docs/ that a newcomer copies, run as they stand there."""
+"""Blocks of the README and of docs/ that a newcomer copies: run as they stand there, or held to what there is."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -11,9 +12,14 @@ import pytest
 
 from kafkalite.cli import main
 from kafkalite.cli.main import main as run_main
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.testing import Broker
 from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S
+
+PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
+
+OF_CLIENTS = ("security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.login.callback.handler.class")
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -49,19 +55,19 @@ def commands(page: str) -> list[list[str]]:
         for line in text.replace("\\\n", " ").splitlines():
             for part in re.split(r"\s\|\s", line):
                 words = re.split(r"\s+[#<>&]", part.strip())[0]
-                if words.startswith("kafkalite "):
+                if words.startswith("kafkalite ") and not words.startswith("kafkalite is ") and "[" not in words:
                     found.append([word.strip("'\"") for word in re.findall(r"'[^']*'|\S+", words)[1:]])
     return found
 
 
 @pytest.mark.parametrize(
     "words",
-    [words for page in ("README.md", "docs/security.md", "docs/terminal.md") for words in commands(page)],
+    [words for page in PAGES for words in commands(page)],
     ids=" ".join,
 )
 def test_a_command_of_a_page_has_these_options(words: list[str]) -> None:
     line = [word for word in words if word not in ("...",)]
-    main._parser(line).parse_args(line)
+    main.command_parser(line).parse_args(line)
 
 
 def test_the_topic_of_the_readme_is_created(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,3 +75,26 @@ def test_the_topic_of_the_readme_is_created(capsys: pytest.CaptureFixture[str]) 
     with Broker() as broker:
         assert run_main([*words, "-b", broker.bootstrap_servers]) == 0, capsys.readouterr().err
         assert broker.topics == {"orders": 6}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_on_a_page_is_python(page: str) -> None:
+    for text in blocks(page, "python"):
+        compile(text, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_properties_on_a_page_are_settings(page: str) -> None:
+    for text in blocks(page, "properties"):
+        for line in text.replace("\\\n", " ").splitlines():
+            if line and not line.startswith("#"):
+                name = re.sub(r"^listener\.name\.[^.]+\.(?:(?:plain|scram-sha-\d+|oauthbearer|gssapi)\.)?", "", line)
+                assert name.partition("=")[0] in {*BrokerConfig.by_name, *OF_CLIENTS}, line
+
+
+def test_a_message_of_the_page_of_troubles_is_printed_by_the_package() -> None:
+    """Each part between backquotes that is a sentence stands in the package's source."""
+    source = "".join(path.read_text() for path in (ROOT / "kafkalite").rglob("*.py"))
+    text = (ROOT / "docs/troubleshooting.md").read_text().partition("## From clients")[0]
+    for part in re.findall(r"`([a-z ]+(?: [a-z]+){2,}[^`]*)`", text):
+        assert part.strip() in source, part
