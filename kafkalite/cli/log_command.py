@@ -17,6 +17,7 @@ from kafkalite.common.output import aligned, complain, json_line, print_all
 from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.record_text import FIELD_DECODERS, field_decoder, plain_decoder
+from kafkalite.log.storage.machine_directory import expanded
 from kafkalite.protocol.internal_records import RecordDecoder
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _verify(options: argparse.Namespace) -> int:
     from kafkalite.inspection.verify.verify import verify
 
     code = 0
-    for path in options.paths:
+    for path in expanded(options.paths):
         verdict = verify(path, deep=options.deep)
         harmless = all(finding.severity is Severity.HARMLESS for finding in verdict.findings)
         code = max(code, 0 if harmless else 1)

@@ -9,6 +9,7 @@ transaction is aborted if its abort marker is in the log.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -25,6 +26,7 @@ from kafkalite.inspection.files.printer import Progress
 from kafkalite.inspection.files.record_text import control_type
 from kafkalite.log.segment.segment_file import iter_headers
 from kafkalite.log.storage.file_names import LOG_STARTS
+from kafkalite.log.storage.machine_directory import expanded
 from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.transaction_marker import ABORT, COMMIT
 
@@ -89,17 +91,23 @@ class Counted(NamedTuple):
 
 
 def count(path: str, topics: Iterable[str] = (), *, shown: bool | None = None) -> Counted:
-    """Counts a directory. `topics`: only these. Raises ConfigError if the path is no data directory, OSError."""
-    listing = list_directory(path)
+    """Counts a directory, or those of all brokers of a machine. `topics`: only these. Raises ConfigError if the path is
+    no data directory, OSError."""
+    listings = [list_directory(one) for one in expanded([path])]
     wanted = set(topics)
-    partitions = [one for one in listing.partitions if not wanted or one.topic in wanted]
-    progress = Progress(sum(one.log_bytes for one in partitions), shown=shown)
-    starts = checkpoint_offsets(listing.root, LOG_STARTS)
+    chosen = [
+        (one, checkpoint_offsets(listing.root, LOG_STARTS).get(one.key, 0))
+        for listing in listings
+        for one in listing.partitions
+        if not wanted or one.topic in wanted
+    ]
+    progress = Progress(sum(one.log_bytes for one, _ in chosen), shown=shown)
     try:
-        counted = [_Counter(one, starts.get(one.key, 0), progress.advance).run() for one in partitions]
+        counted = [_Counter(one, start, progress.advance).run() for one, start in chosen]
     finally:
         progress.clear()
-    return Counted(listing.place, counted, listing.is_locked)
+    place = listings[0].place if len(listings) == 1 else os.path.abspath(path)
+    return Counted(place, counted, any(listing.is_locked for listing in listings))
 
 
 class _Counter:

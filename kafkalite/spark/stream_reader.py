@@ -34,6 +34,7 @@ from kafkalite.common.text import read_json
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.plan import OffsetRange, current_offsets, offset_ranges, plan_ranges
+from kafkalite.reader.planning.discovery import directories
 from kafkalite.reader.planning.read_options import At, ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.spark.worker_process import make_reuse_cheap
@@ -133,7 +134,7 @@ class _MicroBatches(DataSourceStreamReader):
             name = f"{of[0]}-{of[1]}"
             if of not in latest:
                 self._lose(f"partition {name} is gone; offsets from {begin} on may have been missed")
-            elif latest[of] < begin and len(self.options.paths) > 1:
+            elif latest[of] < begin and len(directories(self.options)) > 1:
                 latest[of] = begin  # the replica that had these offsets cannot be seen now
             elif latest[of] < begin:
                 self._lose(f"{name} ends at {latest[of]}, before offset {begin}, up to which it was read")

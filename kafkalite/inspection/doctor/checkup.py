@@ -25,6 +25,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.tls import TlsSettings, key_store_of, server_context
 from kafkalite.inspection.doctor.exposure import Endpoint, Finding, exposures, host_of
+from kafkalite.log.storage.machine_directory import expanded
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.sasl import SaslHandshakeRequest
 
@@ -84,7 +85,7 @@ def _file_findings(config: BrokerConfig, file: str | None) -> Iterator[Finding]:
         if mode is not None and mode & (stat.S_IROTH | stat.S_IWOTH):
             done = "written" if mode & stat.S_IWOTH else "read"
             yield Finding(f"{path} ({name}) can be {done} by every user of this machine", f"chmod o-rwx {path}")
-    for path in config.data_dirs:
+    for path in dict.fromkeys((*config.data_dirs, *expanded(config.data_dirs))):
         mode = _mode(path)
         if mode is not None and mode & stat.S_IWOTH:
             yield Finding(f"{path} (log.dirs) can be written by every user of this machine", f"chmod o-rwx {path}")

@@ -1,8 +1,9 @@
 """Partitions of one or several data directories, those of them that a read asks for, and the segments of each.
 
-A live partition's directory is `topic-partition`; a deleted log, an unfinished copy or a stray has a suffix
-behind it and does not count. KRaft's metadata log is no topic unless it is asked for by name; internal topics are left
-out of a pattern, as Spark's source does.
+The directory of a machine with several brokers (`machine_directory`) stands for those of its brokers. A live
+partition's directory is `topic-partition`; a deleted log, an unfinished copy or a stray has a suffix behind it and does
+not count. KRaft's metadata log is no topic unless it is asked for by name; internal topics are left out of a pattern,
+as Spark's source does.
 A listing of segments is not atomic: a file that is renamed meanwhile may appear twice, or not at all. So a listing
 counts only if the directory's modification time was the same before and after, and old enough that the clock of the
 file system has moved on since. A switch of segments by compaction shows by its .swap files.
@@ -28,6 +29,7 @@ from kafkalite.log.storage.file_names import (
     list_segment_files,
     parse_partition_directory,
 )
+from kafkalite.log.storage.machine_directory import expanded
 from kafkalite.reader.planning.read_options import Limit, ReadOptions
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
@@ -47,13 +49,18 @@ Found = Mapping[str, Mapping[int, Sequence[Replica]]]
 """The replicas of each partition, by topic and partition, at least one."""
 
 
+def directories(options: ReadOptions) -> tuple[str, ...]:
+    """The data directories that the options name, each of one broker."""
+    return expanded(options.paths)
+
+
 def wanted_partitions(options: ReadOptions, *limits: Limit) -> dict[TopicPartition, Sequence[Replica]]:
     """The partitions that the options ask for, in the order of topics and numbers.
 
     The options are checked against what is there, and the positions of `limits` must cover it. Then those are left out
     that the query's filters do not want. ConfigError names a partition that is missing.
     """
-    found = _scan(options.paths)
+    found = _scan(directories(options))
     chosen = _chosen(options, found)
     if options.fail_on_data_loss and options.assigned is None:
         _check_whole(chosen, options.paths)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+import kafkalite
+from kafkalite.cli.main import main
 from kafkalite.server.broker import Broker
 from tests.support.wait import DEADLINE_S, until
 from tests.system.cluster.load import LOG
@@ -30,7 +32,7 @@ def scrape(address: str | None, path: str = "metrics") -> str:
         return text
 
 
-def test_cores_are_one_server(tmp_path: Path) -> None:
+def test_cores_are_one_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path, *METRICS, cores="3") as served:
         admin = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG)
         admin.create_topics([NewTopic("spread", -1, -1)])["spread"].result(DEADLINE_S)
@@ -54,6 +56,10 @@ def test_cores_are_one_server(tmp_path: Path) -> None:
         assert served.process.wait(60) == 0, served.said()
         assert "Traceback" not in served.said() and "is killed" not in served.said()
     assert all_gone(tmp_path / "data")
+    rows = kafkalite.read(tmp_path / "data", "spread").read_all()
+    assert sorted(rows["value"].to_pylist()) == [b"0", b"1", b"2"]
+    assert main(["log", "verify", str(tmp_path / "data")]) == 0
+    assert capsys.readouterr().out.count("the last stop was orderly") == 3
 
 
 @pytest.mark.long

@@ -217,3 +217,17 @@ def write_overfull(topics: Topics, codec: int) -> None:
     """Two batches of three records each that say they have one offset each, 2 and 5."""
     batches = [build_batch(records(0, 3), base_offset=base, codec=codec, last_offset_delta=0) for base in (2, 5)]
     topics.segment(2).write_bytes(b"".join(batches))
+
+
+def test_the_directory_of_a_machine_is_one_path(topics: Any, tmp_path: Path) -> None:
+    machine = tmp_path / "machine"
+    for partition, broker_id in ((0, 3), (1, 10)):
+        topics.write(records(0, 5), partition=partition)
+        own = machine / f"broker{broker_id}"
+        own.mkdir(parents=True)
+        (own / "meta.properties").touch()
+        topics.directory(partition=partition).rename(own / f"orders-{partition}")
+    (machine / "zookeeper").mkdir()
+    assert offsets(kafkalite.read(machine, "orders")) == [(index, n) for index in (0, 1) for n in range(5)]
+    counted = count(str(machine))
+    assert (counted.root, counted.total().live_records) == (str(machine), 10)
