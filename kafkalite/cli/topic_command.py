@@ -23,6 +23,7 @@ from kafkalite.cli.command_config import (
     security_of,
     whole,
 )
+from kafkalite.cli.topic_spread import add_spread_options, spread
 from kafkalite.client import topic_changes
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
@@ -465,4 +466,5 @@ _COMMANDS: dict[str, tuple[_Perform, Callable[[argparse.ArgumentParser], None], 
     "create": (_create, _add_create_options, "create topics"),
     "delete": (_delete, _add_delete_options, "delete topics, with all that is in them"),
     "alter": (_alter, _add_alter_options, "add partitions to a topic, or change its settings"),
+    "spread": (spread, add_spread_options, "move partitions until each broker has its share of bytes and traffic"),
 }

@@ -8,6 +8,7 @@ Source: kafka.server.ReplicaManager (makeLeaders, makeFollowers, stopReplicas), 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -140,6 +141,26 @@ class HostedReplicas:
             follower.is_being_added = self._is_being_added(topic, index)
             topic.followers[index] = follower
 
+    def may_link(self, topic: Topic, index: int, leader: int) -> bool:
+        """Whether a reassignment adds this broker to a partition of which it has no log, and whose leader is the whole
+        ISR: all sealed segments of that one are committed."""
+        key, state = (topic.name, index), topic.states.get(index)
+        is_new = self.roles is not None and key not in self.offline and self._logs.get(*key) is None
+        return is_new and state is not None and self._broker_id in state.adding and state.isr == (leader,)
+
+    async def link_log(self, topic: Topic, index: int, leader: int) -> None:
+        """Take over the sealed segments of a leader on the same disk. Otherwise, or on an error, all is fetched."""
+        key = topic.name, index
+        found = await asyncio.get_running_loop().run_in_executor(None, self._logs.link, key, leader, topic.topic_id)
+        if found is None or self._logs.get(*key) is not None:
+            return
+        try:
+            self._logs.create_from(key, found, topic.config)
+        except StorageError as error:
+            logger.error("%s-%d cannot be taken over, and is fetched: %s", *key, error)
+            return
+        logger.info("%s-%d: %d segments of broker %d are taken over", *key, found[1].segments, leader)
+
     def _is_being_added(self, topic: Topic, index: int) -> bool:
         state = topic.states.get(index)
         return state is not None and self._broker_id in state.adding
@@ -177,6 +198,8 @@ class HostedReplicas:
             log.replicated_offset = NEVER
             partition = Partition(topic.name, index, log, former.leader_epoch)
         else:
+            if state.adding:
+                self.roles.seal(log)
             try:
                 partition = self.roles.lead(topic.name, index, log, state, topic.config.min_insync_replicas)
             except StorageError as error:

@@ -244,6 +244,8 @@ class MetadataApplier:
                 return
             known = self._replicas.by_name.get(name)
             topic = known or self._replicas.begin(record)
+            if await self._link_logs(topic, effects):
+                effects = self.release_leadership(name)  # the metadata may have changed meanwhile
             led, fault = await self._take_roles(topic, effects)
             if known is None:
                 self._replicas.add(topic)
@@ -265,6 +267,14 @@ class MetadataApplier:
                     self._replicas.hosted.resign(topic, index)
         self._due[name] = None
         self._is_due.set()
+
+    async def _link_logs(self, topic: Topic, effects: Sequence[Effect]) -> bool:
+        """Takes over logs of brokers on the same disk. Returns whether that took more than a turn of the loop."""
+        hosted = self._replicas.hosted
+        followed = [(effect.partition, effect.leader) for effect in effects if isinstance(effect, BecomeFollower)]
+        linked = [one for one in followed if hosted.may_link(topic, *one)]
+        await asyncio.gather(*(hosted.link_log(topic, *one) for one in linked))
+        return bool(linked)
 
     async def _take_roles(self, topic: Topic, effects: Sequence[Effect]) -> tuple[list[Partition], StorageError | None]:
         """Opens the partitions that this broker was elected for and does not lead yet, and those that it is to follow.

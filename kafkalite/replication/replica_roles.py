@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.partition_state import WriteOutcome
 from kafkalite.replication.follower_partition import FollowerPartition
@@ -127,6 +127,13 @@ class ReplicaRoles:
             if not broker.stopping
         }
         return self._live != before
+
+    def seal(self, log: PartitionLog) -> None:
+        """Begins a new segment, since a replica that is added on the same disk takes over what is sealed."""
+        try:
+            log.roll(self._clock.wall_ms())
+        except StorageError as error:
+            logger.warning("%s-%d: %s", log.topic, log.partition, error)
 
     def lead(
         self,

@@ -24,12 +24,13 @@ from kafkalite.common.forks import close_in_children
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.directories import startup_loading
+from kafkalite.log.directories import linked_copy, startup_loading
+from kafkalite.log.directories.linked_copy import LinkedLog
 from kafkalite.log.directories.log_directories import CheckpointWriter, LogDirectories, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.log_moves import LogMoves
 from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.log_creation import create_log
+from kafkalite.log.partition.log_creation import adopt_log, create_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.files import DescriptorCache, Files, Job, SyncFailed, capacity_for_limit
@@ -252,6 +253,24 @@ class LogManager:
             return log
         raise fault or StorageError(f"cannot create {topic}-{partition}: every data directory is offline")
 
+    def link(self, key: TopicPartition, leader_id: int, topic_id: uuid.UUID) -> tuple[LogDirectory, LinkedLog] | None:
+        """A directory made from the log of a leader on the same disk (`linked_copy`), for `create_from`. None without
+        one. Takes a while, on any thread."""
+        for directory in self.online:
+            beside = linked_copy.find_neighbour(directory.path, leader_id, self._files)
+            made = beside and linked_copy.link_log(directory.path, beside, key, topic_id, self._files)
+            if made:
+                return directory, made
+        return None
+
+    def create_from(self, key: TopicPartition, found: tuple[LogDirectory, LinkedLog], config: TopicConfig) -> None:
+        """As `create`, with the segments that were linked. Raises StorageError."""
+        directory, made = found
+        self._prepare(directory, key, config)
+        log = adopt_log(*key, directory.partitions.log_path(key), made.path, config, self._context)
+        self.logs[key] = directory.logs[key] = log
+        self._directory_of[key] = directory
+
     def want_in(self, key: TopicPartition, directory: LogDirectory) -> None:
         """A log of that name, if it is created, is to be in this directory."""
         if len(self._wanted) < _WANTED_MAX:
@@ -260,6 +279,11 @@ class LogManager:
     def _create_in(
         self, directory: LogDirectory, key: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
     ) -> PartitionLog:
+        self._prepare(directory, key, config)
+        return create_log(*key, directory.partitions.log_path(key), topic_id, config, self._context)
+
+    def _prepare(self, directory: LogDirectory, key: TopicPartition, config: TopicConfig) -> None:
+        """Removes the rest of an earlier log of that name."""
         if directory.checkpoints.may_name(key):  # the offsets of an earlier log must not apply to the new one
             try:
                 directory.checkpoints.write(directory.offsets(directory.recovery_points()))
@@ -270,7 +294,6 @@ class LogManager:
         if os.path.lexists(path):
             logger.warning("%s is left of an earlier log; deleting it", path)
             directory.partitions.delete_log(key, config.file_delete_delay_ms)
-        return create_log(*key, path, topic_id, config, self._context)
 
     def delete(self, topic: str, partition: int) -> None:
         """Deletes a log: its name is free at once, its files go after file.delete.delay.ms. Raises StorageError."""

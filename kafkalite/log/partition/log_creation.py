@@ -46,8 +46,26 @@ def create_log(
         except OSError as error:
             logger.warning("cannot remove %s, which was not finished: %s", directory, error)
         raise
+    _mark_dirty(log, directory)
+    return log
+
+
+def adopt_log(
+    topic: str, partition: int, directory: str, made: str, config: TopicConfig, context: LogContext
+) -> PartitionLog:
+    """A new log from a directory that was made for it and is whole, but not on the disk. Raises StorageError."""
+    try:
+        context.files.rename(made, directory)
+    except OSError as error:
+        raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
+    log = open_log(topic, partition, directory, config, LoadOptions(clean=True, is_flushed=False), context)
+    _mark_dirty(log, directory)
+    log.flusher.mark_dirty(*(f"{directory}/{name}" for name in context.files.listdir(directory)))
+    return log
+
+
+def _mark_dirty(log: PartitionLog, directory: str) -> None:
     flusher = log.flusher
     flusher.mark_dirty(os.path.dirname(directory), directory)
     # it comes first: a crash must not leave a directory without its topic id
     flusher.dirty_paths = {log.metadata.path: None} | flusher.dirty_paths
-    return log

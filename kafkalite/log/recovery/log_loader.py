@@ -30,10 +30,10 @@ def _ignore(size_bytes: int) -> None:
 
 class LoadOptions(NamedTuple):
     """How to load a log, by the checkpoints and the last shutdown. `clean`: the last shutdown was clean, so the files
-    are not checked. `on_segment_read` gets the size of each segment that was checked; it may raise to end the recovery.
-    `gaps_below`: below that offset compaction may have left gaps between segments; NEVER: anywhere, for another broker
-    may have compacted the log, or the recovery point is unknown. `high_watermark`: NEVER for a log that waits for no
-    other replica."""
+    are not checked; with `is_flushed` they are on the disk. `on_segment_read` gets the size of each segment that was
+    checked; it may raise to end the recovery. `gaps_below`: below that offset compaction may have left gaps between
+    segments; NEVER: anywhere, for another broker may have compacted the log, or the recovery point is unknown.
+    `high_watermark`: NEVER for a log that waits for no other replica."""
 
     clean: bool
     recovery_point: int = 0
@@ -41,6 +41,7 @@ class LoadOptions(NamedTuple):
     high_watermark: int = NEVER
     on_segment_read: Callable[[int], None] = _ignore
     gaps_below: int = 0
+    is_flushed: bool = True
 
 
 class LoadedLog(NamedTuple):
@@ -109,7 +110,7 @@ def load(
     if len(producers.snapshots) > 1 or not options.clean:
         producers.keep_useful_snapshots([segment.base_offset for segment in segments])
     _fit_epochs(recovery, epochs, start_offset, end_offset, clean=options.clean)
-    is_intact = options.clean and not recovery.lost_bytes
+    is_intact = options.clean and options.is_flushed and not recovery.lost_bytes
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
     if recovery_point < end_offset and config.flush_messages != NEVER:
         # readers may rely on the records from now on: a coordinator writes markers for what it has loaded

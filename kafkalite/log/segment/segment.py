@@ -203,6 +203,7 @@ class Segment:
     def open_for_append(self) -> None:
         """Opens the file and maps the indexes, preallocated. Raises OSError."""
         self._refuse_if_closed()
+        self._files.unshare(self.path)
         file = self._files.open_file(self.path, os.O_RDWR)
         self.tally.identify(file.fd, self.size_bytes)
         self.is_touched = True

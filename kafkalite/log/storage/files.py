@@ -150,6 +150,7 @@ class Files:
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
     rename = staticmethod(os.rename)
+    link = staticmethod(os.link)
     unlink = staticmethod(os.unlink)
     listdir = staticmethod(os.listdir)
 
@@ -254,7 +255,17 @@ class Files:
         if durable:
             self.sync(os.path.dirname(path))
 
+    def unshare(self, path: str) -> None:
+        """Gives a file that another log has as well (`linked_copy`) a copy of its own, before it is changed."""
+        found = os.stat(path)
+        if found.st_nlink > 1:
+            beside = path + ".tmp"
+            self.write_range(beside, path, 0, found.st_size)
+            self.sync(beside)
+            self.rename(beside, path)
+
     def truncate_path(self, path: str, size_bytes: int) -> None:
+        self.unshare(path)
         fd = self.open(path, os.O_WRONLY)
         try:
             self.truncate(fd, size_bytes)

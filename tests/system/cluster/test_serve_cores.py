@@ -15,7 +15,7 @@ import kafkalite
 from kafkalite.cli.main import main
 from kafkalite.server.broker import Broker
 from tests.support.wait import DEADLINE_S, until
-from tests.system.cluster.load import LOG
+from tests.system.cluster.load import LOG, Load
 from tests.system.cluster.served_machine import all_gone, create, read, serving, write
 
 METRICS = ("--override", "metrics.listener=127.0.0.1:0")
@@ -60,6 +60,35 @@ def test_cores_are_one_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(rows["value"].to_pylist()) == [b"0", b"1", b"2"]
     assert main(["log", "verify", str(tmp_path / "data")]) == 0
     assert capsys.readouterr().out.count("the last stop was orderly") == 3
+
+
+def spread(bootstrap: str, *arguments: str) -> int:
+    return main(["topic", "spread", "--sample", "0", "-b", bootstrap, *arguments])
+
+
+def ports(bootstrap: str, topic: str) -> dict[int, int]:
+    """The port of each partition's leader."""
+    metadata = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG).list_topics(topic, timeout=DEADLINE_S)
+    return {one.id: metadata.brokers[one.leader].port for one in metadata.topics[topic].partitions.values()}
+
+
+def test_partitions_move_between_cores_under_load_without_their_bytes(tmp_path: Path) -> None:
+    with serving(tmp_path, cores="2") as served:
+        create(served.bootstrap, "moved", 4)
+        with Load(served.bootstrap, "moved", range(4)) as load:
+            load.await_progress("before the moves")
+            for brokers in ("0", "0,1", "1", "0,1"):
+                assert spread(served.bootstrap, "--brokers", brokers) == 0
+                load.await_progress(f"on {brokers}")
+        assert set(leaders(served.bootstrap, "moved")) == {0, 1}
+        taken = re.findall(r"(moved-\d): \d+ segments of broker \d are taken over", served.said())
+        gone = re.findall(r"(moved-\d) was reassigned to other brokers", served.said())
+        assert len(gone) >= 5 and len(taken) > len(gone) / 2, "unless the leader is late, and the log is small"
+        assert load.check(ports(served.bootstrap, "moved")) > 0
+        assert spread(served.bootstrap, "--brokers", "0") == 0
+    with serving(tmp_path, cores="1") as served:
+        assert leaders(served.bootstrap, "moved") == [0] * 4
+        assert load.check(ports(served.bootstrap, "moved")) > 0
 
 
 @pytest.mark.long
