@@ -5,6 +5,9 @@
 
 It is what log compaction would leave if it went up to the last record: records without a key have no place in it. The
 output is Parquet with `_latest.json`, which has the offsets that it was made up to; a later run replaces it whole.
+With `--format iceberg` or `delta` it is a table, and a later run merges what is new by key (`spark_jobs.merge_task`).
+Records and offsets are in one commit: wherever it is killed, the table is the view up to some offsets, and the next run
+goes on there.
 """
 
 from __future__ import annotations
@@ -18,14 +21,25 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
 from kafkalite.reader.options import parse_options
-from kafkalite.reader.plan import offset_ranges
+from kafkalite.reader.plan import offset_ranges, plan
+from kafkalite.reader.planning.split import Chunk, Split
 from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options, time_text
-from spark_jobs.load import between, load
+from spark_jobs.load import Run, between, load, resumed, wanted_columns
 from spark_jobs.load_output import as_json
+from spark_jobs.merge_task import Merged, MergeTask, merge
+from spark_jobs.tables.options import TABLE_FORMATS, Table, add_table, open_table
 from spark_jobs.whole_output import replace_whole
 
 STATE = "_latest.json"
+COMPRESSION = "zstd"
+PARTITION_BY = ("topic", "partition")
+"""Of a table: a task has a partition of a topic, which has all records of its keys."""
+
+TASK_BYTES = 128 << 20
+"""Of segments, which one task merges at a time: the last records of the keys in them are in memory."""
 
 
 def latest(rows: DataFrame) -> DataFrame:
@@ -42,11 +56,59 @@ def write_latest(spark: SparkSession, options: Mapping[str, str], path: str) -> 
     ranges = offset_ranges(parse_options(options))
 
     def write(directory: str) -> None:
-        latest(load(spark, between(options, ranges))).write.option("compression", "zstd").parquet(directory)
+        latest(load(spark, between(options, ranges))).write.option("compression", COMPRESSION).parquet(directory)
         with open(os.path.join(directory, STATE), "w") as file:
             json.dump({"version": 1, "offsets": as_json({key: end for key, (_, end) in ranges.items()})}, file)
 
     replace_whole(path, STATE, write)
+
+
+def merge_into(spark: SparkSession, options: Mapping[str, str], table: Table, compression: str) -> Run | None:
+    """Merge what is new into a table, of each partition as much as its task holds in memory, in one commit. None if
+    there is nothing new. Raises ConfigError, StorageError."""
+    bounds = offset_ranges(parse_options(options))
+    known = table.offsets(bounds)
+    ranges = resumed(options, bounds, known)
+    layout = table.layout(wanted_columns(options))
+    if set(layout.partitioning) != set(PARTITION_BY):
+        raise ConfigError(f"{table.path} must be partitioned by {' and '.join(PARTITION_BY)}, and by nothing else")
+    wanted = {key: bounds for key, bounds in ranges.items() if bounds[0] < bounds[1]}
+    exact = parse_options(between(options, wanted)) if wanted else None
+    chunks, reached = _within_memory([] if exact is None else plan(exact))
+    ends = {key: reached.get(key, end) for key, (_, end) in ranges.items()}
+    changed = {key: end for key, end in ends.items() if known.get(key) != end}
+    if not changed:
+        return None
+    merged: list[Merged] = []
+    if exact is not None and chunks:
+        offsets = sum(ends[key] - start for key, (start, _) in wanted.items())
+        say(f"latest: {table.path}: {len(chunks)} partitions, {offsets:,} offsets")
+        files, directory = table.files(), table.begin()
+        tasks = [
+            MergeTask(number, of, tuple(split), exact, directory, compression, layout, tuple(files.get(of, ())))
+            for number, (of, split) in enumerate(chunks.items())
+        ]
+        merged = spark.sparkContext.parallelize(tasks, len(tasks)).map(merge).collect()
+    written, replaced = [one.written for one in merged], [path for one in merged for path in one.replaced]
+    loaded = {of: found for attempt in written for of, found in attempt.loaded.items()}
+    return Run(table.commit(written, changed, replaced), loaded)
+
+
+def _within_memory(splits: Sequence[Split]) -> tuple[dict[TopicPartition, list[Chunk]], dict[TopicPartition, int]]:
+    """The chunks of each partition that a task may read at a time, and the ends of those that have more."""
+    chosen: dict[TopicPartition, list[Chunk]] = {}
+    sizes: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int] = {}
+    for chunk in (chunk for split in splits for chunk in split):
+        key = (chunk.topic, chunk.partition)
+        if key in ends:
+            continue
+        if key in chosen and sizes[key] + chunk.size_bytes > TASK_BYTES:
+            ends[key] = chosen[key][-1].end_offset
+            continue
+        chosen.setdefault(key, []).append(chunk)
+        sizes[key] = sizes.get(key, 0) + chunk.size_bytes
+    return chosen, ends
 
 
 def print_summary(rows: DataFrame) -> None:
@@ -58,8 +120,20 @@ def print_summary(rows: DataFrame) -> None:
     )
 
 
+def merge_all(spark: SparkSession, source: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Merge up to the ends as they are now, commit by commit."""
+    fixed = between(source, offset_ranges(parse_options(source)))
+    with open_table(options) as table:
+        while (run := merge_into(spark, fixed, table, COMPRESSION)) is not None:
+            say(f"latest: {run.path} is complete")
+    say(f"latest: nothing more; {options.output} is up to date")
+
+
 def job(spark: SparkSession, options: argparse.Namespace) -> None:
     source = source_options(options)
+    if options.output is not None and options.format in TABLE_FORMATS:
+        merge_all(spark, source, options)
+        return
     if options.output is not None:
         write_latest(spark, source, options.output)
         say(f"latest: {options.output} is complete")
@@ -75,7 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = new_parser("latest", "Show the last value of every key, or write it to Parquet.")
     add_source(parser)
     parser.add_argument("--sample", type=int, default=10, help="rows to show without --output (default 10)")
-    parser.add_argument("--output", help="write to this directory; one that this job has made is replaced")
+    parser.add_argument(
+        "--output", help="write to this directory, where one that this job has made is replaced, or to this table"
+    )
+    add_table(parser, "kafkalite-latest", ",".join(PARTITION_BY))
     return run_job(parser, job, arguments)
 
 

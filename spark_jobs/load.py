@@ -89,7 +89,7 @@ def load_into(
     bounds = offset_ranges(parse_options(options))
     known = output.offsets(bounds)
     ranges = resumed(options, bounds, known)
-    layout = output.layout(columns or [name for name in COLUMNS if name != "headers" or has_headers(options)])
+    layout = output.layout(columns or wanted_columns(options))
     changed = {key: end for key, (_, end) in ranges.items() if known.get(key) != end}
     if not changed:
         return None
@@ -147,8 +147,9 @@ def between(options: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     }
 
 
-def has_headers(options: Mapping[str, str]) -> bool:
-    return options["includeHeaders"] == "true"
+def wanted_columns(options: Mapping[str, str]) -> list[str]:
+    """The columns of the data source with these options."""
+    return [name for name in COLUMNS if name != "headers" or options["includeHeaders"] == "true"]
 
 
 def _write(

@@ -80,14 +80,14 @@ def write_split(task: LoadTask) -> Written:
     loaded: dict[TopicPartition, Loaded] = {}
     for of, rows in _by_partition(task.split, wanted, options):
         if plain_years:
-            rows = _with_plain_years(rows)
+            rows = with_plain_years(rows)
         times = rows.column("timestamp").view(pa.int64())
         first, last = pc.min_max(times).as_py().values()
         first_offset, last_offset = (rows.column("offset")[at].as_py() for at in (0, -1))
         here = Loaded(rows.num_rows, first_offset, last_offset, first, last)
         loaded[of] = together([loaded[of], here]) if of in loaded else here
         of_source = {"topic": of[0], "partition": str(of[1])}
-        chosen = _with_columns(rows, of[0], schema)
+        chosen = with_columns(rows, of[0], schema)
         days = _by_day(chosen, times, first, last) if "day" in partitioning else [("", chosen)]
         for day, part in days:
             values = {**of_source, "day": day}
@@ -95,7 +95,8 @@ def write_split(task: LoadTask) -> Written:
     return Written(directory, files.close(), loaded)
 
 
-def _with_plain_years(rows: pa.RecordBatch) -> pa.RecordBatch:
+def with_plain_years(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, with null in place of times outside the years 1 to 9999."""
     times = rows.column("timestamp")
     micros = times.view(pa.int64())
     plain = pc.and_(pc.greater_equal(micros, _FIRST_MICROS), pc.less(micros, _END_MICROS))
@@ -105,7 +106,7 @@ def _with_plain_years(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.set_column(at, rows.schema.field(at), pc.if_else(plain, times, pa.scalar(None, times.type)))
 
 
-def _with_columns(rows: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
+def with_columns(rows: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
     """The columns that the schema names, of rows of one topic."""
     if "topic" not in schema.names:
         return pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)

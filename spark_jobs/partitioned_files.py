@@ -127,6 +127,9 @@ class ParquetFile:
         self._writer.write_table(rows, row_group_size=len(rows))
         self._sink.release()
 
+    def size_bytes(self) -> int:
+        return self._sink.tell()
+
     def close(self) -> WrittenFile:
         self._writer.close()
         self._sink.close()
@@ -188,7 +191,7 @@ class _Remote:
         self.stream.close()
 
     def tell(self) -> int:
-        return self._size_bytes
+        return self._size_bytes if self.stream.closed else int(self.stream.tell())
 
 
 class _Local(io.RawIOBase):

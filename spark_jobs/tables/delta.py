@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -39,6 +40,7 @@ class DeltaTable:
         self._into_existing = into_existing
         self._table = self._load()
         self._directory: RunDirectory | None = None
+        self._adds: dict[str, Any] = {}
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         table = self._table
@@ -55,7 +57,7 @@ class DeltaTable:
     def layout(self, columns: Sequence[str]) -> Layout:
         if self._table is None:
             self._table = self._create(file_schema(columns))
-        partitioning = tuple(self._table.metadata().partition_columns)
+        partitioning = tuple(self._divided_by())
         unknown = [name for name in partitioning if name not in PARTITIONS]
         if unknown:
             raise ConfigError(f"{self.path} is partitioned by {unknown[0]}, which load cannot write")
@@ -66,27 +68,43 @@ class DeltaTable:
         self._directory = RunDirectory(self._location)
         return self._directory.path
 
-    def commit(self, written: Sequence[Written], offsets: Mapping[TopicPartition, int]) -> str:
+    def files(self) -> dict[TopicPartition, list[str]]:
+        """The data files of each partition of a topic, by their paths or URIs."""
+        if "deletionVectors" in (self._table.protocol().reader_features or ()):
+            raise ConfigError(f"{self.path} has deletion vectors, which a merge cannot read")
+        found: dict[TopicPartition, list[str]] = {}
+        self._adds = {}
+        for add in pa.table(self._table.get_add_actions(flatten=True)).to_pylist():
+            path = f"{self._location}/{unquote(add['path'])}"
+            self._adds[path] = add
+            found.setdefault((add["partition.topic"], add["partition.partition"]), []).append(path)
+        return found
+
+    def commit(
+        self, written: Sequence[Written], offsets: Mapping[TopicPartition, int], replaced: Sequence[str] = ()
+    ) -> str:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
 
         number = (self._table.transaction_version(self._name) or 0) + 1
         ends = {self._name: number, **{self._identifier(key): end for key, end in offsets.items()}}
         actions = [self._add(attempt, file) for attempt in written for file in attempt.files]
+        actions += map(self._remove, replaced)
         identifiers = [Transaction(name, version) for name, version in ends.items()]
         try:
             self._table.create_write_transaction(
                 actions,
                 "append",
                 self._table.schema(),
-                list(self._table.metadata().partition_columns),
+                self._divided_by(),
                 commit_properties=CommitProperties(app_transactions=identifiers),
             )
         except CommitFailedError as fault:
             raise ConfigError(
-                f"another load with the name {self._name!r} has committed to {self.path}; run this one again ({fault})"
+                f"another writer has committed to {self.path} meanwhile; run this one again ({fault})"
             ) from None
         self._directory = None
+        self._table.update_incremental()
         return f"version {self._table.version()} of {self.path}"
 
     def close(self) -> None:
@@ -104,6 +122,18 @@ class DeltaTable:
         path = f"{self._directory.relative(attempt.directory)}/{file.path}"
         values = {name: None if value == NO_VALUE else value for name, value in file.partition}
         return AddAction(path, file.size_bytes, values, int(time.time() * 1000), True, file.statistics)
+
+    def _remove(self, path: str) -> Any:
+        from deltalake.transaction import RemoveAction
+
+        add = self._adds[path]
+        of = {name: add[f"partition.{name}"] for name in self._divided_by()}
+        values = {name: None if value is None else str(value) for name, value in of.items()}
+        return RemoveAction(add["path"], True, int(time.time() * 1000), add["size_bytes"], values)
+
+    def _divided_by(self) -> list[str]:
+        """The columns that the table is partitioned by."""
+        return list(self._table.metadata().partition_columns)
 
     def _load(self) -> Any:
         try:

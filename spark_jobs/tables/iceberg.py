@@ -23,7 +23,7 @@ from kafkalite.common.names import TopicPartition
 from spark_jobs.load_output import as_json, parse_offsets
 from spark_jobs.load_task import Written
 from spark_jobs.partitioned_files import Layout, file_schema
-from spark_jobs.tables.directory import RunDirectory
+from spark_jobs.tables.directory import RunDirectory, local_path
 
 OFFSETS = "kafkalite.offsets."
 _TRIES = 20
@@ -48,6 +48,7 @@ class IcebergTable:
         self._catalog = _load_catalog(catalog, dict(properties))
         self._table = self._load()
         self._directory: RunDirectory | None = None
+        self._data_files: dict[str, Any] = {}
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         found = self._progress()
@@ -62,26 +63,46 @@ class IcebergTable:
         self._directory = RunDirectory(self._table.location())
         return self._directory.path
 
-    def commit(self, written: Sequence[Written], offsets: Mapping[TopicPartition, int]) -> str:
+    def files(self) -> dict[TopicPartition, list[str]]:
+        """The data files of each partition of a topic, by their paths or URIs."""
+        found: dict[TopicPartition, list[str]] = {}
+        self._data_files = {}
+        for task in self._table.scan().plan_files():
+            if task.delete_files:
+                raise ConfigError(f"{self.path} has deletes of another writer, which a merge cannot read; compact it")
+            path = local_path(task.file.file_path)
+            self._data_files[path] = task.file
+            values = dict(zip(self._partitioning, task.file.partition, strict=True))
+            found.setdefault((values["topic"], values["partition"]), []).append(path)
+        return found
+
+    def commit(
+        self, written: Sequence[Written], offsets: Mapping[TopicPartition, int], replaced: Sequence[str] = ()
+    ) -> str:
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         begun, io, metadata = self._progress(), self._table.io, self._table.metadata
         files = [parquet_file_to_data_file(io, metadata, path) for path in self._paths(written)]
-        for _ in range(_TRIES):
+        for _ in range(1 if replaced else _TRIES):  # what is replaced may have changed with the table
             try:
-                with self._transaction() as transaction:
-                    properties = self._summary({**begun, **offsets})
-                    with transaction.update_snapshot(snapshot_properties=properties).fast_append() as update:
-                        for file in files:
-                            update.append_data_file(file)
+                self._add_snapshot(files, [self._data_files[path] for path in replaced], {**begun, **offsets})
                 self._directory = None
                 return f"snapshot {self._table.current_snapshot().snapshot_id} of {self.path}"
             except CommitFailedException:
                 self._table = self._load()
                 if self._table is None or self._progress() != begun:
                     break
-        raise ConfigError(f"another load with the name {self._name!r} has committed to {self.path}; run this one again")
+        raise ConfigError(f"another writer has committed to {self.path} meanwhile; run this one again")
+
+    def _add_snapshot(self, files: list[Any], replaced: list[Any], offsets: Mapping[TopicPartition, int]) -> None:
+        with self._transaction() as transaction:
+            update = transaction.update_snapshot(snapshot_properties=self._summary(offsets))
+            with update.overwrite() if replaced else update.fast_append() as snapshot:
+                for file in replaced:
+                    snapshot.delete_data_file(file)
+                for file in files:
+                    snapshot.append_data_file(file)
 
     def close(self) -> None:
         """Removes the files of a run that has not been committed."""

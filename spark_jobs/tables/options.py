@@ -13,10 +13,12 @@ from spark_jobs.tables.delta import DeltaTable
 from spark_jobs.tables.iceberg import IcebergTable
 
 TABLE_FORMATS = ("iceberg", "delta")
-_PARTITION_BY = "topic,day"
 
 
-def add_table(parser: argparse.ArgumentParser, name: str) -> None:
+Table = IcebergTable | DeltaTable
+
+
+def add_table(parser: argparse.ArgumentParser, name: str, partition_by: str = "topic,day") -> None:
     """The options that say into which table, and how."""
     add = parser.add_argument
     add(
@@ -36,22 +38,22 @@ def add_table(parser: argparse.ArgumentParser, name: str) -> None:
     )
     add(
         "--partition-by",
-        default=_PARTITION_BY,
+        default=partition_by,
         metavar="A[,B]",
-        help=f"of a new table: of {', '.join(PARTITIONS)}, or none (default: {_PARTITION_BY})",
+        help=f"of a new table: of {', '.join(PARTITIONS)}, or none (default: {partition_by})",
     )
     add("--name", default=name, help=f"of the load: its offsets are stored under it in the table (default: {name})")
     add("--into-existing", action="store_true", help="begin beside the rows that another writer has put in the table")
 
 
 @contextmanager
-def open_table(options: argparse.Namespace) -> Iterator[IcebergTable | DeltaTable]:
+def open_table(options: argparse.Namespace) -> Iterator[Table]:
     """The table that the options name. Raises ConfigError."""
     by = [name for name in options.partition_by.split(",") if name and name != "none"]
     unknown = [name for name in by if name not in PARTITIONS]
     if unknown:
         raise ConfigError(f"--partition-by {unknown[0]}: it may be {', '.join(PARTITIONS)}, or none")
-    table: IcebergTable | DeltaTable
+    table: Table
     if options.format == "iceberg":
         properties = assignments("--catalog", options.catalog, "warehouse=file:///lake")
         table = IcebergTable(options.output, properties, options.name, by, options.into_existing)

@@ -13,12 +13,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from spark_jobs import load
+from spark_jobs import latest, load
 from spark_jobs.job import add_source, new_parser, run_job
 from spark_jobs.tables.options import add_table
 from tests.support.lake import table_options
 
-JOBS = {"load": load.job}
+JOBS = {"load": load.job, "latest": latest.job}
+
+PARTITION_BY = {"load": "topic,day", "latest": "topic,partition"}
 
 
 def job(spark: Any, options: argparse.Namespace) -> None:
@@ -26,7 +28,7 @@ def job(spark: Any, options: argparse.Namespace) -> None:
     for text in options.into:
         kind, _, place = text.partition("=")
         where = argparse.ArgumentParser()
-        add_table(where, f"kafkalite-{options.job}")
+        add_table(where, f"kafkalite-{options.job}", PARTITION_BY[options.job])
         where.add_argument("--output")
         table = where.parse_args(table_options(kind, place))
         runs.append(argparse.Namespace(**{**vars(options), **vars(table)}))

@@ -128,7 +128,7 @@ def test_of_two_loads_at_a_time_one_is_refused(load: Load) -> None:
         slow.layout([name for name in load_job.COLUMNS if name != "headers"])
         slow.begin()
         load.run()
-        with pytest.raises(ConfigError, match="another load with the name 'kafkalite-load' has committed"):
+        with pytest.raises(ConfigError, match="another writer has committed"):
             slow.commit([], {key: offset + 3 for key, offset in known.items()})
     assert load.offsets() == [(0, n) for n in range(6)]
 
