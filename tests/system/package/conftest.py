@@ -18,7 +18,6 @@ import pytest
 from tests.support.places import ROOT
 
 SECONDS = 300
-NOT_COPIED = (".*", "build", "dist", "*.egg-info", "__pycache__", "kafkalite-data", "spark-warehouse", "tests", "bench")
 
 
 def run(command: list[Any], cwd: Path, **more: str) -> str:
@@ -49,16 +48,11 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the sdist, and the wheel that was built from it; those of pytest-kafkalite in `plugin` below."""
-    room = tmp_path_factory.mktemp("package")
-    tools = Environment(room / "tools", sys.executable)
-    tools.install("build", "twine")
-    source = shutil.copytree(ROOT, room / "source", ignore=shutil.ignore_patterns(*NOT_COPIED))
-    for project, target in ((source, room / "dist"), (source / "pytest-kafkalite", room / "dist" / "plugin")):
-        run([tools.bin / "python", "-m", "build", "--outdir", target, project], room)
-        archives = sorted(path for path in target.iterdir() if path.is_file())
-        run([tools.bin / "python", "-m", "twine", "check", "--strict", *archives], room)
-    return room / "dist"
+    """What `./dev release` makes: the sdist, the wheel that was built from it, the SBOM; those of pytest-kafkalite in
+    `plugin` below."""
+    directory = tmp_path_factory.mktemp("package") / "dist"
+    run([sys.executable, ROOT / "dev", "release", directory], ROOT)
+    return directory
 
 
 @pytest.fixture

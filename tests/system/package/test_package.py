@@ -56,6 +56,14 @@ def test_the_sdist_has_all_that_a_wheel_is_built_from(built: Path) -> None:
     assert not [name for name in names if name.startswith(("tests", "bench", "pytest", "."))]
 
 
+def test_the_list_of_parts_names_what_an_installation_has(built: Path) -> None:
+    sbom = json.loads((built / "kafkalite.cdx.json").read_text())
+    assert sbom["bomFormat"] == "CycloneDX" and sbom["metadata"]["component"]["name"] == "kafkalite"
+    parts = {part["name"]: part for part in sbom["components"]}
+    assert dependencies() <= set(parts) and "pytest-kafkalite" in parts
+    assert all(part["version"] for part in parts.values())
+
+
 USES_A_BROKER = """
 import kafkalite.testing.broker
 import pytest
