@@ -132,6 +132,10 @@ def sequence_at(base_sequence: int, delta: int) -> int:
     return (base_sequence + delta) & SEQUENCE_MAX if base_sequence >= 0 else -1
 
 
+stamp_prefix = struct.Struct(">qii").pack_into
+"""Writes base offset, length and leader epoch at a position; `stamp` for those who know the length: half the time."""
+
+
 def stamp(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Writes the base offset and the leader epoch into the batch, in place. The checksum does not cover them."""
     _BASE_OFFSET.pack_into(data, 0, base_offset)

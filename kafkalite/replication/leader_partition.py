@@ -114,7 +114,6 @@ class LeaderPartition(ReplicatedPartition):
         records: memoryview,
         now_ms: int,
         produce_version: int,
-        *,
         trusted: bool = False,
         transactional: bool = False,
         guard: VerificationGuard | None = None,

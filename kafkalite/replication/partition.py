@@ -90,7 +90,6 @@ class Partition:
         records: memoryview,
         now_ms: int,
         produce_version: int,
-        *,
         trusted: bool = False,
         transactional: bool = False,
         guard: VerificationGuard | None = None,

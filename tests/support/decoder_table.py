@@ -13,9 +13,14 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+from uuid import UUID
 
+from kafkalite.api.fast_path.wide_produce import Batches, WideProduce
+from kafkalite.api.request.admission import AdmissionEpoch, TopicAdmission
 from kafkalite.api.request.metrics_data import read_points
+from kafkalite.api.request.request_context import RequestContext
 from kafkalite.cleaner.compaction.segment_reader import read_pieces
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.client.mirror.state_records import OffsetSync
@@ -47,12 +52,13 @@ from kafkalite.metadata import metadata_journal
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decode, encoder, versioned
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.header import decode_request_header
+from kafkalite.protocol.header import decode_request_header, request_frame
 from kafkalite.protocol.internal_records import (
     decode_group_record,
     decode_transaction_json,
     decode_transaction_record,
 )
+from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.records import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -127,6 +133,43 @@ _SETS = tuple(build_set(_MESSAGES, magic, codec=codec) for magic in (V0, V1) for
 _LOG = (*_BATCHES, b"".join(_BATCHES), _SETS[0] + _BATCHES[0], *_SETS)
 _KEYED = Rules(TopicConfig(cleanup_policy=("compact",)))
 _RULES = Rules(TopicConfig())
+
+
+_WIDE_VERSIONS = (7, 12, 13)
+_WIDE_ID = UUID(int=5)
+
+
+def _wide_frame(version: int) -> bytes:
+    data = [PartitionProduceData(index=index, records=memoryview(build_batch(_RECORDS))) for index in (0, 1)]
+    topics = [TopicProduceData(name="t", topic_id=_WIDE_ID, partition_data=data)] * 2
+    return request_frame(ProduceRequest(acks=1, topic_data=topics), version, 7, "c")[4:]
+
+
+@cache
+def _wide_paths() -> list[WideProduce]:
+    """Paths that know the topic "t" with two partitions."""
+    topic: Any = SimpleNamespace(internal=False, partitions={0: None, 1: None})
+    admitted = TopicAdmission(topic, 1, None, 3)
+    slow_path: Any = SimpleNamespace(admission=SimpleNamespace(epoch=AdmissionEpoch(), topic=lambda *_: admitted))
+    connection: Any = SimpleNamespace(quotas=None)
+    paths = []
+    for version in _WIDE_VERSIONS:
+        frame = memoryview(_wide_frame(version))
+        header, position = decode_request_header(frame)
+        request, _ = decode(ProduceRequest, version, frame, position)
+        for topic_data in request.topic_data:
+            topic_data.name = "t"
+        acks_at = position + (1 if version in ProduceRequest.flexible else 2)
+        context = RequestContext(connection, header.api_version, "c")
+        path = WideProduce(slow_path, frame, version, acks_at, context)
+        path.learn(frame, request, context)
+        paths.append(path)
+    return paths
+
+
+def _find_in_known(data: bytes) -> None:
+    for path in _wide_paths():
+        path.find(memoryview(data), Batches())
 
 
 def _in_file(read: Callable[[int, int], Any]) -> Callable[[bytes], Any]:
@@ -408,6 +451,12 @@ DECODERS = (
             *[compress(codec, b"abc" * 50) * times for codec in (GZIP, SNAPPY, LZ4, ZSTD) for times in (1, 3)],
             b"\x50\x2a\x4d\x18\0\0\0\0",
         ),
+    ),
+    Decoder(
+        "produce for many partitions",
+        ("api/fast_path/wide_produce.py",),
+        _find_in_known,
+        tuple(map(_wide_frame, _WIDE_VERSIONS)),
     ),
     Decoder(
         "produced batch",

@@ -23,14 +23,13 @@ from struct import Struct
 from struct import error as struct_error
 
 from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
+from kafkalite.api.fast_path.wide_produce import WideProduce
 from kafkalite.api.handlers.produce import (
     FIRST_VERSION_BY_ID,
     FIRST_VERSION_WITH_LEADERS,
-    DelayedProduce,
     ProduceApi,
     failure,
     inherited_error,
-    waits,
 )
 from kafkalite.api.request.admission import (
     OVER_QUOTA,
@@ -40,6 +39,7 @@ from kafkalite.api.request.admission import (
     append_directly,
     append_for,
 )
+from kafkalite.api.request.delayed_produce import DelayedProduce, waits
 from kafkalite.api.request.request_context import TRANSACTIONAL_ID, RequestContext
 from kafkalite.api.request.throttling import quotas_of
 from kafkalite.common.errors import KafkaError, Malformed, StorageError
@@ -107,7 +107,7 @@ class ProduceFastPath:
 
     __slots__ = (
         "_acks_at", "_api", "_clock", "_connection", "_epoch", "_find", "_flexible", "_known", "_layouts",
-        "_name_size_at", "_slow_path", "_version", "_wall_ms",
+        "_name_size_at", "_slow_path", "_version", "_wall_ms", "_wide",
     )  # fmt: skip
 
     def __init__(
@@ -129,6 +129,7 @@ class ProduceFastPath:
         self._epoch = slow_path.admission.epoch
         self._clock = slow_path.runtime.clock
         self._wall_ms = self._clock.wall_ms
+        self._wide: WideProduce | None = None
 
     def answer(self, frame: memoryview) -> list[Part] | Pending | None:
         try:
@@ -147,7 +148,7 @@ class ProduceFastPath:
                     return None
             partition = known.partitions[index]
         except (LookupError, struct_error, Malformed):
-            return None
+            return None if self._wide is None else self._wide.answer(frame)
         if api != self._api or known.epoch != self._epoch.value:
             return None
         append = known.append
@@ -236,6 +237,12 @@ class ProduceFastPath:
             if quotas is not None and quotas.produce is not None:
                 known.append = CountedAppend(known.append, quotas.produce.rate, len(frame) - size, self._clock)
 
+    def learn_wide(self, frame: memoryview, request: ProduceRequest, context: RequestContext) -> None:
+        """Remember `frame`, the encoded `request` for several partitions, which was handled."""
+        if self._wide is None:
+            self._wide = WideProduce(self._slow_path, frame, self._version, self._acks_at, context)
+        self._wide.learn(frame, request, context)
+
     def is_for(self, frame: memoryview, acks_at: int) -> bool:
         """Whether a request has this version, and its topic at the same place."""
         return acks_at == self._acks_at and bool(_read_int32(frame)[0] == self._api)
@@ -248,17 +255,15 @@ def learn(
     """Remember a Produce request if it is of a kind that repeats. `response` is None while its batch waits to be
     committed."""
     topics, version = request.topic_data, context.api_version
-    if (
-        version < VERSION_MIN
-        or len(topics) != 1
-        or len(topics[0].partition_data) != 1
-        or (response is not None and response.responses[0].partition_responses[0].error_code)
+    is_wide = len(topics) != 1 or len(topics[0].partition_data) != 1
+    if version < VERSION_MIN or (
+        response is not None and not is_wide and response.responses[0].partition_responses[0].error_code
     ):
         return
     transactional_id = request.transactional_id
     # This request's batch may be in no transaction; that of the next one may be.
-    if transactional_id is not None and not context.may(
-        Operation.WRITE, TRANSACTIONAL_ID, transactional_id, is_logged=False
+    if transactional_id is not None and (
+        is_wide or not context.may(Operation.WRITE, TRANSACTIONAL_ID, transactional_id, is_logged=False)
     ):
         return
     key, fast_paths = frame[1], context.connection.fast_paths
@@ -266,7 +271,10 @@ def learn(
     acks_at = body_at + _id_size(request.transactional_id, version)
     if not isinstance(fast_path, ProduceFastPath) or not fast_path.is_for(frame, acks_at):
         fast_path = fast_paths[key] = ProduceFastPath(slow_path, frame, version, acks_at, context.connection)
-    fast_path.learn(frame, request, context.client_id)
+    if is_wide:
+        fast_path.learn_wide(frame, request, context)
+    else:
+        fast_path.learn(frame, request, context.client_id)
 
 
 def _answer(topic: Topic, partition: PartitionProduceResponse, version: int, correlation_id: int) -> list[Part]:

@@ -8,12 +8,11 @@ Source: kafka.server.KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
-from functools import partial
+from collections.abc import Awaitable, Container, Coroutine, Sequence
 from typing import Any
+from uuid import UUID
 
 from kafkalite.api.request.admission import (
-    ACKS_ALL,
     FIRST_VERSION_THAT_ADDS,
     ProduceAdmission,
     TransactionRefused,
@@ -22,8 +21,8 @@ from kafkalite.api.request.admission import (
 )
 from kafkalite.api.request.awaited_election import AwaitedElections
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints, FindBroker, node_endpoints
+from kafkalite.api.request.delayed_produce import DelayedProduce, waits
 from kafkalite.api.request.request_context import TOPIC, TRANSACTIONAL_ID, PendingResponse, RequestContext, Runtime
-from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
@@ -37,7 +36,7 @@ from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch
 from kafkalite.record.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 from kafkalite.record.validation.batch_validation import InvalidRecords
 from kafkalite.replication.hosted_replicas import Topic
-from kafkalite.replication.partition import Partition, ReplicatedPartition
+from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.security.acl.acl import Operation
 
@@ -55,7 +54,7 @@ _CODES_WITH_LOG_START = (
     ErrorCode.INVALID_TXN_STATE,
 )
 _NONE_REFUSED: frozenset[str] = frozenset()
-_WORK_MS_MAX = 500
+WORK_MS_MAX = 500
 """After this time the remaining partitions of a request are refused, and the client retries. A request may name a
 thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
 
@@ -63,11 +62,23 @@ Admission = ProduceAdmission | VerifiedAdmission
 Produced = wire.ProduceResponse | Pending | Coroutine[Any, Any, wire.ProduceResponse | None] | None
 """The response, now or later; None for acks=0."""
 
+Outcome = AppendResult | KafkaError | None
+"""Of one batch; None for an empty message set of an old version."""
+
+
+class AppendedTopic(NamedTuple):
+    """The batches of a request for one topic: partition's index, partition, outcome. `topic` is None if there is no
+    such topic, or the client may not write to it."""
+
+    name: str
+    topic_id: UUID
+    topic: Topic | None
+    outcomes: Sequence[tuple[int, Partition | None, Outcome]]
+
+
 IN_FLIGHT_MAX = 5
 """Of an idempotent producer: ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION_FOR_IDEMPOTENCE."""
 _PARTITIONS_MAX = 1_000  # of one connection
-_DISK_WAIT_MS_MIN = 30_000
-_ACK_WAIT_MS_MAX = 2**31 - 1
 
 
 class ProduceApi(NamedTuple):
@@ -190,11 +201,8 @@ class ProduceApi(NamedTuple):
         acks, version = request.acks, context.api_version
         clock = self.runtime.clock
         now_ms = clock.wall_ms()
-        deadline_ms = clock.monotonic_ms() + _WORK_MS_MAX
-        responses: list[wire.TopicProduceResponse] = []
-        pending: list[wire.PartitionProduceResponse] = []
-        waited: list[tuple[Partition, int]] = []
-        failed = False
+        deadline_ms = clock.monotonic_ms() + WORK_MS_MAX
+        appended: list[AppendedTopic] = []
         topics = request.topic_data
         if refused:
             topics = sorted(topics, key=lambda each: each.name in refused)
@@ -202,33 +210,54 @@ class ProduceApi(NamedTuple):
             name = topic_data.name
             refusal = self._refusal(topic_data, refused, version)
             admitted = None if refusal is not None else admission.topic(name, acks, context.client_id, version)
-            answers: list[wire.PartitionProduceResponse] = []
+            outcomes: list[tuple[int, Partition | None, Outcome]] = []
             for data in topic_data.partition_data:
+                partition = None
+                outcome: Outcome
                 try:
                     if refusal is not None:
                         raise KafkaError(refusal)
-                    if (answers or responses) and clock.monotonic_ms() > deadline_ms:
+                    if (outcomes or appended) and clock.monotonic_ms() > deadline_ms:
                         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
                     partition = admitted.topic.partitions.get(data.index) if admitted is not None else None
                     if admitted is None or partition is None:
                         raise KafkaError(self.replica_manager.missing_partition_error(name, data.index))
                     append = admitted.check_and_append if data.records is None else admitted.append
-                    result = append(partition, data.records, now_ms, version)
-                    if result is None:
-                        answers.append(wire.PartitionProduceResponse(index=data.index, base_offset=-1))
-                        continue
-                    answers.append(answer := success(data.index, result, partition))
-                    if result.last_offset >= partition.high_watermark and waits(partition, result.last_offset, acks):
-                        pending.append(answer)
-                        waited.append((partition, result.last_offset))
+                    outcome = append(partition, data.records, now_ms, version)
                 except KafkaError as reason:
+                    outcome = reason
+                outcomes.append((data.index, partition, outcome))
+            if outcomes:
+                topic = admitted.topic if admitted is not None else None
+                appended.append(AppendedTopic(name, topic_data.topic_id, topic, outcomes))
+        return self.respond(appended, acks, request.timeout_ms, version, context.connection)
+
+    def respond(
+        self, appended: list[AppendedTopic], acks: int, timeout_ms: int, version: int, connection: ClientConnection
+    ) -> wire.ProduceResponse | DelayedProduce | None:
+        """The response to a request whose batches were appended, or refused; None for acks=0. Raises Disconnect for a
+        refusal with acks=0."""
+        responses: list[wire.TopicProduceResponse] = []
+        pending: list[wire.PartitionProduceResponse] = []
+        waited: list[tuple[Partition, int]] = []
+        failed = False
+        for name, topic_id, topic, outcomes in appended:
+            answers: list[wire.PartitionProduceResponse] = []
+            for index, partition, outcome in outcomes:
+                if outcome is None:
+                    answers.append(wire.PartitionProduceResponse(index=index, base_offset=-1))
+                elif isinstance(outcome, KafkaError):
                     failed = True
-                    error = inherited_error(self.metadata, context.connection, name, data.index, reason)
-                    answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
-            if answers:
-                responses.append(
-                    wire.TopicProduceResponse(name=name, topic_id=topic_data.topic_id, partition_responses=answers)
-                )
+                    error = inherited_error(self.metadata, connection, name, index, outcome)
+                    answers.append(failure(index, error, topic))
+                else:
+                    assert partition is not None
+                    answers.append(answer := success(index, outcome, partition))
+                    last_offset = outcome.last_offset
+                    if last_offset >= partition.high_watermark and waits(partition, last_offset, acks):
+                        pending.append(answer)
+                        waited.append((partition, last_offset))
+            responses.append(wire.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=answers))
         if acks == 0:
             if failed:
                 raise Disconnect("acks=0 leaves no other way to report an error to the producer")
@@ -236,7 +265,22 @@ class ProduceApi(NamedTuple):
         response = wire.ProduceResponse(responses=responses)
         if not failed and not pending:
             return response
-        return self._answer_later(request, context, response, pending, waited, failed)
+        find = self.brokers.finder_for(connection)
+        has_moved = failed  # some partition may be led elsewhere
+
+        def finish() -> wire.ProduceResponse:
+            if has_moved and version >= FIRST_VERSION_WITH_LEADERS:
+                self.add_leaders(response, find)
+            return response
+
+        def refuse(number: int, error: KafkaError) -> None:
+            nonlocal has_moved
+            has_moved = has_moved or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answer = pending[number]
+            answer.error_code = error.code
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+
+        return DelayedProduce(self.runtime.clock, waited, acks, timeout_ms, refuse, finish) if pending else finish()
 
     def _refusal(self, topic_data: wire.TopicProduceData, refused: frozenset[str], version: int) -> ErrorCode | None:
         """The error of a topic that the client may not write to, or whose id no topic has, or no longer."""
@@ -247,35 +291,6 @@ class ProduceApi(NamedTuple):
             if topic is None or topic.topic_id != topic_data.topic_id:
                 return ErrorCode.UNKNOWN_TOPIC_ID
         return None
-
-    def _answer_later(
-        self,
-        request: wire.ProduceRequest,
-        context: RequestContext,
-        response: wire.ProduceResponse,
-        pending: list[wire.PartitionProduceResponse],
-        waited: list[tuple[Partition, int]],
-        has_moved: bool,
-    ) -> wire.ProduceResponse | DelayedProduce:
-        """The response when the batches of `pending` are acknowledged. `has_moved`: some partition may be led
-        elsewhere."""
-        find, version = self.brokers.finder_for(context.connection), context.api_version
-
-        def refuse(number: int, error: KafkaError) -> None:
-            nonlocal has_moved
-            has_moved = has_moved or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-            answer = pending[number]
-            answer.error_code = error.code
-            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-
-        def finish() -> wire.ProduceResponse:
-            if has_moved and version >= FIRST_VERSION_WITH_LEADERS:
-                self.add_leaders(response, find)
-            return response
-
-        if not pending:
-            return finish()
-        return DelayedProduce(self.runtime.clock, waited, request.acks, request.timeout_ms, refuse, finish)
 
     def add_leaders(self, response: wire.ProduceResponse, find: FindBroker) -> None:
         """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
@@ -392,57 +407,3 @@ def inherited_error(
             refused[key] = (code, left - 1)
         return KafkaError(ErrorCode(code), f"behind a batch that was refused; {error.message}")
     return error
-
-
-def waits(partition: Partition, last_offset: int, acks: int) -> bool:
-    """Whether the answer waits until the batch is committed."""
-    return acks == ACKS_ALL or last_offset >= partition.written_offset
-
-
-class DelayedProduce(Pending):
-    """An answer that waits until batches are committed, or with acks=1 until this broker has written them.
-
-    Only the connection waits. A batch in a partition with one replica is uncommitted only if flush.messages makes an
-    acknowledgement wait for the disk; the next flush covers the batches that other connections append meanwhile. Kafka
-    flushes before it checks the timeout of a request, so even with a short timeout a slow disk causes no error: an
-    answer that waits for disks only waits at least half a minute. With several replicas acks=-1 waits for all in-sync
-    replicas, as long as the request allows; batches that are not committed by then get REQUEST_TIMED_OUT.
-    Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes before it returns.
-    """
-
-    __slots__ = ("_finish", "_missing", "_refuse")
-
-    def __init__(
-        self,
-        clock: Clock,
-        waited: Sequence[tuple[Partition, int]],
-        acks: int,
-        timeout_ms: int,
-        refuse: Callable[[int, KafkaError], object],
-        finish: Callable[[], object],
-    ) -> None:
-        """`waited` has partitions and the last offsets of their batches. `refuse` is called with the number and the
-        error of one that will not be acknowledged, `finish` when all are done; it makes the answer."""
-        is_all = acks == ACKS_ALL
-        is_for_replicas = is_all and any(isinstance(partition, ReplicatedPartition) for partition, _ in waited)
-        wait_ms = min(max(timeout_ms, 0 if is_for_replicas else _DISK_WAIT_MS_MIN), _ACK_WAIT_MS_MAX)
-        super().__init__(clock.call_later(wait_ms, self._time_out).cancel)
-        self._refuse = refuse
-        self._finish = finish
-        self._missing = set(range(len(waited)))
-        for number, (partition, last_offset) in enumerate(waited):
-            when = partition.when_committed if is_all else partition.when_written
-            when(last_offset, partial(self._on_done, number))
-
-    def _on_done(self, number: int, error: KafkaError | None) -> None:
-        if self.is_done or number not in self._missing:
-            return
-        self._missing.discard(number)
-        if error is not None:
-            self._refuse(number, error)
-        if not self._missing:
-            self.answer(self._finish())
-
-    def _time_out(self) -> None:
-        for number in tuple(self._missing):
-            self._on_done(number, KafkaError(ErrorCode.REQUEST_TIMED_OUT))

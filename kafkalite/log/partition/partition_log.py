@@ -39,7 +39,7 @@ from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after
 from kafkalite.log.state.producer import AppendedBatch
 from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.log.storage.files import storage_error
-from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp
+from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp_prefix, unpack_header
 from kafkalite.record.validation.batch_validation import EPOCH_MAX, Rules, check_batches, rewrite, validate
 
 
@@ -150,14 +150,14 @@ class PartitionLog:
         unless only the flush, or the index entry of an abort, failed after the write: then `end_offset` has moved.
         """
         rules = self._rules
-        header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version, transactional)
+        fields = unpack_header(records) if trusted else validate(records, rules, now_ms, produce_version, transactional)
         if rules.rewrites:
-            records, header = rewrite(records, header, rules, now_ms)
-        _, length, _, _, _, attributes, delta, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
+            records, fields = rewrite(records, parse_header(records), rules, now_ms)
+        _, length, _, _, _, attributes, delta, _, max_timestamp_ms, producer_id, epoch, sequence, count = fields
         is_transactional = attributes & TRANSACTIONAL
         if producer_id >= 0:
             if trusted:
-                self.producers.check_own(header, records, guard)
+                self.producers.check_own(parse_header(records), records, guard)
             elif earlier := self.producers.check(producer_id, epoch, sequence, delta, is_transactional, guard):
                 return self._duplicate(earlier)
         base_offset = self.end_offset
@@ -178,13 +178,13 @@ class PartitionLog:
                 segment = self.segment_list.roll(base_offset, now_ms)
             if leader_epoch != self.epochs.written and leader_epoch >= 0:
                 self.epochs.assign(leader_epoch, base_offset)
-            stamp(records, base_offset, leader_epoch)
+            stamp_prefix(records, 0, base_offset, length, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
             raise self._location.refusal(f"cannot append to {self._location.name}", error) from error
         self.end_offset = last_offset + 1
         if trusted and (attributes & CONTROL or count != delta + 1):
-            segment.tally.add_unusual(header)
+            segment.tally.add_unusual(parse_header(records))
             if attributes & CONTROL:
                 acknowledged = last_offset < min(flusher.flush_at, self.replicated_offset)
                 self.transactions.end(records, acknowledged=acknowledged)

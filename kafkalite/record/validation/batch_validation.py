@@ -52,7 +52,6 @@ KEEP_CODEC = -1  # compression.type=producer: as the batch came
 _REFUSED_BY_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
 _LENGTH_MIN = 14  # the smallest message, of format v0
-_make = tuple.__new__
 _UP_TO_MAGIC = 17  # fewer bytes are no batch for Kafka
 
 
@@ -101,11 +100,12 @@ class Rules:
 
 def validate(
     records: memoryview, rules: Rules, now_ms: int, produce_version: int, transactional: bool = False
-) -> BatchHeader:
-    """The header of the one batch that `records` must be. `transactional`: the request has a transactional id, so the
-    batch may be transactional. Raises KafkaError with the code for the producer."""
+) -> tuple[int, ...]:
+    """The fields of the `BatchHeader` of the one batch that `records` must be; as a plain tuple, which takes 0.2 us
+    less. `transactional`: the request has a transactional id, so the batch may be transactional. Raises KafkaError with
+    the code for the producer."""
     try:
-        header = _make(BatchHeader, unpack_header(records))  # as `parse_header`, without the call: 0.06 us
+        header: tuple[int, ...] = unpack_header(records)
     except struct_error:
         raise _no_batch(records) from None
     base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
@@ -118,12 +118,18 @@ def validate(
         or crc != crc32c(records[CRC_FROM:])
         or delta + 1 != count
         or count <= 0
-        or (attributes & _UNUSUAL_BITS and (attributes & _BROKERS_BITS or not transactional))
         or (producer_id >= 0 and sequence < 0)
         or max_timestamp_ms - now_ms > rules.after_max_ms
-        or (attributes & 7 >= _ZSTD and (attributes & 7 > _ZSTD or produce_version < _ZSTD_PRODUCE_VERSION_MIN))
+        or (
+            not 0 <= attributes < _ZSTD
+            and (
+                (attributes & _UNUSUAL_BITS and (attributes & _BROKERS_BITS or not transactional))
+                or attributes & 7 > _ZSTD
+                or (attributes & 7 == _ZSTD and produce_version < _ZSTD_PRODUCE_VERSION_MIN)
+            )
+        )
     ):
-        raise _refusal(records, header, rules, now_ms, produce_version, transactional)
+        raise _refusal(records, parse_header(records), rules, now_ms, produce_version, transactional)
     if rules.reads_records:
         _check_records(records, rules, now_ms)
     elif rules.checks_records or (rules.checks_frames and attributes & 7):

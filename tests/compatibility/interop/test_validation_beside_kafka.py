@@ -70,7 +70,7 @@ def verdict(one: Produced) -> Verdict:
             if converted is None:
                 return Verdict(ErrorCode.NONE)
             records, version = converted, 9
-        header = validate(records, rules, NOW_MS, version, one.transactional)
+        header = BatchHeader._make(validate(records, rules, NOW_MS, version, one.transactional))
         if rules.rewrites:
             records, _ = rewrite(records, header, rules, NOW_MS)
     except KafkaError as refusal:

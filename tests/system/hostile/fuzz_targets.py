@@ -24,7 +24,7 @@ from kafkalite.protocol.codec.codec import decode, encoder
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header
 from kafkalite.protocol.messages.fetch import FetchResponse
-from kafkalite.record.batch import HEADER_BYTES, compute_crc, iter_batches, parse_header
+from kafkalite.record.batch import HEADER_BYTES, BatchHeader, compute_crc, iter_batches, parse_header
 from kafkalite.record.columns import record_columns
 from kafkalite.record.columns.batch_columns import scan
 from kafkalite.record.compression import CODEC_NAMES, NONE, ZSTD, compress, decompress
@@ -241,7 +241,7 @@ def _check_append(view: memoryview, rules: Rules) -> None:
     """As a leader does it: what passes the check can be rewritten, and holds the same records afterwards."""
     records = memoryview(bytearray(view))
     try:
-        header = validate(records, rules, NOW_MS, 9)
+        header = BatchHeader._make(validate(records, rules, NOW_MS, 9))
         before = _or_none(lambda: read_records(records))
         out, after = rewrite(records, header, rules, NOW_MS)
     except KafkaError:
@@ -346,7 +346,7 @@ def _check_conversion(data: bytes, rules: Rules) -> None:
         return
     records = read_records(batch)
     try:
-        header = validate(batch, rules, NOW_MS, 7)
+        header = BatchHeader._make(validate(batch, rules, NOW_MS, 7))
         out, header = rewrite(batch, header, rules, NOW_MS)
     except KafkaError:
         return

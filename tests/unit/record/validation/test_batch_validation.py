@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.record.batch import NewRecord, build_batch, compute_crc, parse_header
+from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, compute_crc, parse_header
 from kafkalite.record.compression import CODECS
 from kafkalite.record.record import read_records
 from kafkalite.record.validation.batch_validation import InvalidRecords, Rules, faults, rewrite, validate
@@ -226,9 +226,9 @@ def test_a_segment_has_room_for_what_the_topics_codec_makes_of_a_batch() -> None
     rules = Rules(TopicConfig(compression_type="gzip", segment_bytes=300))
     for codec in (CODECS["none"], CODECS["gzip"]):
         data = memoryview(build_batch([NewRecord(b"k", bytes(1000), (), NOW_MS)], codec=codec))
-        taken, _ = rewrite(data, validate(data, rules, NOW_MS, 9), rules, NOW_MS)
+        taken, _ = rewrite(data, BatchHeader._make(validate(data, rules, NOW_MS, 9)), rules, NOW_MS)
         assert len(taken) < 300
     large = memoryview(build_batch([NewRecord(b"k", bytes(200_000), (), NOW_MS)], codec=CODECS["gzip"]))
     with pytest.raises(KafkaError) as refusal:
-        rewrite(large, validate(large, rules, NOW_MS, 9), rules, NOW_MS)
+        rewrite(large, BatchHeader._make(validate(large, rules, NOW_MS, 9)), rules, NOW_MS)
     assert refusal.value.code == ErrorCode.RECORD_LIST_TOO_LARGE
