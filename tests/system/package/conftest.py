@@ -48,7 +48,7 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `./dev release` makes: the sdist, the wheel that was built from it, the SBOM; those of pytest-kafkalite in
+    """The output of `./dev release`: the sdist, the wheel that was built from it, the SBOM; those of the plugin in
     `plugin` below."""
     directory = tmp_path_factory.mktemp("package") / "dist"
     run([sys.executable, ROOT / "dev", "release", directory], ROOT)
