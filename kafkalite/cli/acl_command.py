@@ -11,20 +11,18 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from kafkalite.cli.command_config import add_commands, add_yes, is_confirmed, security_of
-from kafkalite.client.acl_admin import Entry, add_entries, list_entries, remove_entries
+from kafkalite.client.acl_admin import FIELDS, OPERATIONS, Entry, add_entries, list_entries, remove_entries
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.output import print_rows, say
 from kafkalite.security.acl.acl import ANY_HOST, CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
-_COLUMNS = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
     "transactional_id": ResourceType.TRANSACTIONAL_ID,
     "user": ResourceType.USER,
 }
-_OPERATIONS = tuple(one.name for one in Operation if one is not Operation.ANY)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,9 +61,9 @@ def _add_filter_options(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=str.upper,
-        choices=_OPERATIONS,
+        choices=OPERATIONS,
         metavar="OPERATION",
-        help=f"may be repeated: {', '.join(_OPERATIONS)}",
+        help=f"may be repeated: {', '.join(OPERATIONS)}",
     )
     command.add_argument("--deny", action="store_true", help="entries that deny instead of those that allow")
 
@@ -80,14 +78,8 @@ def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if not found and not options.json:
         say("no access control lists match")
         return 0
-    print_rows(_COLUMNS, [_row(one) for one in found], as_json=options.json, left=range(len(_COLUMNS)))
+    print_rows(FIELDS, [one.words() for one in found], as_json=options.json, left=range(len(FIELDS)))
     return 0
-
-
-def _row(one: Entry) -> tuple[object, ...]:
-    names = ResourceType(one.resource_type).name.lower(), PatternType(one.pattern_type).name.lower()
-    operation, permission = Operation(one.operation).name, Permission(one.permission).name
-    return names[0], one.resource_name, names[1], one.principal, one.host, operation, permission
 
 
 def _add(cluster: ClusterClient, options: argparse.Namespace) -> int:

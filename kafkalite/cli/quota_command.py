@@ -1,6 +1,6 @@
 """`kafkalite quota`: limits on the rates of users, client ids and addresses.
 
-Source: org.apache.kafka.clients.admin.KafkaAdminClient (describeClientQuotas, alterClientQuotas), KIP-546.
+Source: org.apache.kafka.tools.ConfigCommand (quotas), KIP-546.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import argparse
 from collections.abc import Callable, Mapping
 
 from kafkalite.cli.command_config import add_commands, security_of
-from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
-from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.client.quota_admin import alter_quotas, list_quotas
+from kafkalite.common.errors import ConfigError
 from kafkalite.common.options import assignments
 from kafkalite.common.output import json_line, print_all, print_rows, say
-from kafkalite.protocol.messages import entity_configs as wire
 
-_VERSION = 1
 _ENTITIES = {"user": "user", "client_id": "client-id", "ip": "ip"}
 _DEFAULT = "default"
 _EXAMPLE = "producer_byte_rate=1048576"
@@ -61,13 +59,7 @@ def _nothing(_: argparse.ArgumentParser) -> None:
 
 
 def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    answer = cluster.first.ask(wire.DescribeClientQuotasRequest(components=[], strict=False), _VERSION)
-    if answer.error_code:
-        raise Unanswered(f"the quotas cannot be read: {answer.error_message or name_of_error(answer.error_code)}")
-    found = [
-        ({one.entity_type: one.entity_name for one in each.entity}, {one.key: one.value for one in each.values})
-        for each in answer.entries or ()
-    ]
+    found = list_quotas(cluster)
     if options.json:
         print_all(json_line({"entity": entity, "quotas": quotas}) for entity, quotas in found)
     elif found:
@@ -101,17 +93,7 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace, changes: Mapping
     entity = {kind: value for name, kind in _ENTITIES.items() if (value := getattr(options, name)) is not None}
     if not entity:
         raise ConfigError("name the entity: --user, --client-id, both, or --ip")
-    altered = wire.AlteredEntity(
-        entity=[
-            wire.QuotaEntity(entity_type=kind, entity_name=None if name == _DEFAULT else name)
-            for kind, name in entity.items()
-        ],
-        ops=[wire.QuotaOperation(key=key, value=value or 0.0, remove=value is None) for key, value in changes.items()],
-    )
-    answer = cluster.controller().ask(wire.AlterClientQuotasRequest(entries=[altered]), _VERSION)
-    for one in answer.entries:
-        if one.error_code:
-            raise Unanswered(f"the quotas stay as they were: {one.error_message or name_of_error(one.error_code)}")
+    alter_quotas(cluster, {kind: None if name == _DEFAULT else name for kind, name in entity.items()}, changes)
     say(f"quotas of {', '.join(f'{kind} {name}' for kind, name in entity.items())} altered")
     return 0
 

@@ -5,15 +5,24 @@ Source: org.apache.kafka.clients.admin.KafkaAdminClient (describeAcls, createAcl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.messages import acls as wire
+from kafkalite.security.acl.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
 _VERSION = 2
+
+
+FIELDS = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
+"""The fields of an entry in words."""
+RESOURCES = tuple(one.name.lower() for one in ResourceType if one is not ResourceType.ANY)
+PATTERNS = tuple(one.name.lower() for one in (PatternType.LITERAL, PatternType.PREFIXED))
+OPERATIONS = tuple(one.name for one in Operation if one is not Operation.ANY)
+PERMISSIONS = tuple(one.name for one in (Permission.ALLOW, Permission.DENY))
 
 
 class Entry(NamedTuple):
@@ -26,6 +35,36 @@ class Entry(NamedTuple):
     host: str | None
     operation: int
     permission: int
+
+    @classmethod
+    def of(cls, words: Mapping[str, str]) -> Entry:
+        """The entry of the words that `words` returns."""
+        resource = ResourceType[words["resource"].upper()]
+        return cls(
+            resource,
+            CLUSTER_NAME if resource is ResourceType.CLUSTER else words["name"],
+            PatternType[words["pattern"].upper()],
+            words["principal"],
+            words["host"],
+            Operation[words["operation"]],
+            Permission[words["permission"]],
+        )
+
+    def words(self) -> tuple[str | None, ...]:
+        """The entry in words, in the order of FIELDS."""
+        return (
+            ResourceType(self.resource_type).name.lower(),
+            self.resource_name,
+            PatternType(self.pattern_type).name.lower(),
+            self.principal,
+            self.host,
+            Operation(self.operation).name,
+            Permission(self.permission).name,
+        )
+
+
+ALL = Entry(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+"""The filter that finds every entry."""
 
 
 def list_entries(cluster: ClusterClient, wanted: Entry) -> list[Entry]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.client.acl_admin import OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES
 from kafkalite.client.group_admin import TARGETS
+from kafkalite.client.user_admin import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS
 from kafkalite.console.calls.route import Route
-from kafkalite.console.handlers import cluster, groups, messages, overview, schemas, topics
+from kafkalite.console.handlers import access, cluster, copies, groups, messages, overview, placement, schemas, topics
 from kafkalite.console.request.parameters import LIST_PARAMETERS, Parameter
 from kafkalite.record.compression import CODEC_NAMES
 
@@ -63,6 +65,40 @@ _GROUP_TYPE = Parameter("type", one_of=groups.GROUP_TYPES, doc="only groups of t
 _ONE_TOPIC = Parameter("topic", text_max=249)
 _ONE_BROKER = Parameter("broker", "integer", at_least=0, at_most=(1 << 31) - 1)
 
+_BROKER = Parameter("broker", "integer", required=True, where="path", at_least=0, at_most=(1 << 31) - 1)
+_ACL = (
+    _field("resource", required=True, one_of=RESOURCES),
+    _field("name", required=True, text_max=1000),
+    _field("pattern", default="literal", one_of=PATTERNS),
+    _field("principal", required=True, text_max=1000),
+    _field("host", default="*", text_max=1000),
+    _field("operation", required=True, one_of=OPERATIONS),
+    _field("permission", default="ALLOW", one_of=PERMISSIONS),
+)
+_USER = (
+    _field("name", required=True, text_max=1000),
+    _field("password", required=True, text_max=10_000),
+    _field("mechanism", default="SCRAM-SHA-512", one_of=tuple(MECHANISMS)),
+    _field("iterations", "integer", at_least=ITERATIONS_MIN, at_most=ITERATIONS_MAX),
+)
+_MOVE = (
+    _field("topic", required=True, text_max=249),
+    _field("partitions", "array", items="integer", required=True, at_least=0),
+    _field("replicas", "array", items="integer", at_least=0, doc="the preferred leader first; null cancels"),
+)
+_COPY = (
+    _field("to", required=True, text_max=249),
+    _field("to_partition", "integer", at_least=0, doc="by the key if null"),
+    _field("partition", "integer", required=True, at_least=0),
+    _field("offset", "integer", required=True, at_least=0),
+    _field("count", "integer", 1, at_least=1, at_most=copies.COPIED_MAX),
+)
+_ELECTION = (
+    _field("topic", text_max=249, doc="all topics if null"),
+    _PARTITIONS,
+    _field("kind", default="preferred", one_of=tuple(placement.KINDS)),
+)
+
 # fmt: off
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/overview", overview.overview, "The cluster in numbers, its brokers, and present problems"),
@@ -85,6 +121,8 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/topics/{topic}/messages", messages.produce_message, "Produce a record", (_TOPIC, *_NEW_MESSAGE)),
     Route("GET", "/api/topics/{topic}/messages/{partition}/{offset}", messages.read_message, "One whole record", (*_MESSAGE_PATH, Parameter("part", one_of=("key", "value"), doc="only its bytes"), *messages.FORMAT_PARAMETERS), downloads=True),
     Route("GET", "/api/topics/{topic}/export", messages.export_messages, "Records as a file", (_TOPIC, *messages.EXPORT_PARAMETERS), downloads=True),
+    Route("POST", "/api/topics/{topic}/copy", copies.copy_messages, "Copy records to another topic", (_TOPIC, *_COPY)),
+    Route("GET", "/api/topics/{topic}/analysis", copies.analyse_topic, "Keys, sizes, nulls and rate; a stream of events", (_TOPIC, *messages.LIMIT_PARAMETERS), streams=True),
     Route("GET", "/api/groups", groups.list_groups, "Groups", (_GROUP_TYPE, *LIST_PARAMETERS)),
     Route("GET", "/api/group", groups.describe_group, "One group", (_GROUP,)),
     Route("DELETE", "/api/group", groups.delete_group, "Delete a group without members", (_GROUP,)),
@@ -100,7 +138,19 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/transactions/abort", cluster.abort_transaction, "Abort an open transaction and fence its producer", (_field("transactional_id", required=True, text_max=32_767),)),
     Route("GET", "/api/schemas", schemas.list_subjects, "Subjects of the schema registry", LIST_PARAMETERS),
     Route("GET", "/api/schema", schemas.describe_subject, "One schema of a subject", (Parameter("subject", required=True, text_max=2000), Parameter("version", "integer", at_least=1, at_most=(1 << 31) - 1, doc="the newest if missing"))),
-    Route("GET", "/api/quotas", cluster.quotas, "Quotas"),
+    Route("GET", "/api/quotas", access.quotas, "Quotas"),
+    Route("POST", "/api/quotas", access.alter_quota, "Set and remove quotas of an entity", (_field("entity", "object", required=True), _field("set", "object"), _field("reset", "array"))),
+    Route("GET", "/api/acls", access.list_acls, "Entries of access control lists", LIST_PARAMETERS),
+    Route("POST", "/api/acls", access.add_acl, "Add an entry", _ACL),
+    Route("POST", "/api/acls/remove", access.remove_acl, "Remove an entry", _ACL),
+    Route("GET", "/api/users", access.users, "SCRAM users", LIST_PARAMETERS),
+    Route("POST", "/api/users", access.put_user, "Add a user, or set another password", _USER),
+    Route("DELETE", "/api/users", access.delete_user, "Remove a user", (Parameter("name", required=True, text_max=1000),)),
+    Route("GET", "/api/reassignments", placement.reassignments, "Partitions on their way to other brokers"),
+    Route("POST", "/api/reassignments", placement.start_reassignment, "Move partitions to other brokers", _MOVE),
+    Route("POST", "/api/elections", placement.elect, "Elect leaders", _ELECTION),
+    Route("GET", "/api/brokers/{broker}/config", placement.broker_config, "The settings of a broker", (_BROKER,)),
+    Route("PATCH", "/api/brokers/{broker}/config", placement.alter_broker_config, "Change settings of a broker, or of all", (_BROKER, _field("set", "object"), _field("reset", "array"), _field("all", "boolean", False, doc="of all brokers"), _field("validate_only", "boolean", False))),
 )
 # fmt: on
 

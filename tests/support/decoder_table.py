@@ -730,6 +730,7 @@ NO_DECODERS = {
     "common/checksum.py": _ONE,
     "common/xxh3.py": _COLUMNS,
     "console/handlers/messages.py": "base64 of a form",
+    "console/messages/analysis.py": "bits of its own",
     "console/decoders/avro.py": _CHILD,
     "console/decoders/decoder_main.py": _OWN,
     "console/decoders/protobuf.py": _CHILD,

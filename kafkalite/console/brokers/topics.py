@@ -141,15 +141,16 @@ def settings_of(cluster: ClusterClient, topics: list[str], names: list[str]) -> 
     return found
 
 
-def config_rows(cluster: ClusterClient, topic: str) -> list[Row]:
-    """Every setting of a topic with the sources of its value. Raises ApiError."""
-    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
+def config_rows(cluster: ClusterClient, name: str, resource_type: int = TOPIC_RESOURCE) -> list[Row]:
+    """Every setting of a topic, or of the broker with this id, with the sources of its value. Raises ApiError."""
+    resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
-    result = cluster.first.ask(request, _CONFIGS_VERSION).results[0]
+    client = cluster.first if resource_type == TOPIC_RESOURCE else cluster.client(int(name))
+    result = client.ask(request, _CONFIGS_VERSION).results[0]
     if result.error_code:
         text = result.error_message or name_of_error(result.error_code)
-        status, name = (403, "NOT_PERMITTED") if "AUTHORIZ" in name_of_error(result.error_code) else (409, "REFUSED")
-        raise ApiError(status, name, f"the settings of {topic} cannot be read: {text}")
+        status, error = (403, "NOT_PERMITTED") if "AUTHORIZ" in name_of_error(result.error_code) else (409, "REFUSED")
+        raise ApiError(status, error, f"the settings of {name} cannot be read: {text}")
     return [
         {
             "name": one.name,

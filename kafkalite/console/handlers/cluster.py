@@ -1,13 +1,11 @@
-"""The brokers themselves: compaction, storage, leaders, connections, requests, transactions, quotas."""
+"""The brokers themselves: compaction, storage, leaders, connections, requests, transactions."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.broker_reports import report, reports
 from kafkalite.client.transaction_admin import ONGOING, TransactionAdmin, partitions_of
 from kafkalite.common.errors import ConfigError, Unanswered
@@ -16,11 +14,9 @@ from kafkalite.console.brokers.topics import places_by_topic, places_of, require
 from kafkalite.console.calls.route import Call
 from kafkalite.console.request.parameters import Row, paged
 from kafkalite.protocol.messages.cleaner import CleanerPass
-from kafkalite.protocol.messages.entity_configs import DescribeClientQuotasRequest
 
 _LARGEST = 50
 _INVENTORY_WAIT_S = 3.0
-_QUOTAS_VERSION = 1
 _COMPACTION_SORTABLE = ("topic", "partition", "dirty_ratio", "dirty_bytes", "last_cleaned_ms", "size_bytes", "state")
 _CLIENTS_SORTABLE = ("client_id", "host", "software", "requests", "connected_ms", "broker", "user", "idle_ms")
 _TRANSACTIONS_SORTABLE = ("transactional_id", "state", "producer_id", "started_ms", "coordinator")
@@ -238,7 +234,7 @@ def _of_brokers(call: Call, kind: str) -> dict[int, Any]:
     }
 
 
-# transactions and quotas
+# transactions
 
 
 def transactions(call: Call) -> Row:
@@ -279,18 +275,3 @@ def abort_transaction(call: Call) -> Row:
     transactional_id = call.body["transactional_id"]
     TransactionAdmin(call.cluster, call.timeout_s).fence(transactional_id)
     return {"ok": True, "transactional_id": transactional_id}
-
-
-def quotas(call: Call) -> Row:
-    request = DescribeClientQuotasRequest(components=[], strict=False)
-    answer = call.cluster.first.ask(request, _QUOTAS_VERSION)
-    if answer.error_code:
-        raise Unanswered(f"the quotas cannot be read: {name_of_error(answer.error_code)}")
-    return {"items": [_quota_row(one.entity, one.values) for one in answer.entries or ()]}
-
-
-def _quota_row(entity: Iterable[Any], values: Iterable[Any]) -> Row:
-    return {
-        "entity": {one.entity_type: one.entity_name for one in entity},
-        "quotas": {one.key: one.value for one in values},
-    }

@@ -57,6 +57,11 @@ _FILTER_PARAMETERS = tuple(
         Parameter(f"{side}_match", default="contains", one_of=MATCHES),
     )
 )
+LIMIT_PARAMETERS = (
+    Parameter("max_records", "integer", 100_000, at_least=1, at_most=10_000_000, doc="how many may be read"),
+    Parameter("max_bytes", "integer", 256 << 20, at_least=1, at_most=64 << 30),
+    Parameter("max_ms", "integer", 60_000, at_least=1, at_most=600_000),
+)
 BOUND_PARAMETERS = (
     Parameter("offset", "integer", 0, at_least=0),
     Parameter("time_ms", "integer", 0),
@@ -65,9 +70,7 @@ BOUND_PARAMETERS = (
     Parameter("partitions", "array", items="integer", at_least=0),
     Parameter("isolation", default=_UNCOMMITTED, one_of=(_UNCOMMITTED, "read_committed")),
     Parameter("control", "boolean", False, doc="show the markers of transactions"),
-    Parameter("max_records", "integer", 100_000, at_least=1, at_most=10_000_000, doc="how many may be read"),
-    Parameter("max_bytes", "integer", 256 << 20, at_least=1, at_most=64 << 30),
-    Parameter("max_ms", "integer", 60_000, at_least=1, at_most=600_000),
+    *LIMIT_PARAMETERS,
     *_FILTER_PARAMETERS,
     Parameter("filter", text_max=4096, doc="only records for which this expression in CEL is true"),
     *FORMAT_PARAMETERS,

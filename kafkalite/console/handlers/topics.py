@@ -23,7 +23,7 @@ from kafkalite.console.brokers.topics import (
     topic_row,
 )
 from kafkalite.console.calls.route import Call
-from kafkalite.console.request.parameters import Row, invalid, paged, refused
+from kafkalite.console.request.parameters import Row, invalid, paged, refused, texts_of
 from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 _SHOWN_SETTINGS = ["cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas"]
@@ -160,20 +160,10 @@ def create_topic(call: Call) -> Row:
         call.timeout_s,
         partitions=BROKERS_DEFAULT if body["partitions"] is None else body["partitions"],
         replicas=BROKERS_DEFAULT if body["replicas"] is None else body["replicas"],
-        configs=_texts(body["configs"]),
+        configs=texts_of(body["configs"]),
         validate_only=body["validate_only"],
     )
     return _done(call, refusals, name=body["name"])
-
-
-def _texts(settings: dict[str, Any] | None) -> dict[str, str]:
-    found = settings or {}
-    if wrong := [name for name, value in found.items() if not isinstance(value, str)]:
-        raise invalid(f"the value of {wrong[0][:80]!r} must be a string, as in server.properties")
-    for text in (*found, *found.values()):
-        if not text.isprintable():
-            raise invalid(f"{text[:80]!r} has characters that no setting has")
-    return found
 
 
 def delete_topic(call: Call) -> Row:
@@ -190,7 +180,7 @@ def add_partitions(call: Call) -> Row:
 def alter_config(call: Call) -> Row:
     topic = call.path["topic"]
     places_of(call.cluster, topic)
-    changed, reset = _texts(call.body["set"]), call.body["reset"] or []
+    changed, reset = texts_of(call.body["set"]), call.body["reset"] or []
     if not changed and not reset:
         raise invalid("nothing to change: set and reset are both empty")
     refusals = topic_changes.alter_configs(

@@ -170,6 +170,17 @@ class Parameter:
         return found
 
 
+def texts_of(settings: dict[str, Any] | None) -> dict[str, str]:
+    """Settings of a body. Raises ApiError."""
+    found = settings or {}
+    if wrong := [name for name, value in found.items() if not isinstance(value, str)]:
+        raise invalid(f"the value of {wrong[0][:80]!r} must be a string, as in server.properties")
+    for text in (*found, *found.values()):
+        if not text.isprintable():
+            raise invalid(f"{text[:80]!r} has characters that no setting has")
+    return found
+
+
 def _number(text: str) -> int:
     word = text.strip()
     digits = word.removeprefix("-")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkalite.cli.user_command import add_user
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.logins import ClientSecurity, by_password
+from kafkalite.client.user_admin import add_user
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
 from tests.support.wait import until
