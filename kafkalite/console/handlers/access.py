@@ -9,15 +9,25 @@ from typing import Any
 from kafkalite.client.acl_admin import ALL, FIELDS, Entry, add_entries, list_entries, remove_entries
 from kafkalite.client.quota_admin import alter_quotas, list_quotas
 from kafkalite.client.user_admin import ITERATIONS_MIN, MECHANISMS, add_user, list_users, remove_user, weakness
+from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.console.calls.route import Call
 from kafkalite.console.request.parameters import Row, invalid, not_found, paged
 
+_NO_AUTHORIZER = "No Authorizer"
 _SEARCHED = ("name", "principal", "host", "operation")
 
 
 def list_acls(call: Call) -> Row:
-    rows = [dict(zip(FIELDS, one.words(), strict=True)) for one in list_entries(call.cluster, ALL)]
-    return paged(rows, call.query, sortable=("principal", *FIELDS), searched=_SEARCHED)
+    """The entries; `is_off` without an authorizer."""
+    is_off, entries = False, []
+    try:
+        entries = list_entries(call.cluster, ALL)
+    except Unanswered as fault:
+        if ErrorCode.SECURITY_DISABLED.name not in str(fault) and _NO_AUTHORIZER not in str(fault):
+            raise
+        is_off = True
+    rows = [dict(zip(FIELDS, one.words(), strict=True)) for one in entries]
+    return {**paged(rows, call.query, sortable=("principal", *FIELDS), searched=_SEARCHED), "is_off": is_off}
 
 
 def _entry(body: Mapping[str, Any]) -> Entry:

@@ -22,5 +22,8 @@ PAGES = {
     "slow-requests": "/clients?show=slow",
     "transactions": "/clients?show=transactions",
     "quotas": "/clients?show=quotas",
+    "topic-analysis": "/topics/orders/analysis",
+    "access": "/access",
+    "users": "/access?show=users",
     "not-found": "/nothing/here",
 }

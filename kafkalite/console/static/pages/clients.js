@@ -11,6 +11,7 @@ import { every } from "../parts/router.js";
 import { plainTable, Table } from "../parts/table.js";
 import { tabs } from "../parts/tabs.js";
 import { toast } from "../parts/toast.js";
+import { quotas } from "./quotas.js";
 
 const REFRESH_MS = 5000;
 const SHOWN_APIS = 4;
@@ -183,32 +184,4 @@ async function abort(row) {
 function openFor(row) {
   const isOpen = /^(Ongoing|Prepare)/.test(row.state) && row.started_ms > 0;
   return isOpen ? duration(Math.max(0, Date.now() - row.started_ms)) : h("span", { class: "muted" }, "–");
-}
-
-async function quotas(view) {
-  const { items } = await get("/api/quotas", {}, view.signal);
-  const columns = [
-    {
-      title: "For",
-      class: "name",
-      cell: (row) =>
-        Object.entries(row.entity).map(([type, name]) =>
-          h("div", null, h("span", { class: "muted" }, type, " "), h("bdi", null, name ?? "default")),
-        ),
-    },
-    {
-      title: "Quota",
-      cell: (row) =>
-        Object.entries(row.quotas).map(([name, value]) =>
-          h(
-            "div",
-            null,
-            h("code", null, name),
-            " ",
-            h("b", null, /byte_rate/.test(name) ? `${bytes(value)}/s` : count(value)),
-          ),
-        ),
-    },
-  ];
-  view.root.append(plainTable("Quotas", columns, items, "No quotas are set."));
 }

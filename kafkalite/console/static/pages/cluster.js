@@ -4,16 +4,17 @@ import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
 import { count, topicPath } from "../parts/format.js";
 import { badge, empty, remark } from "../parts/notice.js";
-import { figures, head } from "../parts/page.js";
+import { action, figures, head } from "../parts/page.js";
 import { every } from "../parts/router.js";
 import { plainTable, Table } from "../parts/table.js";
+import { elect, reassignments } from "./placement.js";
 
 const REFRESH_MS = 10_000;
 const DRAWN_PARTITIONS = 100;
 
 /** @param {import("../parts/router.js").View} view */
 export default async function cluster(view) {
-  const parts = { figures: h("div"), brokers: h("div"), doubts: h("div"), legend: h("div") };
+  const parts = { moving: h("section"), figures: h("div"), brokers: h("div"), doubts: h("div"), legend: h("div") };
   const table = new Table({
     view,
     label: "Leaders of partitions",
@@ -28,16 +29,18 @@ export default async function cluster(view) {
       replace(parts.brokers, brokerTable(answer));
       replace(parts.doubts, doubts(answer));
       replace(parts.legend, legend(answer.brokers));
+      reassignments(view, parts.moving).catch(() => replace(parts.moving)); // an old broker lists none
       return { ...answer, items: answer.topics };
     },
     href: (topic) => topicPath(topic.name),
     empty: (q) => empty(q ? `No topic has “${q}” in its name` : "No topics yet"),
   });
   view.root.append(
-    head(view, "Cluster"),
+    head(view, "Cluster", { actions: action(view.session, "cluster", "Elect leaders", () => elect(null).then(() => table.refresh())) }),
     parts.figures,
     parts.doubts,
     parts.brokers,
+    parts.moving,
     h("h2", { class: "section-title" }, "Leaders of partitions"),
     parts.legend,
     table.element,
@@ -79,7 +82,7 @@ function brokerTable(answer) {
       title: "Broker",
       cell: (broker) => [
         h("span", { class: `broker-dot broker-${colourOf(broker.id)}`, "aria-hidden": "true" }),
-        h("b", null, broker.id),
+        h("a", { href: `/cluster/brokers/${broker.id}`, title: "Settings of this broker" }, h("b", null, broker.id)),
         " ",
         broker.is_controller && badge("accent", "controller"),
       ],

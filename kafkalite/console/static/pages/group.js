@@ -42,7 +42,7 @@ export default async function groupPage(view) {
       get(`/api/group/lag?${groupQuery(id)}`, {}, view.signal),
     ]);
     group = now;
-    draw(parts, group);
+    draw(parts, group, view, load);
     if (view.session.write) for (const button of actions) block(button, membersOf(group));
     drawLag(lag, history);
   };
@@ -73,7 +73,7 @@ function block(button, why) {
   button.title = why ?? "";
 }
 
-function draw(parts, group) {
+function draw(parts, group, view, load) {
   const why = membersOf(group);
   replace(parts.state, stateBadge(group.state), " ", why && h("span", { class: "hint" }, `Reset and delete: ${why}.`));
   replace(parts.wait, waiting(group));
@@ -105,12 +105,24 @@ function draw(parts, group) {
     parts.partitions,
     h("h2", { class: "section-title" }, "Partitions"),
     isShareGroup(group)
-      ? plainTable("Partitions", SHARE_PARTITIONS, byLag(shown), "No partition was read yet.")
-      : plainTable("Partitions", PARTITIONS, byLag(shown), "No offsets are committed."),
+      ? plainTable("Partitions", [...SHARE_PARTITIONS, reset(group, view, load)], byLag(shown), "No partition was read yet.")
+      : plainTable("Partitions", [...PARTITIONS, reset(group, view, load)], byLag(shown), "No offsets are committed."),
     more,
   );
   if (isShareGroup(group)) replace(parts.records, recordsInFlight(group));
 }
+
+/** A column with a button that resets one partition. */
+const reset = (group, view, load) => ({
+  title: "Reset",
+  hidden: true,
+  cell: (row) => {
+    const button = action(view.session, "edit", "Reset", async () => (await resetOffsets(group, row)) && load(), "quiet");
+    button.setAttribute("aria-label", `Reset ${row.topic}-${row.partition}`);
+    if (view.session.write) block(button, membersOf(group));
+    return button;
+  },
+});
 
 const lagFigures = (group) => [
   ["Lag in records", count(group.lag_records), unknownLag(group) ?? "records left to read"],

@@ -25,10 +25,13 @@ const SHOWN = 100;
 const PREVIEW_AFTER_MS = 250;
 const RESET = "/api/group/reset";
 
-/** @param {any} group @returns {Promise<any>} what was changed, undefined if nothing */
-export async function resetOffsets(group) {
+/**
+ * @param {any} group @param {{ topic: string, partition: number }} [only] one partition, chosen already
+ * @returns {Promise<any>} what was changed, undefined if nothing
+ */
+export async function resetOffsets(group, only) {
   const topics = [...new Set(group.partitions.map((row) => row.topic))];
-  const topic = select("topic", [["", `all ${plural(topics.length, "topic")}`], ...topics.map((name) => [name, name])]);
+  const topic = select("topic", [["", `all ${plural(topics.length, "topic")}`], ...topics.map((name) => [name, name])], only?.topic);
   const to = select("to", TARGETS);
   const inputs = {
     time: timeField(h("input", { name: "time", type: "datetime-local", step: "0.001" })),
@@ -39,7 +42,7 @@ export async function resetOffsets(group) {
       "Negative: back, to repeat records",
     ),
   };
-  const partitions = field("Partitions", h("input", { name: "partitions", placeholder: "all", inputmode: "numeric" }));
+  const partitions = field("Partitions", h("input", { name: "partitions", value: only?.partition ?? "", placeholder: "all", inputmode: "numeric" }));
   const preview = h("div", { class: "preview", "aria-live": "polite" });
   const fields = { topic, to, partitions, inputs };
   const body = h(

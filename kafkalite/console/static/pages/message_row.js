@@ -8,7 +8,7 @@ import { bytes, count, plural, time } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge, notice } from "../parts/notice.js";
 import { valueAt } from "../parts/json_path.js";
-import { facts } from "../parts/page.js";
+import { action, facts } from "../parts/page.js";
 import { toast } from "../parts/toast.js";
 
 const SHOWN_CHARACTERS = 500_000;
@@ -85,6 +85,8 @@ function about(record, topic, view) {
     record.producer_id === null || record.producer_id < 0
       ? null
       : `${record.producer_id}, epoch ${record.producer_epoch}, sequence ${record.sequence}`;
+  const writing = () => import("./produce.js");
+  const shown = (done) => done && view.changed?.();
   const known = facts([
     ["Partition and offset", `${record.partition} · ${count(record.offset)}`],
     [
@@ -101,7 +103,17 @@ function about(record, topic, view) {
     ["Transaction", state && badge(TRANSACTIONS[state], state)],
   ]);
   const here = `/messages?topic=${encodeURIComponent(topic.name)}&from=offset&partitions=${record.partition}&offset=${record.offset}&limit=20&open=true`;
+  const changes = record.control
+    ? []
+    : [
+        action(view.session, "plus", "Produce again", async () => (await writing()).produceAgain(topic, record).then(shown), "quiet"),
+        action(view.session, "copy", "Copy to topic", async () => (await writing()).copyRecord(topic, record), "quiet"),
+      ];
+  const empty = async () =>
+    (await import("./topic_actions.js")).emptyTopic(topic, view, { partition: record.partition, before: record.offset });
   const tools = [
+    ...changes,
+    action(view.session, "trash", "Delete older", empty, "quiet"),
     compareButton(record, topic),
     copyButton(() => kcat(record, topic, view), "Copy as kcat"),
     copyButton(() => location.origin + here, "Copy address"),

@@ -4,7 +4,7 @@ import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
 import { ago, bytes, bytesPerSecond, count, duration, percent, plural, time, topicPath } from "../parts/format.js";
 import { badge } from "../parts/notice.js";
-import { facts, figures, head } from "../parts/page.js";
+import { action, facts, figures, head } from "../parts/page.js";
 import { repeat } from "../parts/router.js";
 import { Table } from "../parts/table.js";
 import { tabs } from "../parts/tabs.js";
@@ -21,6 +21,7 @@ const TABS = [
   ["Compaction", "compaction"],
   ["Segments", "segments"],
   ["Producers", "producers"],
+  ["Analysis", "analysis"],
 ];
 
 /** A tab's module is loaded when it is first opened. */
@@ -32,6 +33,7 @@ const CONTENTS = {
   compaction: () => import("./topic_compaction.js"),
   segments: () => import("./topic_segments.js"),
   producers: () => import("./topic_producers.js"),
+  analysis: () => import("./topic_analysis.js"),
 };
 
 /** @param {import("../parts/router.js").View} view */
@@ -72,7 +74,7 @@ async function partitions(view, first) {
   const table = new Table({
     view,
     label: "Partitions",
-    columns: COLUMNS,
+    columns: [...COLUMNS, { title: "Move", hidden: true, wide: true, cell: (row) => mover(view, topic, row) }],
     sort: "partition",
     load: ({ sort, page }, signal) => get(`${path}/partitions`, { sort, page }, signal),
   });
@@ -87,6 +89,14 @@ async function partitions(view, first) {
     },
     view.signal,
   );
+}
+
+/** A button that moves a partition to other brokers. */
+function mover(view, topic, row) {
+  const press = async () => (await import("./placement.js")).move(topic, row);
+  const button = action(view.session, "cluster", "Move", press, "quiet");
+  button.setAttribute("aria-label", `Move partition ${row.partition}`);
+  return button;
 }
 
 function summary(topic) {

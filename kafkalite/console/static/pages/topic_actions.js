@@ -15,6 +15,7 @@ export function topicActions(view, topic) {
   return [
     action(session, "plus", "Produce", async () => (await produce(topic)) && view.reload()),
     action(session, "topics", "Add partitions", () => addPartitions(topic, view)),
+    action(session, "cluster", "Elect leaders", async () => (await import("./placement.js")).elect(topic)),
     action(session, "stop", "Empty", () => emptyTopic(topic, view)),
     action(session, "trash", "Delete", () => deleteTopic(topic, view), "danger"),
   ];
@@ -45,7 +46,8 @@ async function addPartitions(topic, view) {
   view.go(topicPath(topic.name));
 }
 
-async function emptyTopic(topic, view) {
+/** Deletes records, of chosen partitions before an offset. @param {{ partition?: number, before?: number }} [first] */
+export async function emptyTopic(topic, view, { partition = "", before = "" } = {}) {
   const now = await latest(topic);
   const done = await formDialog({
     title: `Empty ${topic.name}`,
@@ -60,8 +62,8 @@ async function emptyTopic(topic, view) {
       h(
         "div",
         { class: "fields" },
-        field("Partitions", h("input", { name: "partitions", placeholder: "all, or 0, 2-4" })),
-        field("Before offset", h("input", { name: "before", type: "number", min: 0, placeholder: "the end" })),
+        field("Partitions", h("input", { name: "partitions", value: partition, placeholder: "all, or 0, 2-4" })),
+        field("Before offset", h("input", { name: "before", type: "number", min: 0, value: before, placeholder: "the end" })),
       ),
       nameAgain(topic),
     ],

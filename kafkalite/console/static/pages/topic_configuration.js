@@ -9,10 +9,20 @@ import { badge } from "../parts/notice.js";
 import { readOnly } from "../parts/page.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
+import { choicesOf, settingValue, unitOf } from "../parts/units.js";
 
 /** @param {import("../parts/router.js").View} view @param {any} topic */
-export default async function configuration(view, topic) {
-  const path = `/api/topics/${encodeURIComponent(topic.name)}/config`;
+export default function configuration(view, topic) {
+  return configurationTable(view, `/api/topics/${encodeURIComponent(topic.name)}/config`, topic.name, "topic");
+}
+
+/**
+ * The settings at an address, with a dialog for each.
+ *
+ * @param {import("../parts/router.js").View} view @param {string} path @param {string} of whose they are, in words
+ * @param {string} own the source of values that can be reset @param {boolean} mayBeAll a change may be of all brokers
+ */
+export async function configurationTable(view, path, of, ownSource, mayBeAll = false) {
   const search = h("input", {
     type: "search",
     placeholder: "Search settings",
@@ -37,8 +47,8 @@ export default async function configuration(view, topic) {
     draw();
   };
   const edit = async (item) => {
-    if (await editSetting(path, item)) {
-      toast(`${item.name} of ${topic.name} was changed`);
+    if (await editSetting(path, item, ownSource, mayBeAll)) {
+      toast(`${item.name} of ${of} was changed`);
       await load();
     }
   };
@@ -85,7 +95,7 @@ function meaning(name, value) {
 
 function source(item) {
   const said = (item.synonyms ?? []).map((one) => `${one.source}: ${one.value ?? "empty"}`).join("\n");
-  return badge(item.source === "topic" ? "accent" : "quiet", item.source, said || null);
+  return badge(["topic", "broker (dynamic)"].includes(item.source) ? "accent" : "quiet", item.source, said || null);
 }
 
 function editButton(item, edit, session) {
@@ -104,21 +114,19 @@ function editButton(item, edit, session) {
   );
 }
 
-async function editSetting(path, item) {
-  const isChoice = String(item.type).toLowerCase() === "boolean";
+/** @param {string} path @param {any} item @param {string} ownSource @param {boolean} mayBeAll */
+async function editSetting(path, item, ownSource, mayBeAll) {
+  const choices = choicesOf(item);
   const value = item.value ?? "";
-  const control = isChoice
+  const control = choices
     ? select(
         "value",
-        [
-          ["true", "true"],
-          ["false", "false"],
-        ],
+        [...new Set([...choices, value])].map((one) => [one, one]),
         value,
       )
     : h("input", { name: "value", value: item.is_sensitive ? "" : value, autocomplete: "off", spellcheck: "false" });
-  const isOwn = item.source === "topic";
-  const below = (item.synonyms ?? []).find((one) => one.source !== "topic");
+  const isOwn = (item.synonyms ?? [item]).some((one) => one.source === ownSource) || item.source === ownSource;
+  const below = (item.synonyms ?? []).find((one) => one.source !== ownSource);
   const reset =
     isOwn &&
     h(
@@ -130,7 +138,8 @@ async function editSetting(path, item) {
   const submit = async (data) => {
     const body = data.get("reset")
       ? { set: {}, reset: [item.name] }
-      : { set: { [item.name]: data.get("value") }, reset: [] };
+      : { set: { [item.name]: settingValue(item.name, item.type, String(data.get("value"))) }, reset: [] };
+    if (data.get("all")) body.all = true;
     await change("PATCH", path, { ...body, validate_only: true });
     return change("PATCH", path, { ...body, validate_only: false });
   };
@@ -140,8 +149,16 @@ async function editSetting(path, item) {
     submit,
     body: [
       item.documentation && h("p", { class: "hint" }, item.documentation),
-      field("Value", control, item.type && String(item.type).toLowerCase()),
+      field("Value", control, describe(item)),
       reset,
+      mayBeAll && h("label", { class: "check" }, h("input", { type: "checkbox", name: "all" }), "Of all brokers"),
     ],
   });
+}
+
+/** The type, the unit and the default of a setting. */
+function describe(item) {
+  const unit = { ms: "ms, or with a unit as 1 d 12 h", bytes: "bytes, or with a unit as 64 MiB" }[unitOf(item.name)] ?? unitOf(item.name);
+  const usual = (item.synonyms ?? []).find((one) => one.source === "default")?.value;
+  return [item.type, ["int", "long", "short"].includes(item.type) && unit, usual && `default ${usual}`].filter(Boolean).join("; ");
 }

@@ -3,7 +3,7 @@
 import { h, replace } from "./element.js";
 import { meaning } from "./format.js";
 import { icon } from "./icons.js";
-import { notice } from "./notice.js";
+import { notice, remark } from "./notice.js";
 
 let numbers = 0;
 
@@ -38,7 +38,7 @@ export function formDialog({ title, body, action, danger = false, submit, wide =
         result = (await submit(new FormData(form))) ?? true;
         dialog.close();
       } catch (error) {
-        replace(said, notice(error));
+        replace(said, error.isGood ? remark(error.message) : notice(error));
       } finally {
         confirm.disabled = !isAllowed;
       }

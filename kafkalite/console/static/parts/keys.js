@@ -15,6 +15,7 @@ export const PLACES = [
   ["s", "Storage", "/storage"],
   ["b", "Cluster", "/cluster"],
   ["l", "Clients", "/clients"],
+  ["a", "Access", "/access"],
   ["e", "Schemas", "/schemas"],
 ];
 
