@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 
 _PROGRESS = re.compile(r"(?P<source>.*?)(?: at (?P<run>\d+:\d+:\d+))?\Z", re.ASCII)
+
+logger = logging.getLogger("kafkalite.mirror")
 
 
 class Progress(NamedTuple):
@@ -56,6 +59,14 @@ class CopiedPartition:
     counts: Counts = field(default_factory=Counts)
     newest: Run | None = None  # committed
     fault: str = ""
+    reported: str = ""  # the fault that is in the log
+
+    def fail(self, fault: str) -> None:
+        """It is not copied until it is assigned again. Logs a fault that is new."""
+        self.fault = fault
+        if fault != self.reported:
+            logger.warning("%s is not copied: %s", self.name, fault)
+            self.reported = fault
 
     @property
     def name(self) -> str:

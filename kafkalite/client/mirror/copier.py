@@ -101,9 +101,15 @@ class Copier:
                 fresh.append(one)
         self._begin(fresh)
 
+    def retry_faults(self) -> None:
+        """Assigns all partitions again if one has a fault: its cause may be gone."""
+        if any(one.fault for one in self._partitions.values()):
+            self.commit()
+            self.assign(list(self._partitions.values()), self._member)
+
     def _resume(self, one: CopiedPartition, progress: Progress) -> None:
         if progress.source != self._source_name:
-            one.fault = f"{one.target[0]} is a copy from {progress.source}, and this source is {self._source_name}"
+            one.fail(f"{one.target[0]} is a copy from {progress.source}, and this source is {self._source_name}")
             return
         one.position = progress.offset
         one.newest = progress.run
@@ -125,7 +131,7 @@ class Copier:
         empty = [one for one in fresh if starts[one.target] == ends[one.target]]
         for one in fresh:
             if one not in empty:
-                one.fault = (
+                one.fail(
                     f"{one.target[0]}-{one.target[1]} has records, and no progress of this mirror: it is another "
                     "topic, or the mirror was away for longer than offsets.retention.minutes"
                 )
@@ -215,8 +221,7 @@ class Copier:
             except OutOfRange:
                 self._reposition(one)
             except (Refused, Malformed) as fault:
-                one.fault = str(fault)
-                logger.warning("%s is not copied: %s", one.name, fault)
+                one.fail(str(fault))
             except Unanswered:
                 self._needs_metadata = True
             else:
@@ -242,8 +247,7 @@ class Copier:
             one.position = start
             self._transaction.add(one, [])
         elif one.position > end:
-            one.fault = f"{one.name} is copied up to offset {one.position}, but ends at {end}: it is another topic now"
-            logger.warning("%s", one.fault)
+            one.fail(f"it is copied up to offset {one.position}, but ends at {end}: it is another topic now")
 
 
 def _lag(response: Fetched, position: int) -> int:

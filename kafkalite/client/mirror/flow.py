@@ -131,7 +131,7 @@ class _Session:
             self._retries,
             session_timeout_ms=settings.session_timeout_ms,
         )
-        self._counts: dict[str, int] = {}
+        self._ready: list[TopicPartition] = []
         self._leads = False
         self._copier = self._new_copier()
 
@@ -148,8 +148,9 @@ class _Session:
             if now_s - refreshed_s >= self._settings.refresh_interval_ms / 1000:
                 refreshed_s = now_s
                 self._source.refresh()
-                if self._leads and self._chosen() != self._counts:
+                if self._leads and self._follow_topics() != self._ready:
                     self._divide_again()
+                self._copier.retry_faults()
             self._copier.poll(_POLL_S)
         self._copier.commit()
 
@@ -193,10 +194,14 @@ class _Session:
     def _divide(self, members: Sequence[str]) -> Mapping[str, bytes]:
         """The partitions whose copies are there, one after the other to each member."""
         self._source.refresh()
-        self._counts = self._chosen()
-        self._flow.status.topics = frozenset(self._counts)
-        ready = sorted(self._topics.follow(self._counts, self._claim))
-        return {member: _encoded(ready[at :: len(members)]) for at, member in enumerate(members)}
+        self._ready = self._follow_topics()
+        return {member: _encoded(self._ready[at :: len(members)]) for at, member in enumerate(members)}
+
+    def _follow_topics(self) -> list[TopicPartition]:
+        """Creates what is missing at the target. Returns the partitions whose copies are there."""
+        counts = self._chosen()
+        self._flow.status.topics = frozenset(counts)
+        return sorted(self._topics.follow(counts, self._claim))
 
     def _load_offsets(self, gained: Sequence[CopiedPartition]) -> None:
         """Fills the maps of offsets of partitions that another process may have copied until now."""

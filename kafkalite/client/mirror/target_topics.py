@@ -8,6 +8,7 @@ Source: org.apache.kafka.connect.mirror.{MirrorSourceConnector, DefaultConfigPro
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalite.client.acl_admin import Entry, add_entries, list_entries
@@ -92,11 +93,12 @@ class TargetTopics:
                 if_not_exists=True,
             )
             self._report_all(refused)
-        for topic, count in counts.items():
-            copy = self._naming.copy_of(topic)
-            if copy in existing and self._target.partition_count(copy) < count:
-                self._report_all(add_partitions(self._target, copy, count, self._timeout_s))
-        self._target.refresh()
+        there = Counter(topic for topic, _ in self._target.places)
+        growing = {topic: count for topic, count in counts.items() if 0 < there[self._naming.copy_of(topic)] < count}
+        for topic, count in growing.items():
+            self._report_all(add_partitions(self._target, self._naming.copy_of(topic), count, self._timeout_s))
+        if missing or growing:
+            self._target.refresh()
         pairs = (
             ((topic, index), (self._naming.copy_of(topic), index)) for topic in counts for index in range(counts[topic])
         )

@@ -156,6 +156,15 @@ def test_a_topic_with_records_of_others_is_left_alone(clusters: Clusters) -> Non
     assert [one.value for one in clusters.east.records("west.orders")] == [b"of somebody else"]
 
 
+def test_a_copy_that_is_deleted_begins_again(clusters: Clusters) -> None:
+    clusters.west.produce("orders", b"1")
+    clusters.east.produce("west.orders", b"of somebody else")
+    mirror = clusters.start()
+    until(lambda: mirror.statuses[0].faults(), "a fault")
+    clusters.east.delete_topic("west.orders")
+    await_copy(clusters, "orders")
+
+
 @pytest.mark.parametrize("keeps_names", [False, True])
 def test_two_mirrors_make_no_loop(clusters: Clusters, keeps_names: bool) -> None:
     clusters.start(keeps_names=keeps_names)

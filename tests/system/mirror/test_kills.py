@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 
 import confluent_kafka
@@ -93,9 +92,8 @@ class Place:
                     here = content(committed_records(west, topic, index))
                     there = content(committed_records(east, f"west.{topic}", index))
                     if here != there:
-                        same = sum(
-                            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(here, there, strict=False))
-                        )
+                        pairs = enumerate(zip(here, there, strict=False))
+                        same = next((at for at, pair in pairs if pair[0] != pair[1]), min(len(here), len(there)))
                         lines.append(f"{topic}-{index}: {len(there)} of {len(here)}, the first {same} are the same")
         return "\n".join([*lines, *(one.said()[-700:] for one in self.mirrors)])
 
