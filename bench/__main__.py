@@ -65,6 +65,7 @@ examples:
   python -m bench acls                                  a decision of the authorizer, among 10,000 lists
   python -m bench embedded                              a broker in the process of a test: up, reset, down
   python -m bench faults                                what faults cost while there are none; see faults --help
+  python -m bench mirror                                `kafkalite mirror` and MirrorMaker 2 by turns; see mirror --help
   python -m bench segment-reader                        segment files to Arrow, without a broker
   python -m bench spark                                 Spark's data source beside its Kafka source; see spark --help
 """
@@ -202,6 +203,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench import replication  # needs a stock client
 
         return replication.main(words[1:])
+    if words[:1] == ["mirror"]:
+        from bench import mirror  # needs a stock client
+
+        return mirror.main(words[1:])
     if words[:1] == ["spark"]:
         return spark.main(words[1:])
     options = parse(words)

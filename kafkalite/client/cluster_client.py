@@ -82,6 +82,7 @@ class Retries:
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1  # types of keys in FindCoordinator
 _METADATA_VERSION = 9
+_COORDINATOR_KEPT_S = 0.5
 _DESCRIBE_CONFIGS_VERSION = 2
 _FIND_COORDINATOR_VERSION = 3
 _INIT_PRODUCER_ID_VERSION = 2
@@ -113,6 +114,7 @@ class ClusterClient:
         self._timeout_s = timeout_s
         self._security = security
         self._clients: dict[tuple[str, str], BlockingClient] = {}  # by purpose and address
+        self._coordinators: dict[tuple[str, int], tuple[int, float]] = {}  # by key and its type: broker id, until when
         self.address = addresses  # of the first connection
         self.controller_id = NO_LEADER
         self.cluster_id: str | None = None
@@ -267,9 +269,19 @@ class ClusterClient:
         return found.error_code, found.node_id
 
     def ask_coordinator(self, key: str, key_type: int, request: Message, version: int) -> Any:
-        """The response of the coordinator, or the error code if there is none now. Raises Unanswered."""
-        error_code, broker_id = self.find_coordinator(key, key_type)
-        return error_code or self.client(broker_id).ask(request, version)
+        """The response of the coordinator, or the error code if there is none now. Raises Unanswered. A coordinator is
+        remembered for a moment: a retry after that finds one that has moved."""
+        broker_id, until_s = self._coordinators.get((key, key_type), (NO_LEADER, 0.0))
+        if broker_id not in self.brokers or monotonic_s() >= until_s:
+            error_code, broker_id = self.find_coordinator(key, key_type)
+            if error_code:
+                return error_code
+            self._coordinators[key, key_type] = broker_id, monotonic_s() + _COORDINATOR_KEPT_S
+        try:
+            return self.client(broker_id).ask(request, version)
+        except Unanswered:
+            self._coordinators.pop((key, key_type), None)
+            raise
 
     def init_producer_id(self, transactional_id: str | None, transaction_timeout_ms: int) -> tuple[int, int, int]:
         """(error code, producer id, epoch), from any broker or from the coordinator of the transactional id."""

@@ -37,7 +37,7 @@ class MirrorSettings:
     with_settings: bool = True
     with_acls: bool = False
     with_groups: bool = True
-    commit_interval_ms: int = 100
+    commit_interval_ms: int = 20
     transaction_bytes: int = 16 << 20
     fetch_bytes: int = 8 << 20
     refresh_interval_ms: int = 5_000
