@@ -23,6 +23,18 @@ from kafkalite.common.timestamps import format_timestamp, parse_moment
 from kafkalite.reader.topic_reader import as_options
 
 _TRACEBACK = "Traceback (most recent call last):"
+FAULTS = (
+    ConfigError,
+    StorageError,
+    Malformed,
+    WriteFailed,
+    Unanswered,
+    OSError,
+    PySparkException,
+    Py4JJavaError,  # any failed task before Spark 4.3, a dead worker
+)
+"""The errors of the operator, of files and of tasks that a job may end with."""
+
 _OFFSETS = ("earliest", "latest", "{")  # what offsets begin with; anything else is a time
 
 
@@ -89,13 +101,16 @@ def run_job(
             job(spark, options)
         finally:
             spark.stop()
-    except (ConfigError, StorageError, Malformed, WriteFailed, Unanswered) as error:
-        return complain(str(error))
-    except OSError as error:
-        return complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except (PySparkException, Py4JJavaError) as error:  # the second: any failed task before Spark 4.3, a dead worker
-        return complain(fault_of(str(error)))
+    except FAULTS as error:
+        return complain(describe_fault(error))
     return 0
+
+
+def describe_fault(error: BaseException) -> str:
+    """One of FAULTS in one line."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return fault_of(str(error)) if isinstance(error, PySparkException | Py4JJavaError) else str(error)
 
 
 def say(message: str) -> None:

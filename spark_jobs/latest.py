@@ -27,10 +27,11 @@ from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges, plan
 from kafkalite.reader.planning.split import Chunk, Split
 from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options, time_text
-from spark_jobs.load import Run, between, load, resumed, wanted_columns
+from spark_jobs.load import Run, between, lag, load, resumed, round_of, wanted_columns
 from spark_jobs.load_output import as_json
 from spark_jobs.merge_task import Merged, MergeTask, merge
-from spark_jobs.tables.options import TABLE_FORMATS, Table, add_table, open_table
+from spark_jobs.micro_batches import MicroBatches, Round, add_schedule, parse_schedule, run_micro_batches
+from spark_jobs.tables.options import TABLE_FORMATS, Table, add_table, maintain, open_table
 from spark_jobs.whole_output import replace_whole
 
 STATE = "_latest.json"
@@ -121,7 +122,18 @@ def print_summary(rows: DataFrame) -> None:
 
 
 def merge_all(spark: SparkSession, source: Mapping[str, str], options: argparse.Namespace) -> None:
-    """Merge up to the ends as they are now, commit by commit."""
+    """Merge up to the ends as they are now, commit by commit; with --every, go on until SIGTERM."""
+    schedule = parse_schedule(options)
+    if schedule is not None:
+
+        def step() -> Round:
+            with open_table(options) as table:
+                run = merge_into(spark, source, table, COMPRESSION)
+                return round_of(run, lag(source, table))
+
+        batches = MicroBatches("latest", step, lambda retain_ms: maintain(options, retain_ms))
+        run_micro_batches(batches, schedule)
+        return
     fixed = between(source, offset_ranges(parse_options(source)))
     with open_table(options) as table:
         while (run := merge_into(spark, fixed, table, COMPRESSION)) is not None:
@@ -134,6 +146,8 @@ def job(spark: SparkSession, options: argparse.Namespace) -> None:
     if options.output is not None and options.format in TABLE_FORMATS:
         merge_all(spark, source, options)
         return
+    if options.every is not None:
+        raise ConfigError("--every needs --output, and --format iceberg or delta")
     if options.output is not None:
         write_latest(spark, source, options.output)
         say(f"latest: {options.output} is complete")
@@ -153,6 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output", help="write to this directory, where one that this job has made is replaced, or to this table"
     )
     add_table(parser, "kafkalite-latest", ",".join(PARTITION_BY))
+    add_schedule(parser)
     return run_job(parser, job, arguments)
 
 

@@ -33,9 +33,10 @@ from kafkalite.reader.planning.read_options import ReadOptions
 from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options, time_text
 from spark_jobs.load_output import as_json, open_output
 from spark_jobs.load_task import Loaded, LoadTask, Written, together, write_split
+from spark_jobs.micro_batches import MicroBatches, Round, add_schedule, parse_schedule, run_micro_batches
 from spark_jobs.output import Output
 from spark_jobs.partitioned_files import COMPRESSIONS, Layout
-from spark_jobs.tables.options import TABLE_FORMATS, add_table, open_table
+from spark_jobs.tables.options import TABLE_FORMATS, add_table, maintain, open_table
 
 COMPRESSION = "snappy"  # as Spark's own
 
@@ -166,17 +167,43 @@ def _write(
 
 def job(spark: SparkSession, options: argparse.Namespace) -> None:
     source = source_options(options)
+    if options.output is None and options.every is not None:
+        raise ConfigError("--every needs --output")
     if options.output is None:
         describe(load(spark, source), options.sample)
         return
     columns = options.columns.split(",") if options.columns is not None else ()
-    with open_table(options) if options.format in TABLE_FORMATS else open_output(options.output) as output:
-        run = load_into(spark, source, output, options.compression, columns)
+    schedule = parse_schedule(options)
+
+    def step() -> tuple[Run | None, int]:
+        with open_table(options) if options.format in TABLE_FORMATS else open_output(options.output) as output:
+            run = load_into(spark, source, output, options.compression, columns)
+            return run, 0 if schedule is None else lag(source, output)
+
+    if schedule is not None:
+        batches = MicroBatches("load", lambda: round_of(*step()), lambda retain_ms: maintain(options, retain_ms))
+        run_micro_batches(batches, schedule)
+        return
+    run, _ = step()
     if run is None:
         say(f"load: nothing new; {options.output} is complete")
         return
     say(f"load: {run.path} is complete")
     _print_partitions(run.loaded)
+
+
+def round_of(run: Run | None, behind: int) -> Round:
+    """A micro-batch that was this run."""
+    if run is None:
+        return Round(None, 0, behind)
+    return Round(run.path, sum(of.rows for of in run.loaded.values()), behind)
+
+
+def lag(options: Mapping[str, str], output: Output) -> int:
+    """The offsets that are at the source now, and not in the output."""
+    bounds = offset_ranges(parse_options(options))
+    known = output.offsets(bounds)
+    return sum(max(0, end - known.get(key, start)) for key, (start, end) in bounds.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -188,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--columns", metavar="A[,B]", help="of the rows that are written (default: all)")
     add_table(parser, "kafkalite-load")
+    add_schedule(parser)
     codecs = ", ".join(COMPRESSIONS)
     parser.add_argument(
         "--compression",

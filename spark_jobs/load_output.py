@@ -103,6 +103,7 @@ class LoadOutput:
         except OSError as error:
             raise ConfigError(f"{target} cannot be made ({error.strerror}); does another load write there?") from None
         sync(self.path)
+        self.last = RunState(self.last.number + 1, {**self.last.offsets, **offsets}, headers)
         return target
 
 

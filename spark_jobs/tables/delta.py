@@ -25,6 +25,7 @@ from spark_jobs.partitioned_files import NO_VALUE, Layout, WrittenFile, file_sch
 from spark_jobs.tables.directory import RunDirectory, local_path
 
 _INSTALL = "Delta needs deltalake: pip install 'kafkalite[tables]'"
+_TOGETHER_BYTES = 128 << 20
 _DAY = pa.field("day", pa.date32())
 
 
@@ -107,10 +108,18 @@ class DeltaTable:
         self._table.update_incremental()
         return f"version {self._table.version()} of {self.path}"
 
+    def maintain(self, retain_ms: int) -> None:
+        """Writes small files together, and removes files that no version of the last `retain_ms` names."""
+        if self._table is not None:
+            self._table.optimize.compact(target_size=_TOGETHER_BYTES)
+            hours = -(-retain_ms // 3_600_000)
+            self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+
     def close(self) -> None:
         """Removes the files of a run that has not been committed."""
         if self._directory is not None:
             self._directory.discard()
+            self._directory = None
 
     def _identifier(self, partition: TopicPartition) -> str:
         return f"{self._name}/{partition[0]}-{partition[1]}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +25,11 @@ from spark_jobs.load_output import as_json, parse_offsets
 from spark_jobs.load_task import Written
 from spark_jobs.partitioned_files import Layout, file_schema
 from spark_jobs.tables.directory import RunDirectory, local_path
+from spark_jobs.tables.iceberg_maintenance import compact, remove_unnamed
 
 OFFSETS = "kafkalite.offsets."
 _TRIES = 20
+_PROPERTIES = {"write.metadata.delete-after-commit.enabled": "true"}  # else each commit leaves one file for ever
 _INSTALL = "Iceberg needs pyiceberg: pip install 'kafkalite[tables]'"
 
 
@@ -104,10 +107,28 @@ class IcebergTable:
                 for file in files:
                     snapshot.append_data_file(file)
 
+    def maintain(self, retain_ms: int) -> None:
+        """Writes small files together, expires snapshots older than `retain_ms`, and removes files that no snapshot
+        names. Raises ConfigError."""
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        if self._table is None or self._table.current_snapshot() is None:
+            return
+        self._directory = RunDirectory(self._table.location())
+        compacted = compact(self._table, schema_to_pyarrow(self._table.schema()), self._directory, "zstd")
+        if compacted.replaced:
+            self._data_files = {file.file_path: file for file in compacted.replaced}
+            self.commit([compacted.written], {}, list(self._data_files))
+        self.close()
+        before = datetime.now(UTC) - timedelta(milliseconds=retain_ms)
+        self._table.maintenance.expire_snapshots().older_than(before).commit()
+        remove_unnamed(self._load(), before)
+
     def close(self) -> None:
         """Removes the files of a run that has not been committed."""
         if self._directory is not None:
             self._directory.discard()
+            self._directory = None
 
     def _paths(self, written: Sequence[Written]) -> Iterator[str]:
         for attempt in written:
@@ -142,7 +163,7 @@ class IcebergTable:
                 raise ConfigError(f"--partition-by {name} needs the column {column}")
         try:
             self._catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
-            creation = self._catalog.create_table_transaction(self._identifier, schema)
+            creation = self._catalog.create_table_transaction(self._identifier, schema, properties=_PROPERTIES)
             with creation as transaction, transaction.update_spec() as spec:
                 for name in self._partitioning:
                     if name == "day":

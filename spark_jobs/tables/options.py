@@ -16,6 +16,8 @@ TABLE_FORMATS = ("iceberg", "delta")
 
 
 Table = IcebergTable | DeltaTable
+_LIBRARIES = ("pyiceberg.", "deltalake.", "_internal", "sqlalchemy.", "requests.")
+"""Modules of errors, which have no base in common."""
 
 
 def add_table(parser: argparse.ArgumentParser, name: str, partition_by: str = "topic,day") -> None:
@@ -46,6 +48,14 @@ def add_table(parser: argparse.ArgumentParser, name: str, partition_by: str = "t
     add("--into-existing", action="store_true", help="begin beside the rows that another writer has put in the table")
 
 
+def maintain(options: argparse.Namespace, retain_ms: int) -> None:
+    """Compacts small files, expires snapshots, and removes files that no snapshot has; a directory of Parquet stays as
+    it is. Raises ConfigError."""
+    if options.format in TABLE_FORMATS:
+        with open_table(options) as table:
+            table.maintain(retain_ms)
+
+
 @contextmanager
 def open_table(options: argparse.Namespace) -> Iterator[Table]:
     """The table that the options name. Raises ConfigError."""
@@ -61,5 +71,9 @@ def open_table(options: argparse.Namespace) -> Iterator[Table]:
         table = DeltaTable(options.output, options.name, by, options.into_existing)
     try:
         yield table
+    except Exception as fault:
+        if not type(fault).__module__.startswith(_LIBRARIES):
+            raise
+        raise ConfigError(f"{options.output}: {type(fault).__name__}: {fault}") from fault
     finally:
         table.close()

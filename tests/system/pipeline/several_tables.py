@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("job", choices=tuple(JOBS))
     add_source(parser)
     parser.add_argument("--into", action="append", required=True)
-    parser.set_defaults(compression=load.COMPRESSION, columns=None)
+    parser.set_defaults(compression=load.COMPRESSION, columns=None, every=None)
     return run_job(parser, job, None)
 
 

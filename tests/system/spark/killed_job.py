@@ -41,17 +41,9 @@ def run(
     line_begins: str | tuple[str, ...] = SPARK_STARTS,
 ) -> Ended:
     """Run a module in the directory `place`; kill all of its processes `kill_after_s` after a line that begins so."""
-    command = [sys.executable, "-u", "-m", module, "--master", "local[2]", *map(str, arguments)]
-    environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": _SUBMIT,
-        "SPARK_LOCAL_DIRS": str(place / "spark"),
-    }  # fmt: skip
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=place, env=environment,
-        start_new_session=True,
-    )  # fmt: skip
+    process = start(module, arguments, place)
     assert process.stdout is not None
-    watchdog = threading.Timer(LIMIT_S, _kill, [process])
+    watchdog = threading.Timer(LIMIT_S, kill, [process])
     watchdog.start()
     lines = []
     began = time.monotonic()
@@ -61,16 +53,29 @@ def run(
             if line.startswith(line_begins):
                 began = time.monotonic()
                 if kill_after_s is not None:
-                    killer = threading.Timer(kill_after_s, _kill, [process])
+                    killer = threading.Timer(kill_after_s, kill, [process])
                     killer.start()
         process.wait()
     finally:
         watchdog.cancel()
-        _kill(process)
+        kill(process)
     return Ended(process.wait(), "".join(lines), time.monotonic() - began)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def start(module: str, arguments: Sequence[object], place: Path) -> subprocess.Popen[str]:
+    """A module in the directory `place`, with its messages on stdout."""
+    command = [sys.executable, "-u", "-m", module, "--master", "local[2]", *map(str, arguments)]
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": _SUBMIT,
+        "SPARK_LOCAL_DIRS": str(place / "spark"),
+    }  # fmt: skip
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=place, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def kill(process: subprocess.Popen[str]) -> None:
     """The job, its JVM and the JVM's Python workers: one process group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

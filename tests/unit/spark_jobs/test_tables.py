@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from kafkalite.common.errors import ConfigError
 from spark_jobs import load as load_job
 from spark_jobs.job import add_source, new_parser, source_options
 from spark_jobs.load_task import Written
-from spark_jobs.tables.options import TABLE_FORMATS, add_table, open_table
+from spark_jobs.tables.options import TABLE_FORMATS, add_table, maintain, open_table
 from tests.support.lake import read_table, table_options
 
 DAY_MS = 86_400_000
@@ -165,3 +166,23 @@ def test_a_name_without_a_namespace_is_refused(load: Load) -> None:
             load.run("--output", "orders")
     with pytest.raises(ConfigError, match="--partition-by week"):
         load.run("--partition-by", "week")
+
+
+def test_maintenance_writes_small_files_together_and_removes_what_no_snapshot_names(load: Load) -> None:
+    for n in range(5):
+        load.topics.write(records(n, n + 1), base_offset=n)
+        load.run("--partition-by", "topic")
+    orphan = load.place / ("warehouse/sales/orders/data/x" if load.kind == "iceberg" else "orders/data/x") / "a.parquet"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"killed")
+    os.utime(orphan, (0, 0))
+    wanted = load.rows().sort_by("offset")
+    maintain(load.options(), DAY_MS)
+    assert not orphan.exists() and load.rows().sort_by("offset").equals(wanted)
+    assert len(list(load.place.rglob("part-*.parquet"))) == 6, "older snapshots are kept"
+    maintain(load.options(), 0)
+    assert len(list(load.place.rglob("part-*.parquet"))) == 1
+    assert load.rows().sort_by("offset").equals(wanted)
+    load.topics.write(records(5, 6), base_offset=5)
+    load.run()
+    assert load.offsets() == [(0, n) for n in range(6)], "the offsets outlive it"
