@@ -53,6 +53,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="decode records by the schemas of this registry (Confluent's API); also schema.registry.url in the file "
         "of --command-config, with basic.auth.user.info",
     )
+    command.add_argument(
+        "--clusters",
+        metavar="FILE.toml",
+        help="several clusters in one console, instead of --bootstrap-server: a table for each, with bootstrap and "
+        "perhaps properties, schema_registry and write",
+    )
+    command.add_argument("--base-path", default="", metavar="/PATH", help="the path of its pages behind a proxy")
+    command.add_argument(
+        "--host-name", action="append", default=[], metavar="NAME", help="a name by which browsers reach it, too"
+    )
+    command.add_argument("--tls-certificate", metavar="FILE", help="serve https: a PEM certificate with its chain")
+    command.add_argument("--tls-key", metavar="FILE", help="the key of the certificate")
     command.add_argument("--write", action="store_true", help="let users change topics, groups and records")
     command.add_argument("--properties-from-stdin", action="store_true", help=argparse.SUPPRESS)  # of `kafkalite serve`
 
@@ -67,28 +79,41 @@ def run(options: argparse.Namespace) -> int:
     if options.properties_from_stdin:
         properties |= json.loads(sys.stdin.readline())
     try:
+        from kafkalite.console.clusters import ServedCluster, read_clusters
         from kafkalite.console.server import ConsoleServer
     except ModuleNotFoundError as missing:
         raise ConfigError(f"{NEEDS} ({missing.name} is missing)") from None
 
+    clusters = [ServedCluster(options.bootstrap_server, properties, options.write, options.schema_registry)]
+    if options.clusters is not None:
+        clusters = read_clusters(options.clusters, may_write=options.write, read_properties=read_properties)
     server = ConsoleServer(
-        options.bootstrap_server,
+        clusters,
         listener.host,
         listener.port,
-        may_write=options.write,
         version=version(),
-        properties=properties,
-        schema_registry=options.schema_registry,
+        base=options.base_path,
+        names=options.host_name,
+        certificate=certificate_of(options),
     )
     if options.properties_from_stdin:
         threading.Thread(target=_end_with_parent, args=(server.stop,), name="parent", daemon=True).start()
     may = "may change the cluster" if options.write else "changes nothing (--write)"
-    say(f"the console is on http://{server.address}/, shows {options.bootstrap_server}, {may}")
+    scheme = "http" if options.tls_certificate is None else "https"
+    shows = options.bootstrap_server if options.clusters is None else ", ".join(one.name for one in clusters)
+    say(f"the console is on {scheme}://{server.address}{options.base_path.rstrip('/')}/, shows {shows}, {may}")
     sys.stdout.flush()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     server.run()
     return 0
+
+
+def certificate_of(options: argparse.Namespace) -> tuple[str, str] | None:
+    """The files of the certificate and its key; None for http. Raises ConfigError."""
+    if (options.tls_certificate is None) != (options.tls_key is None):
+        raise ConfigError("--tls-certificate and --tls-key belong together")
+    return None if options.tls_certificate is None else (options.tls_certificate, options.tls_key)
 
 
 def parse(text: str) -> str:

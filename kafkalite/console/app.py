@@ -11,10 +11,12 @@ of the package, with entity tags; an address that is neither a file nor of the A
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import ipaddress
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from importlib import resources
@@ -216,15 +218,18 @@ INDEX = "index.html"
 
 class Page(NamedTuple):
     content: bytes
+    compressed: bytes
     media_type: str
     tag: str
 
 
 class Pages:
-    """All files below console/static, read once."""
+    """All files below console/static, read once. `base` is the path in front of addresses in index.html; modules refer
+    to each other by relative paths, and have it from there. Files are compressed for browsers that take it."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: str = "") -> None:
         self._files: dict[str, Page] = {}
+        self._base = base.encode()
         self._read(resources.files("kafkalite.console") / "static", "", 0)
 
     def _read(self, folder: Traversable, prefix: str, depth: int) -> None:
@@ -235,9 +240,11 @@ class Pages:
                 self._read(one, f"{prefix}{one.name}/", depth + 1)
             elif (media_type := _TYPES.get("." + one.name.rpartition(".")[2])) is not None:
                 content = one.read_bytes()
-                self._files[prefix + one.name] = Page(
-                    content, media_type, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
-                )
+                if prefix + one.name == INDEX:
+                    content = content.replace(b'<html lang="en"', b'<html lang="en" data-base="%s"' % self._base)
+                    content = re.sub(rb'(href|src)="/', rb'\1="%s/' % self._base, content)
+                tag = hashlib.sha256(content).hexdigest()[:24]
+                self._files[prefix + one.name] = Page(content, gzip.compress(content, 9, mtime=0), media_type, tag)
 
     async def file(self, request: Request) -> Response:
         """/static/PATH."""
@@ -250,10 +257,15 @@ class Pages:
     def _answer(self, request: Request, page: Page | None) -> Response:
         if page is None:
             return PlainTextResponse("there is no such page", 404)
-        headers = {"etag": page.tag, "cache-control": _KEPT}
-        if request.headers.get("if-none-match") == page.tag:
+        is_compressed = "gzip" in request.headers.get("accept-encoding", "")
+        tag = f'"{page.tag}{"-gzip" if is_compressed else ""}"'
+        headers = {"etag": tag, "cache-control": _KEPT, "vary": "accept-encoding"}
+        if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return Response(page.content, media_type=page.media_type, headers=headers)
+        if is_compressed:
+            headers["content-encoding"] = "gzip"
+        content = page.compressed if is_compressed else page.content
+        return Response(content, media_type=page.media_type, headers=headers)
 
 
 @dataclass(slots=True)
@@ -267,12 +279,13 @@ class Console:
     version: str
     names: tuple[str, ...] = ()
     registry: SchemaRegistry | None = None
-    pages: Pages = field(default_factory=Pages)
+    base: str = ""
     decoders: DecoderPool = field(default_factory=DecoderPool)
     _streams: set[Opened | None] = field(default_factory=set)
 
     def application(self) -> Guard:
         openapi = document(ROUTES, self.version)
+        pages = Pages(self.base)
 
         async def describe(request: Request) -> Response:
             return JSONResponse(openapi)
@@ -287,8 +300,8 @@ class Console:
                 for route in ROUTES
             ),
             StarletteRoute("/api/{rest:path}", _nothing, methods=["GET", "POST", "PATCH", "DELETE", "PUT"]),
-            StarletteRoute("/static/{path:path}", self.pages.file, methods=["GET"]),
-            StarletteRoute("/{path:path}", self.pages.index, methods=["GET"]),
+            StarletteRoute("/static/{path:path}", pages.file, methods=["GET"]),
+            StarletteRoute("/{path:path}", pages.index, methods=["GET"]),
         ]
         handlers: Any = {HTTPException: _http_error, Exception: _own_fault}
         return Guard(Starlette(routes=routes, exception_handlers=handlers), self.names)

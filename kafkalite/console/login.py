@@ -18,6 +18,7 @@ from kafkalite.client.blocking_client import REFUSES
 from kafkalite.client.broker_reports import KAFKALITE
 from kafkalite.client.logins import PASSWORD_MECHANISMS, ClientSecurity, by_password
 from kafkalite.client.sasl_login import NOT_ENABLED
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
 from kafkalite.console.calls.route import COOKIE, FailedLogins, Session, Sessions
@@ -45,6 +46,15 @@ _FIELDS = (
 _BODY_BYTES_MAX = 16 << 10
 
 
+class Place(NamedTuple):
+    """The cluster's place in its console: its name and path, the names and paths of all, and whether it speaks TLS."""
+
+    name: str = ""
+    path: str = ""
+    siblings: tuple[tuple[str, str], ...] = ()
+    is_secure: bool = False
+
+
 @dataclass(slots=True)
 class Login:
     """`properties` are those of a Kafka client, with which sessions connect; with SASL in security.protocol each
@@ -55,6 +65,7 @@ class Login:
     sessions: Sessions
     may_write: bool
     has_registry: bool = False
+    place: Place = field(default_factory=Place)
     monotonic_s: Callable[[], float] = time.monotonic
     _failures: FailedLogins = field(default_factory=FailedLogins)
 
@@ -101,7 +112,7 @@ class Login:
             self.check_token(request, session)
             self.sessions.end(session)
         answer = JSONResponse({"ok": True})
-        answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        answer.delete_cookie(COOKIE, path=f"{self.place.path}/", httponly=True, samesite="strict")
         return answer
 
     def check_token(self, request: Request, session: Session) -> None:
@@ -143,7 +154,8 @@ class Login:
         answer = JSONResponse(await run_in_threadpool(self._describe, session))
         answer.headers["cache-control"] = "no-store"
         if is_new:
-            answer.set_cookie(COOKIE, session.key, path="/", httponly=True, samesite="strict")
+            path, is_secure = f"{self.place.path}/", self.place.is_secure
+            answer.set_cookie(COOKIE, session.key, path=path, secure=is_secure, httponly=True, samesite="strict")
         return answer
 
     def _describe(self, session: Session) -> Row:
@@ -162,6 +174,8 @@ class Login:
             "lacks": None,
             "formats": available(),
             "has_registry": self.has_registry,
+            "cluster": self.place.name,
+            "clusters": [{"name": name, "path": f"{path}/"} for name, path in self.place.siblings],
         }
         if session.pool is None:
             return row

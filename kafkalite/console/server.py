@@ -1,28 +1,18 @@
-"""The console as a process: its listener, the thread that samples, and its stop."""
+"""The console as a process: its listener, the threads that sample, and its stop."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
+import ssl
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from kafkalite.client.broker_reports import generations, reports
-from kafkalite.client.history import INTERVAL_MS, LAG_EVERY, History
-from kafkalite.client.logins import ClientSecurity
-from kafkalite.common.errors import ConfigError, Unanswered
-from kafkalite.console.app import Console
-from kafkalite.console.brokers.broker_pool import BrokerPool
-from kafkalite.console.calls.route import Sessions
-from kafkalite.console.decoders.registry import SchemaRegistry
-from kafkalite.console.login import Login
-from kafkalite.console.request.parameters import ApiError
-
-logger = logging.getLogger("kafkalite.console")
+from kafkalite.common.errors import ConfigError
+from kafkalite.console.clusters import ClusterConsole, ServedCluster, Shared, checked_base, mounted, paths_of
+from kafkalite.console.decoders.schema_decoder import DecoderPool
 
 _CONNECTIONS_MAX = 256
 _HEAD_BYTES_MAX = 128 << 10
@@ -31,36 +21,36 @@ _STOP_S = 2
 
 
 class ConsoleServer:
-    """Serves until `stop`. `address` is HOST:PORT as it is bound. `properties` are a Kafka client's: with SASL every
-    user logs in, and a login in the properties is only used to sample."""
+    """Serves until `stop`. `address` is HOST:PORT as it is bound. `base` is the path in front of all addresses, `names`
+    the hosts by which browsers reach it through a proxy, `certificate` the files of a certificate and its key."""
 
     def __init__(
         self,
-        bootstrap: str,
+        clusters: Sequence[ServedCluster],
         host: str,
         port: int,
         *,
-        may_write: bool,
         version: str,
-        properties: Mapping[str, str],
-        schema_registry: str | None = None,
+        base: str = "",
+        names: Sequence[str] = (),
+        certificate: tuple[str, str] | None = None,
     ) -> None:
-        """Raises ConfigError if the address cannot be bound, or the properties are wrong."""
-        wants_login = properties.get("security.protocol", "").strip().upper().startswith("SASL_")
-        shared = None if wants_login else BrokerPool(bootstrap, ClientSecurity.of(properties))
-        self._sampled = shared
-        if wants_login and "sasl.jaas.config" in properties:
-            self._sampled = BrokerPool(bootstrap, ClientSecurity.of(properties))
-        self._socket = _bound(host, port)
-        self.address = _shown(host, self._socket.getsockname()[1])
-        self._history = History(lambda: int(time.time() * 1000))
-        sessions = Sessions(time.monotonic, shared)
-        registry = SchemaRegistry.of(schema_registry, properties)
-        login = Login(bootstrap, properties, sessions, may_write, registry is not None)
-        self._sessions = sessions
-        self.console = Console(sessions, self._history, login, may_write, version, (host,), registry)
+        """Raises ConfigError if the address cannot be bound, or properties or paths are wrong."""
+        self._certificate = certificate
         self._stopping = threading.Event()
         self._server: Any = None
+        self._decoders = DecoderPool()
+        shared = Shared(version, (host, *names), self._decoders, certificate is not None)
+        base = checked_base(base)
+        paths = paths_of(clusters, base)
+        consoles = zip(clusters, paths, strict=True)
+        self.consoles = [ClusterConsole(one, shared, path, paths) for one, (_, path) in consoles]
+        applications = {path: one.application for (_, path), one in zip(paths, self.consoles, strict=True)}
+        self.application = mounted(base, applications)
+        if certificate is not None:
+            _check(*certificate)
+        self._socket = _bound(host, port)
+        self.address = _shown(host, self._socket.getsockname()[1])
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve on a loop of its own in this thread, until `stop`."""
@@ -69,8 +59,9 @@ class ConsoleServer:
     async def serve(self, ready: Callable[[], None] | None = None) -> None:
         import uvicorn
 
+        certificate, key = self._certificate or (None, None)
         config = uvicorn.Config(
-            self.console.application(),
+            self.application,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -80,11 +71,13 @@ class ConsoleServer:
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_STOP_S,
             http="h11",
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
         )
         self._server = uvicorn.Server(config)
         self._server.capture_signals = nullcontext  # the process has handlers of its own, which call `stop`
-        sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
-        sampler.start()
+        for one in self.consoles:
+            threading.Thread(target=one.sample, args=(self._stopping,), name="sampler", daemon=True).start()
         if ready is not None:
             ready()
         try:
@@ -97,32 +90,26 @@ class ConsoleServer:
         """End the sessions, the sampling and the decoders."""
         self._stopping.set()
         self._socket.close()
-        self._sessions.close()
-        self.console.decoders.close()
+        for one in self.consoles:
+            one.close()
+        self._decoders.close()
 
     def stop(self) -> None:
         """Stop the console, from any thread. Searches end with what they have."""
         self._stopping.set()
-        self.console.end_streams()
+        for one in self.consoles:
+            one.console.end_streams()
         if self._server is not None:
             self._server.should_exit = True
 
-    def _sample(self) -> None:
-        """Samples every broker each five seconds, the groups less often. An unreachable cluster leaves a gap."""
-        count = 0
-        while not self._stopping.wait(0 if count == 0 else INTERVAL_MS / 1000):
-            pool = self._sampled
-            if pool is None:
-                return
-            try:
-                with pool.borrow() as cluster:
-                    self._history.add(reports(cluster, pool, "broker"))
-                    if count % LAG_EVERY == 0:
-                        self._history.add_lags(pool.groups.get(cluster))
-                        self._history.add_generations(generations(cluster, pool))
-            except (Unanswered, ConfigError, ApiError) as fault:
-                logger.info("nothing was sampled: %s", fault)
-            count += 1
+
+def _check(certificate: str, key: str) -> None:
+    """Raises ConfigError for files that are no certificate and its key."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as fault:
+        why = getattr(fault, "reason", None) or fault.strerror or fault
+        raise ConfigError(f"--tls-certificate {certificate}, --tls-key {key}: {why}") from None
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
+from kafkalite.console.clusters import ServedCluster
 from kafkalite.console.server import ConsoleServer
 
 Answer = tuple[int, Any]
@@ -74,11 +75,10 @@ def console(
     bootstrap: str, *, may_write: bool = True, properties: Mapping[str, str] | None = None
 ) -> Iterator[Browser]:
     """A console without sampling, on no port of its own that anybody asks."""
-    server = ConsoleServer(
-        bootstrap, "127.0.0.1", 0, may_write=may_write, version="test", properties=dict(properties or {})
-    )
+    cluster = ServedCluster(bootstrap, dict(properties or {}), may_write)
+    server = ConsoleServer([cluster], "127.0.0.1", 0, version="test")
     try:
-        with TestClient(server.console.application(), base_url="http://127.0.0.1") as client:
+        with TestClient(server.application, base_url="http://127.0.0.1") as client:
             yield Browser(client)
     finally:
         server.close()

@@ -1,6 +1,7 @@
 /** The entry point: the session, the frame, and the page that the address names. */
 
 import { session as askSession } from "./parts/api.js";
+import { here } from "./parts/base.js";
 import { h, replace } from "./parts/element.js";
 import { listenForKeys } from "./parts/keys.js";
 import { notice } from "./parts/notice.js";
@@ -49,13 +50,13 @@ async function begin() {
   const router = new Router(ROUTES, shell.main, session);
   router.shown.addEventListener("shown", () => shell.mark());
   const toLogin = () =>
-    router.go(`/login?to=${encodeURIComponent(location.pathname + location.search)}`, { replace: true });
+    router.go(`/login?to=${encodeURIComponent(here() + location.search)}`, { replace: true });
   document.addEventListener("logged-out", toLogin);
   document.addEventListener("zone-changed", () => router.show());
   listenForKeys((address) => router.go(address));
   replace(document.body, shell.element);
   const isClosed = session.login_required && !session.user;
-  if (isClosed && location.pathname !== "/login") await toLogin();
+  if (isClosed && here() !== "/login") await toLogin();
   else await router.show();
 }
 

@@ -122,7 +122,10 @@ def open_page(chromium: Browser, console: ConsoleProcess) -> Iterator[OpenPage]:
     contexts, complaints = [], []
 
     def open_page(address: str, *, scheme: str = "light", small: bool = False, of: ConsoleProcess = console) -> Page:
-        context = chromium.new_context(color_scheme=scheme, viewport=SMALL if small else WIDE, reduced_motion="reduce")
+        size = SMALL if small else WIDE
+        context = chromium.new_context(
+            color_scheme=scheme, viewport=size, reduced_motion="reduce", ignore_https_errors=True
+        )
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PAGE_LIMIT_MS)

@@ -16,7 +16,7 @@ import pytest
 from tests.support.broker_process import environment
 from tests.support.wait import DEADLINE_S
 
-ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)")
+ADDRESS = re.compile(r"(https?://127\.0\.0\.1:\d+)")
 
 
 class ConsoleProcess:

@@ -1,6 +1,7 @@
 /** Records as a file: those of the search above the table, up to a higher limit. */
 
 import { address, ApiError } from "../parts/api.js";
+import { outside } from "../parts/base.js";
 import { field, formDialog, select } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { count } from "../parts/format.js";
@@ -55,7 +56,7 @@ export function exportRecords(path, parameters, session) {
 
 /** Checks a download before it starts: a refusal would be saved as a file. */
 async function refuseEarly(one) {
-  const answer = await fetch(one, { credentials: "same-origin" });
+  const answer = await fetch(outside(one), { credentials: "same-origin" });
   if (answer.ok) return;
   const said = await answer.json().catch(() => ({}));
   throw new ApiError(answer.status, said.error ?? "", said.message ?? `The console answered ${answer.status}.`);

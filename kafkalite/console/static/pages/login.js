@@ -1,6 +1,7 @@
 /** The login: a user of the broker, whose access control lists apply to everything here. */
 
 import { change } from "../parts/api.js";
+import { outside } from "../parts/base.js";
 import { field } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
 import { notice } from "../parts/notice.js";
@@ -33,7 +34,7 @@ export default function login(view) {
     replace(said);
     try {
       await change("POST", "/api/login", { user: user.value, password: password.value });
-      location.assign(target(view.query.get("to")));
+      location.assign(outside(target(view.query.get("to"))));
     } catch (error) {
       replace(said, notice(error));
       password.select();

@@ -1,6 +1,7 @@
 /** One message: a row of the table, and its details when it is opened. */
 
 import { get } from "../parts/api.js";
+import { outside } from "../parts/base.js";
 import { hex, json, line, plain } from "../parts/content.js";
 import { copyButton } from "../parts/copy.js";
 import { h, replace } from "../parts/element.js";
@@ -116,7 +117,7 @@ function about(record, topic, view) {
     action(view.session, "trash", "Delete older", empty, "quiet"),
     compareButton(record, topic),
     copyButton(() => kcat(record, topic, view), "Copy as kcat"),
-    copyButton(() => location.origin + here, "Copy address"),
+    copyButton(() => location.origin + outside(here), "Copy address"),
     copyButton(() => JSON.stringify(exported(record, topic), null, 2), "Copy as JSON"),
   ];
   return h("div", { class: "message-about" }, known, h("div", { class: "tools" }, tools));
@@ -217,7 +218,7 @@ function pairs(text) {
 }
 
 async function bytesOf(path, name) {
-  const answer = await fetch(`${path}?part=${name}`, { credentials: "same-origin" });
+  const answer = await fetch(outside(`${path}?part=${name}`), { credentials: "same-origin" });
   if (!answer.ok)
     throw new Error((await answer.json().catch(() => ({}))).message ?? `The console answered ${answer.status}.`);
   const all = new Uint8Array(await answer.arrayBuffer());

@@ -1,6 +1,7 @@
 /** Write records to a topic: from the dialog, again as another record was, or copied to another topic. */
 
 import { change } from "../parts/api.js";
+import { outside } from "../parts/base.js";
 import { field, formDialog, select } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
 import { count, plural } from "../parts/format.js";
@@ -107,7 +108,7 @@ export async function produceAgain(topic, shown) {
 
 /** The bytes at an address: as text if they are text that a field can hold, else in base64. */
 async function contentOf(path) {
-  const answer = await fetch(path, { credentials: "same-origin" });
+  const answer = await fetch(outside(path), { credentials: "same-origin" });
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).message ?? `The console answered ${answer.status}.`);
   const bytes = new Uint8Array(await answer.arrayBuffer());
   try {

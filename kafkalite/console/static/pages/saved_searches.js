@@ -1,5 +1,6 @@
 /** Searches of a topic that this browser keeps under names, with their filters, columns and formats. */
 
+import { here } from "../parts/base.js";
 import { field, formDialog } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
 import { icon } from "../parts/icons.js";
@@ -36,20 +37,20 @@ export function savedSearches(view, topic, update) {
   });
   save.addEventListener("click", async () => {
     update();
-    const here = location.pathname + location.search;
+    const address = here() + location.search;
     const name = await formDialog({
       title: "Save this search",
       body: field("Name", h("input", { name: "name", required: true, maxlength: 60, autocomplete: "off" }), "in this browser"),
       action: "Save",
-      submit: (data) => stored(key, String(data.get("name")).trim(), here),
+      submit: (data) => stored(key, String(data.get("name")).trim(), address),
     });
     if (name) {
       toast(`Saved as ${name}`);
       draw(name);
     }
   });
-  const here = location.pathname + location.search;
-  draw(Object.entries(kept(key, {})).find(([, address]) => address === here)?.[0]);
+  const address = here() + location.search;
+  draw(Object.entries(kept(key, {})).find(([, saved]) => saved === address)?.[0]);
   return h("div", { class: "saved" }, menu, remove, save);
 }
 

@@ -4,6 +4,8 @@
  * A request ends with the page that made it, through the page's AbortSignal: the server then stops working on it.
  */
 
+import { here, outside } from "./base.js";
+
 export class ApiError extends Error {
   /** @param {number} status @param {string} code @param {string} message */
   constructor(status, code, message) {
@@ -81,14 +83,14 @@ async function ask(method, path, body, signal) {
   let answer;
   try {
     const sent = body === undefined ? undefined : JSON.stringify(body);
-    answer = await fetch(path, { method, headers, body: sent, signal, credentials: "same-origin" });
+    answer = await fetch(outside(path), { method, headers, body: sent, signal, credentials: "same-origin" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "UNREACHABLE", "The console does not answer. Is its process still running?");
   }
   if (answer.ok) return answer;
   const said = await answer.json().catch(() => ({}));
-  if (answer.status === 401 && location.pathname !== "/login") {
+  if (answer.status === 401 && here() !== "/login") {
     document.dispatchEvent(new CustomEvent("logged-out"));
   }
   throw new ApiError(answer.status, said.error ?? "", said.message ?? `The console answered ${answer.status}.`);

@@ -2,8 +2,10 @@
  * Elements without a framework: h("td", { class: "number" }, "12").
  *
  * Text becomes text nodes and attributes go through setAttribute, so nothing that a message contains is ever read as
- * markup. Styles are set property by property, because the content security policy forbids style attributes.
+ * markup. Styles are set property by property, because the content security policy forbids style attributes. A path in href or src is one within this console.
  */
+
+import { outside } from "./base.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -45,7 +47,8 @@ function set(element, name, value) {
   } else if (name.startsWith("on") || name === "srcdoc") {
     throw new Error(`${name} would be a script: use on: { event: listener }`);
   } else if (value !== null && value !== undefined && value !== false) {
-    element.setAttribute(name, value === true ? "" : String(value));
+    const text = value === true ? "" : String(value);
+    element.setAttribute(name, name === "href" || name === "src" ? outside(text) : text);
   }
 }
 

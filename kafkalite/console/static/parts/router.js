@@ -6,6 +6,7 @@
  */
 
 import { isAbort } from "./api.js";
+import { base, here, inside, outside } from "./base.js";
 import { h, replace } from "./element.js";
 import { fresh, stale } from "./freshness.js";
 import { notice, waiting } from "./notice.js";
@@ -34,7 +35,7 @@ export class Router {
 
   /** @param {string} address @param {{ replace?: boolean }} [options] */
   go(address, options = {}) {
-    history[options.replace ? "replaceState" : "pushState"](null, "", address);
+    history[options.replace ? "replaceState" : "pushState"](null, "", outside(address));
     return this.show();
   }
 
@@ -43,7 +44,7 @@ export class Router {
     this.leaving.abort();
     this.leaving = new AbortController();
     const { signal } = this.leaving;
-    const route = this.routes.find(([pattern]) => pattern.test(location.pathname));
+    const route = this.routes.find(([pattern]) => pattern.test(here()));
     const wait = () => !signal.aborted && !isAgain && replace(this.root, waiting());
     const timer = setTimeout(wait, SHOW_WAITING_AFTER_MS);
     const page = h("div", { class: "page" });
@@ -73,7 +74,7 @@ export class Router {
   /** @returns {View} */
   view(root, route, signal) {
     const params = route
-      ? location.pathname
+      ? here()
           .match(route[0])
           .slice(1)
           .map((part) => decodeURIComponent(part ?? ""))
@@ -99,7 +100,8 @@ export class Router {
     if (!link || event.defaultPrevented || event.button !== 0) return;
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     if (link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
-    if (link.pathname.startsWith("/api/") || link.hash) return;
+    if (base && !link.pathname.startsWith(`${base}/`)) return;
+    if (inside(link.pathname).startsWith("/api/") || link.hash) return;
     event.preventDefault();
     if (link.href !== location.href) this.go(link.href);
     else this.show();
@@ -121,7 +123,7 @@ function updateQuery(changes) {
 function failed(error, view, again) {
   const isMissing = error.status === 404;
   view.title(isMissing ? "Not found" : "Not reachable");
-  const parent = location.pathname.startsWith("/topics/") ? "/topics" : location.pathname === "/group" ? "/groups" : "/";
+  const parent = here().startsWith("/topics/") ? "/topics" : here() === "/group" ? "/groups" : "/";
   const names = { "/topics": "Topics", "/groups": "Groups", "/": "Overview" };
   return [
     h("h1", null, isMissing ? "Not found" : "This page cannot be shown now"),

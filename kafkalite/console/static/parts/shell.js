@@ -1,6 +1,7 @@
 /** The frame around the pages: navigation, the user, dark or light, and whether changes are allowed. */
 
 import { change } from "./api.js";
+import { here, inside, outside } from "./base.js";
 import { h, replace } from "./element.js";
 import { chooseZone, zoneChoice } from "./format.js";
 import { icon } from "./icons.js";
@@ -53,9 +54,9 @@ export class Shell {
   /** After a page is drawn: mark its link, close the menu, and let screen readers begin at its top. */
   mark() {
     for (const link of this.links) {
-      const address = link.getAttribute("href");
-      const here = location.pathname === "/group" ? "/groups" : location.pathname;
-      const isHere = address === "/" ? here === "/" : `${here}/`.startsWith(`${address}/`);
+      const address = inside(link.getAttribute("href"));
+      const path = here() === "/group" ? "/groups" : here();
+      const isHere = address === "/" ? path === "/" : `${path}/`.startsWith(`${address}/`);
       if (isHere) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
@@ -88,10 +89,19 @@ function foot(session) {
     "div",
     { class: "side-foot" },
     h("div", null, mark),
+    session.clusters?.length > 1 && switcher(session),
     user,
     cluster,
     h("div", { class: "row" }, themeButton(), zoneButton(), keys),
   );
+}
+
+/** The clusters of this console; another one is opened at its own path. */
+function switcher({ cluster, clusters }) {
+  const options = clusters.map(({ name, path }) => h("option", { value: path, selected: name === cluster }, name));
+  const go = () => location.assign(menu.value);
+  const menu = h("select", { "aria-label": "Cluster", on: { change: go } }, options);
+  return menu;
 }
 
 function themeButton() {
@@ -133,7 +143,7 @@ function logout() {
   const leave = async () => {
     try {
       await change("POST", "/api/logout");
-      location.assign("/login");
+      location.assign(outside("/login"));
     } catch (error) {
       toast(error.message, "error");
     }
