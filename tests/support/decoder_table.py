@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafkalite.api.fast_path.wide_fetch import Wanted, WideFetch
 from kafkalite.api.fast_path.wide_produce import Batches, WideProduce
 from kafkalite.api.request.admission import AdmissionEpoch, TopicAdmission
 from kafkalite.api.request.metrics_data import read_points
@@ -58,6 +59,7 @@ from kafkalite.protocol.internal_records import (
     decode_transaction_json,
     decode_transaction_record,
 )
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.records import (
     ConsumerProtocolAssignment,
@@ -150,7 +152,10 @@ def _wide_paths() -> list[WideProduce]:
     """Paths that know the topic "t" with two partitions."""
     topic: Any = SimpleNamespace(internal=False, partitions={0: None, 1: None})
     admitted = TopicAdmission(topic, 1, None, 3)
-    slow_path: Any = SimpleNamespace(admission=SimpleNamespace(epoch=AdmissionEpoch(), topic=lambda *_: admitted))
+    slow_path: Any = SimpleNamespace(
+        admission=SimpleNamespace(epoch=AdmissionEpoch(), topic=lambda *_: admitted),
+        replica_manager=SimpleNamespace(by_name={}),
+    )
     connection: Any = SimpleNamespace(quotas=None)
     paths = []
     for version in _WIDE_VERSIONS:
@@ -170,6 +175,43 @@ def _wide_paths() -> list[WideProduce]:
 def _find_in_known(data: bytes) -> None:
     for path in _wide_paths():
         path.find(memoryview(data), Batches())
+
+
+_FETCH_VERSIONS = (5, 11, 12, 13)
+
+
+def _wide_fetch_frame(version: int) -> bytes:
+    partitions = [FetchPartition(partition=index, fetch_offset=5, partition_max_bytes=9) for index in (0, 1)]
+    topics = [FetchTopic(topic="t", topic_id=_WIDE_ID, partitions=partitions)]
+    request = FetchRequest(max_wait_ms=1, min_bytes=1, max_bytes=9, topics=topics)
+    return request_frame(request, version, 7, "c")[4:]
+
+
+@cache
+def _wide_fetch_paths() -> list[WideFetch]:
+    """Paths that know the topic "t" with two partitions."""
+    log = SimpleNamespace(start_offset=0, read=lambda *_: None)
+    partition = SimpleNamespace(leader_epoch=0, last_stable_offset=5, high_watermark=5, log=log)
+    config = SimpleNamespace(compression_type="producer")
+    topic = SimpleNamespace(name="t", topic_id=_WIDE_ID, config=config, partitions={0: partition, 1: partition})
+    topics = SimpleNamespace(by_name={"t": topic}, by_id={_WIDE_ID: topic})
+    slow_path: Any = SimpleNamespace(admission_epoch=AdmissionEpoch(), replica_manager=topics)
+    connection: Any = SimpleNamespace(quotas=None)
+    paths = []
+    for version in _FETCH_VERSIONS:
+        frame = memoryview(_wide_fetch_frame(version))
+        _, position = decode_request_header(frame)
+        request, _ = decode(FetchRequest, version, frame, position)
+        path = WideFetch(slow_path, frame, RequestContext(connection, version, "c"))
+        path.learn(frame, request, 1 << 20)
+        paths.append(path)
+    return paths
+
+
+def _read_known(data: bytes) -> None:
+    for path in _wide_fetch_paths():
+        for head in path.heads.values():
+            path.read(memoryview(data), head, Wanted())
 
 
 def _in_file(read: Callable[[int, int], Any]) -> Callable[[bytes], Any]:
@@ -457,6 +499,12 @@ DECODERS = (
         ("api/fast_path/wide_produce.py",),
         _find_in_known,
         tuple(map(_wide_frame, _WIDE_VERSIONS)),
+    ),
+    Decoder(
+        "fetch of many partitions",
+        ("api/fast_path/wide_fetch.py",),
+        _read_known,
+        tuple(map(_wide_fetch_frame, _FETCH_VERSIONS)),
     ),
     Decoder(
         "produced batch",

@@ -22,6 +22,7 @@ from struct import Struct
 from struct import error as struct_error
 
 from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
+from kafkalite.api.fast_path.wide_fetch import WideFetch
 from kafkalite.api.handlers.fetch import FetchApi
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, LongPoll
@@ -110,7 +111,7 @@ class FetchFastPath:
     """
 
     __slots__ = (
-        "_api", "_by_id", "_by_name", "_epoch", "_find", "_known", "_layouts", "_slow_path", "_version",
+        "_api", "_by_id", "_by_name", "_epoch", "_find", "_known", "_layouts", "_slow_path", "_version", "_wide",
         "_write_length",
     )  # fmt: skip
 
@@ -124,6 +125,7 @@ class FetchFastPath:
         (self._api,) = _read_int32(frame)
         self._layouts: dict[int, Struct] = {}
         self._known: dict[tuple[bytes, bytes], _KnownRequest] = {}
+        self._wide: WideFetch | None = None
         self._write_length = _compact_length if version in wire.FetchResponse.flexible else _int32
 
     def answer(self, frame: memoryview) -> list[Part] | Pending | None:
@@ -133,7 +135,7 @@ class FetchFastPath:
             topic = self._by_name[known.topic]
             partition = topic.partitions[known.index]
         except (LookupError, struct_error):
-            return None
+            return None if self._wide is None else self._wide.answer(frame)
         if api != self._api or not self._may_serve(known, topic, partition):
             return None
         limit_offset = partition.last_stable_offset if known.reads_committed else partition.high_watermark
@@ -175,6 +177,12 @@ class FetchFastPath:
                 request, self._version, topic, self._epoch.value, fetch_max_bytes
             )
             known.quota = quotas.fetch if quotas is not None else None
+
+    def learn_wide(self, frame: memoryview, request: wire.FetchRequest, context: RequestContext) -> None:
+        """Remember `frame`, the encoded `request` for several partitions."""
+        if self._wide is None:
+            self._wide = WideFetch(self._slow_path, frame, context)
+        self._wide.learn(frame, request, self._slow_path.config().fetch_max_bytes)
 
     def has_version_of(self, frame: memoryview) -> bool:
         return bool(_read_int32(frame)[0] == self._api)
@@ -327,8 +335,7 @@ def learn(slow_path: FetchApi, context: RequestContext, frame: memoryview, reque
     version = context.api_version
     if (
         version < VERSION_MIN
-        or len(topics) != 1
-        or len(topics[0].partitions) != 1
+        or not topics
         or request.session_epoch != FINAL_EPOCH
         or request.session_id != NO_SESSION
         or request.forgotten_topics_data
@@ -339,17 +346,22 @@ def learn(slow_path: FetchApi, context: RequestContext, frame: memoryview, reque
         or (request.rack_id and slow_path.config().replica_selector_class)  # another replica may be preferred
     ):
         return
-    wanted: wire.FetchPartition = topics[0].partitions[0]
-    if wanted.last_fetched_epoch >= 0:
+    is_wide = len(topics) != 1 or len(topics[0].partitions) != 1
+    if not is_wide and topics[0].partitions[0].last_fetched_epoch >= 0:
         return
     key, fast_paths = frame[1], context.connection.fast_paths
     fast_path = fast_paths.get(key)
     quotas = quotas_of(context.connection)
     kind = FetchFastPath if quotas is None or quotas.fetch is None else CountedFetchFastPath
+    if is_wide and kind is CountedFetchFastPath:
+        return
     if type(fast_path) is not kind or not fast_path.has_version_of(frame):
         find = slow_path.brokers.finder_for(context.connection)
         fast_path = fast_paths[key] = kind(slow_path, frame, version, find)
-    fast_path.learn(frame, request, context)
+    if is_wide:
+        fast_path.learn_wide(frame, request, context)
+    else:
+        fast_path.learn(frame, request, context)
 
 
 def _read(known: _KnownRequest, partition: Partition, offset: int, limit_offset: int) -> FileRegion | None:

@@ -269,19 +269,24 @@ class WideProduce:
             topics.clear()
             if len(request.topic_data) > _TOPICS_MAX:
                 return
+        by_name = self._slow_path.replica_manager.by_name
         for data in request.topic_data:
-            name = data.name.encode()
+            key = name = data.name.encode()
+            if self._version >= FIRST_VERSION_BY_ID:
+                key = data.topic_id.bytes
+            if key in topics and topics[key].topic is by_name.get(data.name):
+                continue
             if not context.may(Operation.WRITE, TOPIC, data.name, is_logged=False):
                 continue
             admitted = self._slow_path.admission.topic(data.name, acks, context.client_id, self._version)
             if admitted is None:
                 continue
             if self._version >= FIRST_VERSION_BY_ID:
-                key = answer_head = data.topic_id.bytes
+                answer_head = key
             elif self._flexible:
-                key, answer_head = name, write_uvarint(len(name) + 1) + name
+                answer_head = write_uvarint(len(name) + 1) + name
             else:
-                key, answer_head = name, len(name).to_bytes(2, "big") + name
+                answer_head = len(name).to_bytes(2, "big") + name
             topics[key] = _KnownTopic(admitted, answer_head, b"\2" if self._flexible else _int32(1))
 
 

@@ -110,6 +110,18 @@ class FetchApi(FetchParts):
         reader = FetchReader(self, request, context, version, find)
         return reader.response(reader.read(is_over=True)[0])
 
+    def answer_delayed(
+        self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext, *, is_over: bool
+    ) -> FetchResponse | int:
+        """The answer to a fetch without a session that has waited; the missing bytes if it is not satisfied, and its
+        time not over."""
+        find = self.brokers.finder_for(context.connection)
+        reader = FetchReader(self, request, fetch_context, context.api_version, find)
+        if context.access is not None:
+            reader.deny(partial(context.may, Operation.READ, TOPIC))
+        found, missing_bytes = reader.read(is_over=is_over)
+        return missing_bytes or reader.response(found)
+
     def _wait(
         self,
         request: FetchRequest,
