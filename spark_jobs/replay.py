@@ -1,6 +1,7 @@
-"""Parquet back into topics: the records that load.py has written, each exactly once, in their order.
+"""Parquet or a table back into topics: the records that load.py has written, each exactly once, in their order.
 
     python -m spark_jobs.replay --input ./lake --to localhost:9092 --topic-prefix restored-
+    python -m spark_jobs.replay --format delta --input /lake/orders --as-of 2026-01-31T12:00:00Z --to localhost:9092
 
 Needed are the columns topic, partition, offset, key and value; timestamp and headers are taken along if they are there.
 Partitions keep their numbers and records their order; new offsets begin where the target's end. A run after a kill
@@ -28,6 +29,8 @@ from spark_jobs.copy_options import add_target, copy_options, print_copied
 from spark_jobs.job import new_parser, run_job, say
 from spark_jobs.partition_copy import Copied, CopyOptions, connected
 from spark_jobs.replay_sink import FORMAT, replay_sink
+from spark_jobs.tables.options import TABLE_FORMATS, add_catalog
+from spark_jobs.tables.snapshot import read_snapshot
 
 _TYPES = {
     "topic": "string",
@@ -74,14 +77,22 @@ def replay(rows: DataFrame, target: CopyOptions, prefix: str = "", topics: Seque
 
 
 def job(spark: SparkSession, options: argparse.Namespace) -> None:
-    target = copy_options(options, os.path.abspath(options.input))
+    if options.format not in TABLE_FORMATS and (options.snapshot is not None or options.as_of is not None):
+        raise ConfigError("--snapshot and --as-of are for tables; give --format iceberg or delta")
+    source = options.input if options.format == "iceberg" else os.path.abspath(options.input)
+    target = copy_options(options, source)
     topics = options.topic.split(",") if options.topic is not None else ()
-    print_copied(replay(spark.read.parquet(options.input), target, options.topic_prefix, topics))
+    rows = read_snapshot(spark, options) if options.format in TABLE_FORMATS else spark.read.parquet(options.input)
+    print_copied(replay(rows, target, options.topic_prefix, topics))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = new_parser("replay", "Write Parquet of load.py back into topics, each record exactly once.")
-    parser.add_argument("--input", required=True, help="the directory that load.py has written")
+    parser = new_parser("replay", "Write rows of load.py back into topics, each record exactly once.")
+    parser.add_argument("--input", required=True, help="the directory or table that load.py has written")
+    parser.add_argument("--format", choices=("parquet", *TABLE_FORMATS), default="parquet", help="of the input")
+    add_catalog(parser)
+    parser.add_argument("--snapshot", type=int, metavar="ID", help="of a table: Iceberg's snapshot, Delta's version")
+    parser.add_argument("--as-of", metavar="TIME", help="a table as it was at a time")
     parser.add_argument("--topic", metavar="A[,B]", help="only these (default: all)")
     add_target(parser, "kafkalite-replay")
     return run_job(parser, job, arguments)

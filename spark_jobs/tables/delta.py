@@ -39,7 +39,7 @@ class DeltaTable:
         self._name = name
         self._partitioning = tuple(partitioning)
         self._into_existing = into_existing
-        self._table = self._load()
+        self._table = load_delta(path)
         self._directory: RunDirectory | None = None
         self._adds: dict[str, Any] = {}
 
@@ -144,18 +144,6 @@ class DeltaTable:
         """The columns that the table is partitioned by."""
         return list(self._table.metadata().partition_columns)
 
-    def _load(self) -> Any:
-        try:
-            import deltalake
-        except ImportError:
-            raise ConfigError(_INSTALL) from None
-        try:
-            return deltalake.DeltaTable(self._location)
-        except deltalake.exceptions.TableNotFoundError:
-            return None
-        except deltalake.exceptions.DeltaError as fault:
-            raise ConfigError(f"--output {self.path}: {fault}") from None
-
     def _create(self, schema: pa.Schema) -> Any:
         from deltalake import DeltaTable as Table
         from deltalake import Schema
@@ -181,3 +169,17 @@ class DeltaTable:
         for name, field in ours.items():
             if field.type != there[name].type:
                 raise ConfigError(f"column {name!r} of {self.path} is {there[name].type}, not {field.type}")
+
+
+def load_delta(path: str) -> Any:
+    """The table as deltalake has it, None if there is none. Raises ConfigError."""
+    try:
+        import deltalake
+    except ImportError:
+        raise ConfigError(_INSTALL) from None
+    try:
+        return deltalake.DeltaTable(local_path(path))
+    except deltalake.exceptions.TableNotFoundError:
+        return None
+    except deltalake.exceptions.DeltaError as fault:
+        raise ConfigError(f"{path}: {fault}") from None

@@ -42,13 +42,10 @@ class IcebergTable:
         """`path` is CATALOG.NAMESPACE.TABLE; the catalog's own configuration is pyiceberg's, `properties` go before
         it. Raises ConfigError."""
         self.path = path
-        catalog, _, self._identifier = path.partition(".")
-        if "." not in self._identifier:
-            raise ConfigError(f"--output {path} must be CATALOG.NAMESPACE.TABLE")
+        self._catalog, self._identifier = _open_catalog(path, properties)
         self._name = name
         self._partitioning = tuple(partitioning)
         self._into_existing = into_existing
-        self._catalog = _load_catalog(catalog, dict(properties))
         self._table = self._load()
         self._directory: RunDirectory | None = None
         self._data_files: dict[str, Any] = {}
@@ -147,12 +144,7 @@ class IcebergTable:
             yield transaction
 
     def _load(self) -> Any:
-        from pyiceberg.exceptions import NoSuchTableError
-
-        try:
-            return self._catalog.load_table(self._identifier)
-        except NoSuchTableError:
-            return None
+        return _load_table(self._catalog, self._identifier)
 
     def _create(self, schema: pa.Schema) -> Any:
         from pyiceberg.exceptions import TableAlreadyExistsError
@@ -230,15 +222,33 @@ class IcebergTable:
         raise ConfigError(f"{self.path} is partitioned by {transform}({source}), which load cannot write")
 
 
-def _load_catalog(name: str, properties: dict[str, str]) -> Any:
+def load_iceberg(path: str, properties: Mapping[str, str]) -> Any:
+    """The table CATALOG.NAMESPACE.TABLE as pyiceberg has it, None if there is none. Raises ConfigError."""
+    return _load_table(*_open_catalog(path, properties))
+
+
+def _open_catalog(path: str, properties: Mapping[str, str]) -> tuple[Any, str]:
+    """The catalog of a table, and the table's name there."""
+    name, _, identifier = path.partition(".")
+    if "." not in identifier:
+        raise ConfigError(f"{path} must be CATALOG.NAMESPACE.TABLE")
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError:
         raise ConfigError(_INSTALL) from None
     try:
-        return load_catalog(name, **properties)
+        return load_catalog(name, **properties), identifier
     except Exception as fault:  # of a library for each kind of catalog
         raise ConfigError(f"the catalog {name!r} cannot be used: {fault}") from None
+
+
+def _load_table(catalog: Any, identifier: str) -> Any:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        return None
 
 
 def _with_ids(field: pa.Field, known: Any) -> pa.Field:

@@ -30,14 +30,7 @@ def add_table(parser: argparse.ArgumentParser, name: str, partition_by: str = "t
         help="of the output: a directory of Parquet (default); an Iceberg table, CATALOG.NAMESPACE.TABLE; a Delta "
         "table, its directory or URI",
     )
-    add(
-        "--catalog",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a property of the Iceberg catalog, such as uri=http://... or warehouse=s3://...; may be repeated, and "
-        "goes before pyiceberg's configuration",
-    )
+    add_catalog(parser)
     add(
         "--partition-by",
         default=partition_by,
@@ -46,6 +39,17 @@ def add_table(parser: argparse.ArgumentParser, name: str, partition_by: str = "t
     )
     add("--name", default=name, help=f"of the load: its offsets are stored under it in the table (default: {name})")
     add("--into-existing", action="store_true", help="begin beside the rows that another writer has put in the table")
+
+
+def add_catalog(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--catalog",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a property of the Iceberg catalog, such as uri=http://... or warehouse=s3://...; may be repeated, and "
+        "goes before pyiceberg's configuration",
+    )
 
 
 def maintain(options: argparse.Namespace, retain_ms: int) -> None:

@@ -17,11 +17,15 @@ pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
 
 from spark_jobs.copy_options import add_target, copy_options
 from spark_jobs.job import add_source, new_parser, source_options
+from spark_jobs.latest import main as latest_main
 from spark_jobs.load import load_into
+from spark_jobs.load import main as load_main
 from spark_jobs.load_output import open_output
 from spark_jobs.mirror import mirror, name_of
 from spark_jobs.partition_copy import Copied, CopyOptions
+from spark_jobs.replay import main as replay_main
 from spark_jobs.replay import replay
+from tests.support.lake import iceberg_table, table_options
 
 T0 = 1_700_000_000_123
 DAY_MS = 86_400_000
@@ -62,6 +66,10 @@ def stored(broker: Any, topic: str) -> list[Row]:
         )
         for row in table.to_pylist()
     ]  # fmt: skip
+
+
+def iceberg_snapshot(place: Path) -> int:
+    return int(iceberg_table(place).current_snapshot().snapshot_id)
 
 
 def target(broker: Any, name: str, source: str, *arguments: str) -> CopyOptions:
@@ -128,6 +136,39 @@ def test_what_was_loaded_is_replayed_in_order_and_once(spark: Any, topics: Any, 
     again = replay(spark.read.parquet(lake), to, "r-")
     assert sorted(again) == [Copied("r-orders", 0, 4, 20, 24), Copied("r-orders", 1, 0, 30, 30)]
     assert stored(broker, "r-orders") == expected((0, 0, 24), (1, 0, 30))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+@pytest.mark.parametrize("job", ["load", "latest"])
+def test_a_table_is_replayed_as_it_is_or_was(
+    spark: Any, topics: Any, broker: Any, tmp_path: Path, job: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyiceberg", reason="needs the extra 'tables'")
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)  # the session is that of all tests
+    main = {"load": load_main, "latest": latest_main}[job]
+    words = ["--data-dir", str(topics.path), "--topic", "orders", "--headers", *table_options(kind, tmp_path)]
+
+    def expect(ends: tuple[int, int]) -> list[Row]:
+        rows = expected(*((partition, 0, end) for partition, end in enumerate(ends)))
+        if job == "load":
+            return rows
+        last = {(row[0], row[1]): row for row in rows if row[1] is not None}
+        return [row for row in last.values() if row[2] is not None]
+
+    topics.write(records(0, 21))
+    topics.write(records(0, 30), partition=1)
+    assert main(words) == 0
+    first = {"iceberg": iceberg_snapshot, "delta": lambda _: 1}[kind](tmp_path)
+    topics.write(records(21, 24), base_offset=21)
+    assert main(words) == 0
+    where = [word.replace("--output", "--input") for word in table_options(kind, tmp_path)]
+    back = [*where, "--to", broker.bootstrap_servers]
+    for name, arguments, ends in (("old", ["--snapshot", str(first)], (21, 30)), ("new", [], (24, 30))):
+        prefix = f"{job}-{kind}-{name}-"
+        assert replay_main([*back, *arguments, "--topic-prefix", prefix, "--name", prefix]) == 0
+        assert stored(broker, f"{prefix}orders") == expect(ends)
+    assert replay_main([*back, "--as-of", "1000"]) == 1
 
 
 def test_an_input_without_offsets_cannot_be_replayed(spark: Any, broker: Any) -> None:

@@ -162,7 +162,7 @@ def test_a_run_that_fails_leaves_no_files(load: Load, monkeypatch: pytest.Monkey
 
 def test_a_name_without_a_namespace_is_refused(load: Load) -> None:
     if load.kind == "iceberg":
-        with pytest.raises(ConfigError, match=r"must be CATALOG\.NAMESPACE\.TABLE"):
+        with pytest.raises(ConfigError, match=r"orders must be CATALOG\.NAMESPACE\.TABLE"):
             load.run("--output", "orders")
     with pytest.raises(ConfigError, match="--partition-by week"):
         load.run("--partition-by", "week")
