@@ -122,13 +122,18 @@ class AbortedTransactions:
         self._producers: set[int] = set()
 
     def has(self, header: BatchHeader) -> bool:
-        while self._waiting and self._waiting[0][0] <= header.last_offset:
-            self._producers.add(self._waiting.popleft()[1])
+        self._begin_up_to(header.last_offset)
         return header.producer_id in self._producers
 
     def passed(self, header: BatchHeader, batch: memoryview) -> None:
+        """The reader has passed this batch. A response may begin with the marker that ends a transaction."""
         if header.is_control and is_commit(batch) is False:
+            self._begin_up_to(header.last_offset)
             self._producers.discard(header.producer_id)
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._waiting and self._waiting[0][0] <= offset:
+            self._producers.add(self._waiting.popleft()[1])
 
 
 def is_commit(batch: memoryview) -> bool | None:

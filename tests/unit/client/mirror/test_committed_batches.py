@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalite.client.fetching import Fetched
@@ -98,13 +98,18 @@ def test_a_damaged_batch_is_refused() -> None:
         committed_batches(fetched(bytes(data)), 10)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["data", "commit", "abort"])), max_size=30))
-def test_transactions_of_several_producers(story: list[tuple[str, str]]) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["data", "commit", "abort"])), max_size=30),
+    st.integers(0, 29),
+)
+@example([("a", "data"), ("a", "abort"), ("a", "data"), ("a", "commit")], 1)  # a response that begins with the marker
+def test_transactions_of_several_producers(story: list[tuple[str, str]], first: int) -> None:
+    """A fetch begins with any batch; the response has the aborted transactions that end there or later."""
     log = bytearray()
     offset = 0
     opened: dict[int, list[int]] = {}
     committed: list[int] = []
-    aborted: list[tuple[int, int]] = []
+    aborted: list[tuple[int, int, int]] = []
     for name, action in story:
         producer_id = ord(name)
         if action == "data":
@@ -120,12 +125,15 @@ def test_transactions_of_several_producers(story: list[tuple[str, str]]) -> None
             if action == "commit":
                 committed += mine
             elif mine:
-                aborted.append((mine[0], producer_id))
+                aborted.append((mine[0], producer_id, offset))
         log += batch
         offset += 2 if action == "data" else 1
     stable = min((mine[0] for mine in opened.values()), default=offset)
-    data = b"".join(bytes(batch) for header, batch in whole_batches(bytes(log)) if header.base_offset < stable)
-    batches, position = committed_batches(fetched(data, aborted), 0)
+    readable = [(header, batch) for header, batch in whole_batches(bytes(log)) if header.base_offset < stable][first:]
+    start = readable[0][0].base_offset if readable else stable
+    data = b"".join(bytes(batch) for _, batch in readable)
+    listed = [(begin, producer_id) for begin, producer_id, end in aborted if end >= start]
+    batches, position = committed_batches(fetched(data, listed), start)
     seen = [one.offset for batch in batches for one in records_of(batch)]
-    assert seen == sorted(one for one in committed if one < stable)
+    assert seen == sorted(one for one in committed if start <= one < stable)
     assert position == stable
