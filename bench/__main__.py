@@ -60,6 +60,7 @@ examples:
   python -m bench vs-kafka                              kafkalite and Apache Kafka by turns; see vs-kafka --help
   python -m bench compaction                            the same for log compaction; see compaction --help
   python -m bench replication                           three replicas each, by turns; see replication --help
+  python -m bench scaling                               serve --cores 1, 2, 4, ...; see scaling --help
   python -m bench tls                                   behind TLS, by turns; see tls --help
   python -m bench console                               beside an open console and its search; see console --help
   python -m bench acls                                  a decision of the authorizer, among 10,000 lists
@@ -175,6 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return versus.main(words[1:])
     if words[:1] == ["compaction"]:
         return compaction_by_turns.main(words[1:])
+    if words[:1] == ["scaling"]:
+        from bench import cores
+
+        return cores.main(words[1:])
     if words[:1] == ["tls"]:
         from bench import tls
 

@@ -29,7 +29,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--allow-remote", action="store_true", help="listen for other machines as well; anyone there may change nodes"
     )
     command.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)
+    for hidden in ("--lifeline", "--listen-descriptor"):  # see `local_cluster`
+        command.add_argument(hidden, type=int, help=argparse.SUPPRESS)
     command.add_argument("--session-ms-min", type=int, default=1_000, help=argparse.SUPPRESS)
 
 
@@ -89,7 +90,10 @@ async def _serve(options: argparse.Namespace, directory: str, host: str, port: i
     listener = ZooKeeperListener(server, clock, ListenerLimits(session_ms_min=options.session_ms_min))
     waiting = asyncio.ensure_future(stop_wanted.wait())
     try:
-        await listener.open(host, port)
+        if options.listen_descriptor is None:
+            await listener.open(host, port)
+        else:
+            await listener.open_inherited(options.listen_descriptor)
         say(f"ZooKeeper is ready on {_address(host, listener.port)}, data in {directory}")
         sys.stdout.flush()
         ends: set[asyncio.Future[Any]] = {waiting, failed}

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.cli.local_cluster import broker_plan, single_broker_directory
 from kafkalite.cli.local_cluster.broker_plan import ClusterPlan
-from kafkalite.cli.local_cluster.broker_process import BrokerProcess
-from kafkalite.cli.local_cluster.own_zookeeper import ZooKeeperChild, ZooKeeperMaker, zookeeper_maker
+from kafkalite.cli.local_cluster.broker_process import BrokerProcess, ChildProcess
+from kafkalite.cli.local_cluster.own_zookeeper import OwnZooKeeper, ZooKeeperChild, ZooKeeperMaker, zookeeper_maker
 from kafkalite.cli.local_cluster.supervision import Supervisor
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.storage.file_names import LOCK
@@ -167,9 +167,13 @@ class _LocalCluster:
 
     async def _start(self) -> None:
         plans = self._planned.brokers
+        first: list[ChildProcess] = []
         if self._make_zookeeper is not None:
             self._zookeeper = self._make_zookeeper(self._lifeline, [self._lock])
-            await self._zookeeper.start()
+            if isinstance(self._zookeeper, OwnZooKeeper) and self._zookeeper.listen():
+                first.append(self._zookeeper)  # brokers import their modules meanwhile
+            else:
+                await self._zookeeper.start()
             plans = tuple(broker_plan.with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
         self._brokers = [
             BrokerProcess(
@@ -181,8 +185,11 @@ class _LocalCluster:
             )
             for each in plans
         ]
-        for adopts in (True, False):  # a broker whose data are taken over also brings the cluster id
-            await _together([broker for broker in self._brokers if broker.plan.adopts is adopts])
+        adopters = [broker for broker in self._brokers if broker.plan.adopts]
+        if adopters:  # a broker whose data are taken over also brings the cluster id
+            await _together([*first, *adopters])
+            first = []
+        await _together([*first, *(broker for broker in self._brokers if not broker.plan.adopts)])
 
     def _report_ready(self) -> None:
         """One line on stdout, like a single broker's."""
@@ -225,9 +232,9 @@ class _LocalCluster:
         logger.info("%s was stopped, and is not restarted", broker.process.name)
 
 
-async def _together(brokers: Sequence[BrokerProcess]) -> None:
+async def _together(processes: Sequence[ChildProcess]) -> None:
     """Start all of them in parallel, or none. Raises ConfigError, OSError."""
-    starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
+    starting = [asyncio.ensure_future(process.start()) for process in processes]
     try:
         await asyncio.gather(*starting)
     except BaseException:

@@ -12,6 +12,7 @@ import asyncio
 import ipaddress
 import logging
 import re
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from kafkalite.common.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 LISTENER = "127.0.0.1:2181"
+_BACKLOG = 128
 KAFKALITE, APACHE = "kafkalite", "apache"
 _APACHE_DATA = "version-2"
 _OUR_DATA = "snapshot.*"
@@ -30,8 +32,12 @@ _READY = re.compile(r"ZooKeeper is ready on (\S+), data in ")
 
 
 class OwnZooKeeper(ChildProcess):
-    """kafkalite's ZooKeeper with its data in `directory`. It keeps its address from its first start on. `lifeline` is
-    the end of a pipe that it reads from: it stops when the process that holds the other has ended."""
+    """kafkalite's ZooKeeper with its data in `directory`. `lifeline` is the end of a pipe that it reads from: it stops
+    when the process that holds the other has ended.
+
+    This process binds its address and keeps it, so brokers may start beside it: their connections wait until it serves,
+    also while it is restarted.
+    """
 
     name = "ZooKeeper"
     stop_limit_s = 10.0
@@ -52,18 +58,42 @@ class OwnZooKeeper(ChildProcess):
         self._log_level = log_level
         self._lifeline = lifeline
         self._allow_remote = allow_remote
+        self._socket: socket.socket | None = None
+
+    def listen(self) -> bool:
+        """Bind the address; `connect` has it from now on. False if only the process itself can do that. Raises
+        ConfigError."""
+        host, _, port = self.connect.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        except ValueError:
+            return False
+        try:
+            self._socket = socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            raise ConfigError(f"the ZooKeeper of our own cannot listen on {self.connect}: {error.strerror}") from error
+        self.connect = _text(host, self._socket.getsockname()[1])
+        return True
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._socket is not None:
+            self._socket.close()
 
     async def start(self) -> None:
         """Returns when it serves. Raises ConfigError if it ends before that (it has printed the reason); OSError."""
+        inherited = [] if self._socket is None else [self._socket.fileno()]
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "kafkalite", "zookeeper", "--listener", self.connect),
+            *(part for descriptor in inherited for part in ("--listen-descriptor", str(descriptor))),
             *("--data-dir", str(self.directory.absolute()), "--lifeline", str(self._lifeline)),
             *("--log-level", self._log_level, *(["--allow-remote"] if self._allow_remote else [])),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             env=child_environment(),
             start_new_session=True,  # Ctrl-C is for the process that started it, which stops the brokers first
-            pass_fds=(self._lifeline, *self._keep_open),
+            pass_fds=(self._lifeline, *inherited, *self._keep_open),
         )
         assert self._process.stdout is not None
         try:

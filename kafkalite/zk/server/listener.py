@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import struct
 from collections import Counter
 from functools import partial
@@ -81,6 +82,11 @@ class ZooKeeperListener:
         """Raises OSError."""
         loop = asyncio.get_running_loop()
         self._sockets = await loop.create_server(partial(_Connection, self), host or None, port)
+
+    async def open_inherited(self, descriptor: int) -> None:
+        """Accept connections at a socket that listens already; some may be waiting there. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._sockets = await loop.create_server(partial(_Connection, self), sock=socket.socket(fileno=descriptor))
 
     def close(self) -> None:
         """Ends all connections; their sessions stay."""

@@ -48,8 +48,8 @@ class Served:
         return [int(pid) for pid in re.findall(rf"{name} \(process (\d+)\) serves", self.said())]
 
 
-@contextmanager
-def serving(home: Path, *arguments: str, brokers: int | None = 3, cores: str = "") -> Iterator[Served]:
+def start(home: Path, *arguments: str, brokers: int | None = 3, cores: str = "") -> Served:
+    """Begin the command; returns when it is ready."""
     place = [] if "--adopt" in arguments else ["--data-dir", str(home / "data")]
     count = ["--cores", cores] if cores else [] if brokers is None else ["-n", str(brokers)]
     command = [sys.executable, "-m", "kafkalite", "serve", *count, "--port", "0", *place]
@@ -63,13 +63,28 @@ def serving(home: Path, *arguments: str, brokers: int | None = 3, cores: str = "
             env=environment(),
         )
     try:
-        yield Served(process, errors)
+        return Served(process, errors)
+    except BaseException:
+        end(process)
+        raise
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Stop it in order, unless it has ended."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    process.wait(60)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+@contextmanager
+def serving(home: Path, *arguments: str, brokers: int | None = 3, cores: str = "") -> Iterator[Served]:
+    served = start(home, *arguments, brokers=brokers, cores=cores)
+    try:
+        yield served
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        assert process.stdout is not None
-        process.stdout.close()
+        end(served.process)
 
 
 def all_gone(directory: Path) -> bool:
