@@ -286,15 +286,16 @@ class Report:
         yield "| work | cores | requests/s of brokers alone |"
         yield "|---|---|---|"
         for work in self.runs:
-            for count, rate in self.capacity(work, counts).items():
+            for count, rate in self.capacity(work, counts, cores).items():
                 how = "from the CPU of a request" if count <= cores and count in self.runs[work] else "computed"
                 yield f"| {work} | {count} | {rate:,.0f} ({how}) |"
 
-    def capacity(self, work: str, counts: Sequence[int]) -> dict[int, float]:
+    def capacity(self, work: str, counts: Sequence[int], cores: int) -> dict[int, float]:
         """Requests a second of so many full cores, by the CPU of a request with the nearest number of processes that
-        was measured."""
+        was measured, each of which had a core of its own."""
         by_count = self.runs[work]
-        nearest = {count: max(one for one in by_count if one <= max(count, min(by_count))) for count in counts}
+        most = {count: max(min(count, cores), min(by_count)) for count in counts}
+        nearest = {count: max(one for one in by_count if one <= most[count]) for count in counts}
         return {count: count * 1e6 / median(run.cpu_us for run in by_count[nearest[count]]) for count in counts}
 
 
@@ -349,7 +350,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.svg is not None:
         from bench.cores_plot import draw
 
-        options.svg.write_text(draw({work: report.capacity(work, counts) for work in report.runs}, cores))
+        options.svg.write_text(draw({work: report.capacity(work, counts, cores) for work in report.runs}, cores))
     return 0
 
 

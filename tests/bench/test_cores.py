@@ -20,7 +20,7 @@ def test_rows_beyond_the_machine_are_computed_and_marked() -> None:
     assert f"| {SMALL} | 2 | 100,000 | 11.0 us | 1.10 | 1.0 % of a core | 2.0 |" in lines
     assert f"| {SMALL} | 1 | 100,000 (from the CPU of a request) |" in lines
     assert f"| {SMALL} | 8 | 727,273 (computed) |" in lines
-    picture = ElementTree.fromstring(draw({SMALL: report.capacity(SMALL, [1, 2, 8])}, 2))
+    picture = ElementTree.fromstring(draw({SMALL: report.capacity(SMALL, [1, 2, 8], 2)}, 2))
     dots = picture.findall("{http://www.w3.org/2000/svg}circle")
     assert [dot.get("fill") == "none" for dot in dots] == [False, False, True]
 
