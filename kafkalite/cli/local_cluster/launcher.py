@@ -5,6 +5,7 @@ Each is a process; this one starts and supervises them, and serves no client but
     a broker or our ZooKeeper dies     that is logged, and it is restarted at once, and after many deaths in a minute up
                                        to 30 s apart
     SIGTERM to one broker              it stops and is not restarted, the others continue
+    SIGHUP                             one broker after another stops in order, handing over, and is started again
     SIGTERM, Ctrl-C                    the brokers stop in order, in parallel, then our ZooKeeper; a second one kills
     this process dies                  they stop by themselves, when the pipe that each reads from ends
     the same command again             waits for the processes of an earlier one, then finds the same data
@@ -83,8 +84,13 @@ async def _serve(planned: ClusterPlan, log_level: str, make_zookeeper: ZooKeeper
             os.kill(os.getpid(), number)
         stop_requested.set()
 
+    def on_restart() -> None:
+        if cluster is not None and not stop_requested.is_set():
+            cluster.restart()
+
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+    loop.add_signal_handler(signal.SIGHUP, on_restart)
     waiting = asyncio.ensure_future(stop_requested.wait())
     try:
         with _locked(Path(planned.directory)) as lock, _pipe() as lifeline:
@@ -122,6 +128,7 @@ class _LocalCluster:
         self._brokers: list[BrokerProcess] = []
         self._supervisors: list[Supervisor] = []
         self._tasks: list[asyncio.Future[Any]] = []
+        self._restarting: asyncio.Future[None] | None = None
         self._metrics: MetricsEndpoint | None = None
 
     async def run(self, stop_requested: asyncio.Future[Any]) -> None:
@@ -149,7 +156,21 @@ class _LocalCluster:
             logger.info("every broker has been stopped")
         none_left.cancel()
 
+    def restart(self) -> None:
+        """Restart the brokers in turn, in the background. A request during a restart does nothing."""
+        if self._supervisors and (self._restarting is None or self._restarting.done()):
+            self._restarting = asyncio.ensure_future(self._restart_in_turn())
+
+    async def _restart_in_turn(self) -> None:
+        logger.info("the brokers are restarted one after another")
+        for supervisor in self._supervisors:
+            await supervisor.restart()
+        logger.info("the brokers were restarted")
+
     async def stop(self) -> None:
+        if self._restarting is not None:
+            self._restarting.cancel()
+            await asyncio.wait({self._restarting})
         for task in self._tasks:
             task.cancel()
         if self._tasks:

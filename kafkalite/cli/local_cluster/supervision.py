@@ -52,29 +52,47 @@ class Supervisor:
         self.restarts = 0
         self._monotonic_s = monotonic_s
         self._pauses = RestartPauses()
+        self._wanted: asyncio.Future[None] | None = None  # a restart in order, until the process serves again
 
     async def run(self) -> None:
-        """Restart the process, which has been started, whenever it dies. Returns when it has ended in order."""
-        while True:
-            pid = self.process.pid
-            how = await self.process.ended()
-            self.is_up = False
-            if how is None:
-                return
-            await self._restart(how, pid, self._pauses.after_death(self._monotonic_s()))
-            self.is_up = True
-            self.restarts += 1
+        """Restart the process, which has been started, whenever it dies. Returns when it has ended in order, unless
+        that was for a restart."""
+        try:
+            while True:
+                pid = self.process.pid
+                how = await self.process.ended()
+                self.is_up = False
+                if how is None and self._wanted is None:
+                    return
+                pause_s = 0.0 if how is None else self._pauses.after_death(self._monotonic_s())
+                await self._restart(how or "has stopped", pid, pause_s, logging.INFO if how is None else logging.ERROR)
+                self.is_up = True
+                self.restarts += 1
+                if self._wanted is not None:
+                    self._wanted.set_result(None)
+                    self._wanted = None
+        finally:
+            if self._wanted is not None:
+                self._wanted.cancel()
 
-    async def _restart(self, how: str, pid: int, pause_s: float) -> None:
+    async def restart(self) -> None:
+        """Stop the process in order and start it again; returns when it serves. Does nothing while it is down."""
+        if not self.is_up or self._wanted is not None:
+            return
+        wanted = self._wanted = asyncio.get_running_loop().create_future()
+        await self.process.stop()
+        await asyncio.wait({wanted})
+
+    async def _restart(self, how: str, pid: int, pause_s: float, level: int) -> None:
         process = self.process
         while True:
             when = f"in {pause_s:g} s" if pause_s else "at once"
-            logger.error("%s (process %d) %s; it is restarted %s", process.name, pid, how, when)
+            logger.log(level, "%s (process %d) %s; it is restarted %s", process.name, pid, how, when)
             await asyncio.sleep(pause_s)
             try:
                 await process.start()
             except (ConfigError, OSError) as error:
-                how, pid = f"could not start: {error}", process.pid
+                how, pid, level = f"could not start: {error}", process.pid, logging.ERROR
                 pause_s = self._pauses.after_failed_start()
                 continue
             logger.info("%s (process %d) serves again", process.name, process.pid)

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite.cli.local_cluster.zookeeper_process import missing_requirement
 from kafkalite.server.broker import Broker
@@ -19,7 +19,7 @@ from tests.support.broker_process import environment
 from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_tree import zookeeper_client
-from tests.system.cluster.load import LOG
+from tests.system.cluster.load import LOG, Load
 from tests.system.cluster.served_machine import all_gone, create, creates, read, serving, write
 
 needs_java = pytest.mark.skipif(missing_requirement() is not None, reason=f"{missing_requirement()}")
@@ -107,6 +107,23 @@ def test_a_broker_that_dies_is_begun_again_and_one_that_is_told_to_stop_is_not(t
         write(served.bootstrap, "kept", led[:1])
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(60) == 0, served.said()
+
+
+@pytest.mark.long
+def test_brokers_are_restarted_in_turn_and_hand_over(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        admin = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG)
+        admin.create_topics([NewTopic("kept", 3, 3)])["kept"].result(DEADLINE_S)
+        before = [served.pids(f"broker {number}")[-1] for number in range(3)]
+        with Load(served.bootstrap, "kept", range(3)) as load:
+            load.await_progress("before the restarts")
+            served.process.send_signal(signal.SIGHUP)
+            until(lambda: "the brokers were restarted" in served.said(), "each broker to be restarted", 120)
+            load.await_progress("after the restarts")
+        assert load.failures == []
+        assert not set(before) & {served.pids(f"broker {number}")[-1] for number in range(3)}
+        assert served.said().count("leadership of the partitions that others have as well is handed over") == 3
+        assert " ERROR " not in served.said() and "is not restarted" not in served.said()
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,36 @@ class Flickering(ChildProcess):
         return self.ends.pop(0)
 
 
+class Stoppable(Flickering):
+    """Ends in order when it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.stops: asyncio.Queue[None] = asyncio.Queue()
+
+    async def ended(self) -> None:
+        await self.stops.get()
+
+    async def stop(self) -> None:
+        self.stops.put_nowait(None)
+
+
+def test_a_process_that_is_stopped_for_a_restart_serves_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        supervisor = Supervisor(process := Stoppable())
+        running = asyncio.ensure_future(supervisor.run())
+        for count in (1, 2):
+            await supervisor.restart()
+            assert (process.starts, supervisor.restarts, supervisor.is_up) == (count, count, True)
+        await process.stop()
+        await running
+        assert (process.starts, supervisor.is_up) == (2, False), "a stop without a restart is one"
+        await supervisor.restart()
+
+    asyncio.run(story())
+    assert caplog.text == "", "nothing went wrong"
+
+
 def test_a_process_is_started_again_until_it_ends_in_order(caplog: pytest.LogCaptureFixture) -> None:
     process = Flickering(["was killed", "was killed", None])
     supervisor = Supervisor(process, lambda: 0.0)
