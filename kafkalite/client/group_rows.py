@@ -9,7 +9,7 @@ Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -189,6 +189,7 @@ def _described(group: Group) -> Row:
         "protocol": group.protocol,
         "group_epoch": group.epoch,
         "target_epoch": group.target_epoch,
+        "topology": list(group.topology),
         "coordinator": group.coordinator,
         "members": [_member(member) for member in group.members],
         "reconciliation": {"sentences": sentences_of(group), "steps": [_step(step) for step in steps_of(group)]},
@@ -222,9 +223,16 @@ def _member(member: Member) -> Row:
         "member_epoch": member.epoch,
         "partitions": _places(member.partitions),
         "target": None if member.target is None else _places(member.target),
+        "tasks": _tasks(member.tasks),
+        "target_tasks": _tasks(member.target_tasks),
         "subscribed_topics": list(member.topics),
         "subscribed_regex": member.topic_regex,
     }
+
+
+def _tasks(tasks: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]] | None:
+    """The tasks of a member of a group of Kafka Streams by subtopology, standby and warm-up tasks apart."""
+    return None if tasks is None else {name: list(numbers) for name, numbers in tasks.items()}
 
 
 def _places(partitions: Iterable[TopicPartition]) -> list[Row]:

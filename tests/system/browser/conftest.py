@@ -15,9 +15,9 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from tests.support.broker_process import ServedBroker
+from tests.support.console_process import ConsoleProcess
 from tests.system.browser.accessibility import axe_source
 from tests.system.browser.bustle import Bustle
-from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
 CHROMIUM = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")

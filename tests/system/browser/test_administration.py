@@ -10,10 +10,11 @@ from confluent_kafka.admin import AclBindingFilter, AclOperation, AclPermissionT
 from playwright.sync_api import expect
 
 from tests.support.broker_process import ServedBroker
+from tests.support.console_process import ConsoleProcess
+from tests.support.streams_members import StreamsMember, counting_topology
 from tests.support.wait import until
 from tests.system.browser.accessibility import findings
 from tests.system.browser.conftest import OpenPage
-from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
 
@@ -170,6 +171,18 @@ def test_one_partition_of_a_group_is_reset(open_page: OpenPage, world: World) ->
     expect(dialog.get_by_role("table", name="Preview").get_by_role("row")).to_have_count(2)
     dialog.get_by_role("button", name="Reset").click()
     page.get_by_text("1 offset of one-partition were reset").wait_for()
+
+
+def test_a_group_of_kafka_streams_shows_tasks_and_topology(open_page: OpenPage, world: World, axe: str) -> None:
+    world.create("texts", partitions=2)
+    member = StreamsMember(world.bootstrap, "counting", "m1", counting_topology("counting", "texts"))
+    member.await_tasks()
+    page = open_page("/group?group_id=counting")
+    tasks = page.get_by_role("table", name="Members").get_by_role("row").nth(1)
+    expect(tasks).to_contain_text("0 0–1")
+    expect(tasks).to_contain_text("1 0–1")
+    page.get_by_role("heading", name="Topology").wait_for()
+    assert findings(page, axe) == []
 
 
 def test_a_topic_is_analysed(open_page: OpenPage, axe: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.broker_process import ServedBroker
+from tests.support.console_process import ConsoleProcess
 from tests.system.browser.conftest import SETTINGS, OpenPage
-from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
 ADDRESSES = ("/", "/topics", "/topics/orders", "/storage", "/topics/orders/messages?from=tail")

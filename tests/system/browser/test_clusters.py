@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from tests.support.broker_process import ServedBroker
 from tests.support.certificates import Authority
+from tests.support.console_process import ConsoleProcess
 from tests.system.browser.conftest import OpenPage
-from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
 

@@ -12,10 +12,10 @@ import fastavro
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.console_process import ConsoleProcess
 from tests.support.schema_registry import Registry, schema_registry
 from tests.system.browser.accessibility import findings
 from tests.system.browser.conftest import OpenPage
-from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
 CLICK = {

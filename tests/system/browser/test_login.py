@@ -18,9 +18,9 @@ from confluent_kafka.admin import ResourceType as Resource
 from playwright.sync_api import Page, expect
 
 from tests.support.broker_process import ServedBroker
+from tests.support.console_process import ConsoleProcess
 from tests.system.browser import accessibility
 from tests.system.browser.conftest import OpenPage
-from tests.system.browser.console_process import ConsoleProcess
 
 USERS = "org.apache.kafka.common.security.plain.PlainLoginModule required user_admin=a-secret user_alice=b-secret;"
 SETTINGS = {

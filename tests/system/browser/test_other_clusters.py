@@ -13,8 +13,8 @@ import pytest
 from bench.reference import ReferenceUnavailable
 from kafkalite.testing import Cluster
 from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka
+from tests.support.console_process import ConsoleProcess
 from tests.system.browser.conftest import OpenPage
-from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.pages import PAGES
 from tests.system.browser.world import World
 

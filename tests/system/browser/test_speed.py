@@ -10,8 +10,8 @@ import pytest
 from bench.records import frame_cycle
 from bench.replay import blocking_socket, pump
 from tests.support.broker_process import ServedBroker
+from tests.support.console_process import ConsoleProcess
 from tests.system.browser.conftest import SETTINGS, OpenPage
-from tests.system.browser.console_process import ConsoleProcess
 from tests.system.browser.world import World
 
 TOPICS, RECORDS, GROUPS, ROUNDS = 2000, 10_000_000, 200, 5

@@ -212,6 +212,8 @@ def test_a_group_of_kafka_streams_shows_what_its_members_read() -> None:
             (topic, partition) for topic in ("texts", "app-by-key-repartition") for partition in (0, 1)
         }
         assert {one["member_id"] for one in group["partitions"]} == {"m1"}
+        assert told["tasks"] == told["target_tasks"] == {"0": [0, 1], "1": [0, 1]}
+        assert len(group["topology"]) == 2 and "texts" in group["topology"][0]
 
 
 def test_a_group_is_reset_after_a_preview(broker: Broker, browser: Browser) -> None:

@@ -11,7 +11,7 @@ import { Plot } from "../parts/plot.js";
 import { repeat } from "../parts/router.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
-import { memberColumns, waiting } from "./group_members.js";
+import { memberColumns, topology, waiting } from "./group_members.js";
 import { resetOffsets } from "./group_reset.js";
 import { stateBadge } from "./groups.js";
 import { SHARE_PARTITIONS, isShareGroup, recordsInFlight, shareFigures } from "./share_group.js";
@@ -92,6 +92,7 @@ function draw(parts, group, view, load) {
     parts.members,
     h("h2", { class: "section-title" }, "Members"),
     plainTable("Members", memberColumns(group), group.members, "No members: the group has no consumer now."),
+    topology(group),
   );
   const shown = group.partitions.slice(0, SHOWN_PARTITIONS);
   const more =

@@ -55,12 +55,41 @@ const HOST = { title: "Host", cell: (member) => h("code", null, member.host) };
 const PARTITIONS = { title: "Partitions", number: true, cell: (member) => count(member.partitions.length) };
 const ASSIGNED = { title: "Assigned", wide: true, cell: (member) => byTopic(member.partitions) };
 
+const TASKS = { title: "Tasks", help: "By subtopology: those that the member runs, or keeps state for", cell: (member) => bySubtopology(member.tasks) };
+const TASK_MOVES = { title: "Moves", help: "Tasks that come and go until the target assignment", cell: movingTasks };
+const epochColumn = (group) => ({ title: "Epoch", number: true, cell: (member) => epochOf(member, group.target_epoch) });
+
+/** Subtopologies with the numbers of tasks. @param {Record<string, number[]> | null} tasks */
+const bySubtopology = (tasks) =>
+  Object.entries(tasks ?? {}).map(([name, numbers]) => h("div", null, h("b", null, name), " ", h("span", { class: "muted" }, ranges(numbers))));
+
+/** The tasks of one assignment that the other lacks. */
+function without(these, others) {
+  const rest = Object.entries(these ?? {}).map(([name, numbers]) => [name, numbers.filter((number) => !(others?.[name] ?? []).includes(number))]);
+  return Object.fromEntries(rest.filter(([, numbers]) => numbers.length));
+}
+
+function movingTasks(member) {
+  const [coming, going] = [without(member.target_tasks, member.tasks), without(member.tasks, member.target_tasks)];
+  if (!Object.keys(coming).length && !Object.keys(going).length) return h("span", { class: "muted" }, "none");
+  return [
+    Object.keys(going).length > 0 && h("div", null, badge("warning", "gives up"), bySubtopology(going)),
+    Object.keys(coming).length > 0 && h("div", null, badge("accent", "gets"), bySubtopology(coming)),
+  ];
+}
+
+/** The subtopologies of a group of Kafka Streams; null for others. */
+export function topology(group) {
+  if (!group.topology?.length) return null;
+  return [h("h2", { class: "section-title" }, "Topology"), h("ul", null, group.topology.map((line) => h("li", null, h("bdi", null, line))))];
+}
+
 /** The columns for the members of a group. */
 export function memberColumns(group) {
   if (!isKnown(group.group_epoch)) return [NAME, HOST, PARTITIONS, ASSIGNED];
-  const epoch = { title: "Epoch", number: true, cell: (member) => epochOf(member, group.target_epoch) };
+  if (group.group_type === "streams") return [NAME, HOST, epochColumn(group), PARTITIONS, TASKS, TASK_MOVES];
   const moves = { title: "Moves", help: "From the current to the target assignment", cell: moving };
-  return [NAME, HOST, epoch, { title: "Subscription", wide: true, cell: subscription }, PARTITIONS, ASSIGNED, moves];
+  return [NAME, HOST, epochColumn(group), { title: "Subscription", wide: true, cell: subscription }, PARTITIONS, ASSIGNED, moves];
 }
 
 function epochOf(member, target) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import "./document.js";
-const { difference, memberColumns, ranges, waiting } = await import("./static/pages/group_members.js");
+const { difference, memberColumns, ranges, topology, waiting } = await import("./static/pages/group_members.js");
 const { stateBadge, typeFilter } = await import("./static/pages/groups.js");
 
 const at = (...numbers) => numbers.map((partition) => ({ topic: "orders", partition }));
@@ -42,6 +42,16 @@ test("members of a consumer group have epochs, subscriptions and moves", () => {
   assert.equal(cell("Moves"), "gives uporders 0getsorders 7");
   assert.equal(cell("Moves", { ...MEMBER, target: MEMBER.partitions }), "none");
   assert.match(cell("Member", { ...MEMBER, member_type: "classic" }), /classic/);
+});
+
+test("members of a group of Kafka Streams have tasks, and those that come and go", () => {
+  const group = { group_type: "streams", group_epoch: 5, target_epoch: 5, topology: ["subtopology 0 reads texts"] };
+  const member = { ...MEMBER, tasks: { 0: [0, 1], "1 standby": [3] }, target_tasks: { 0: [1, 2], "1 standby": [3] } };
+  const cell = (title) => shown(memberColumns(group).find((each) => each.title === title).cell(member));
+  assert.equal(cell("Tasks"), "0 0–11 standby 3");
+  assert.equal(cell("Moves"), "gives up0 0gets0 2");
+  assert.match(shown(topology(group)), /subtopology 0 reads texts/);
+  assert.equal(topology({ topology: [] }), null);
 });
 
 test("members of a classic group have neither", () => {

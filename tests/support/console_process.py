@@ -29,6 +29,10 @@ class ConsoleProcess:
         self._command += ["--listen", "127.0.0.1:0", *arguments]
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def __enter__(self) -> ConsoleProcess:
         with self._said.open("w") as errors:
             self._process = subprocess.Popen(
