@@ -128,3 +128,20 @@ def _picture(page: Page, path: Path) -> None:
         row.click()
     page.screenshot(path=path)
     assert path.stat().st_size < PICTURE_BYTES_MAX, path.name
+
+
+WEIGHT_BYTES_MAX = 250_000
+_WEIGHT = """[...performance.getEntriesByType("resource"), ...performance.getEntriesByType("navigation")]
+    .filter(one => !one.name.includes("/api/")).reduce((sum, one) => sum + one.decodedBodySize, 0)"""
+_HOSTS = "[...new Set(performance.getEntriesByType('resource').map(one => new URL(one.name).origin))]"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_light_and_loads_nothing_from_elsewhere(open_page: OpenPage, name: str) -> None:
+    """Its files, uncompressed: a fifth of that goes over the wire."""
+    page = open_page(PAGES[name])
+    _settle(page)
+    weight = page.evaluate(_WEIGHT)
+    print(f"{name}: {weight} bytes")
+    assert 50_000 < weight <= WEIGHT_BYTES_MAX, weight
+    assert page.evaluate(_HOSTS) == [page.evaluate("location.origin")]
