@@ -27,7 +27,7 @@ from kafkalite.protocol.messages.groups import (
     SyncGroupRequestAssignment,
 )
 
-_JOIN_VERSION = 5
+_JOIN_VERSION = 9  # from there on a leader that is restarted in its place stays the leader (KIP-814)
 _SYNC_VERSION = 3
 _HEARTBEAT_VERSION = 3
 _LEAVE_VERSION = 3
@@ -145,7 +145,9 @@ class GroupMember:
             if code:
                 return code
             wait_s = self._rebalance_timeout_ms / 1000 + self._retries.timeout_s
-            joined: JoinGroupResponse = self._cluster.member(coordinator).ask(request, _JOIN_VERSION, wait_s)
+            client = self._cluster.member(coordinator)
+            version = client.newest(JoinGroupRequest, _JOIN_VERSION)
+            joined: JoinGroupResponse = client.ask(request, version, wait_s)
             return joined.error_code if ErrorCode.of(joined.error_code).is_retriable else joined
 
         joined: JoinGroupResponse = self._retries.persist(f"group {self._group_id} cannot be joined", ask)
@@ -154,7 +156,7 @@ class GroupMember:
     def _sync(self, joined: JoinGroupResponse, divide: Divide) -> bytes | None:
         """The share; None if another rebalance has begun meanwhile."""
         assignments = []
-        if joined.leader == joined.member_id:
+        if joined.leader == joined.member_id and not joined.skip_assignment:
             by_name = {one.group_instance_id or one.member_id: one.member_id for one in joined.members}
             assignments = [
                 SyncGroupRequestAssignment(member_id=by_name[name], assignment=work)
