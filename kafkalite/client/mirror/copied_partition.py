@@ -1,40 +1,14 @@
-"""A partition on its way to the target: its position, the progress that is committed with its records, its counts."""
+"""A partition on its way to the target: its position, its map of offsets, its counts."""
 
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass, field
 
 from kafkalite.client.mirror.offset_map import OffsetMap
-from kafkalite.client.mirror.state_records import Run
-from kafkalite.client.producer.transactions import CommittedOffset
-from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 
-_PROGRESS = re.compile(r"(?P<source>.*?)(?: at (?P<run>\d+:\d+:\d+))?\Z", re.ASCII)
-
 logger = logging.getLogger("kafkalite.mirror")
-
-
-class Progress(NamedTuple):
-    """The offset at the source from which a copy continues, the text that names the source, and the newest run of
-    records if that is known. All of it is a committed offset of the mirror's group."""
-
-    offset: int
-    source: str
-    run: Run | None = None
-
-    def committed(self) -> CommittedOffset:
-        at = "" if self.run is None else f" at {self.run.source}:{self.run.target}:{self.run.records}"
-        return CommittedOffset(self.offset, f"{self.source}{at}")
-
-    @classmethod
-    def of(cls, committed: CommittedOffset) -> Progress:
-        found = _PROGRESS.match(committed.metadata)
-        assert found is not None
-        run = Run(*map(int, found["run"].split(":"))) if found["run"] else None
-        return cls(committed.offset, found["source"], run)
 
 
 @dataclass(slots=True)
@@ -57,7 +31,6 @@ class CopiedPartition:
     position: int = 0
     offsets: OffsetMap = field(default_factory=OffsetMap)
     counts: Counts = field(default_factory=Counts)
-    newest: Run | None = None  # committed
     fault: str = ""
     reported: str = ""  # the fault that is in the log
 

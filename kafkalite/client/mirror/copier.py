@@ -25,10 +25,9 @@ from kafkalite.client.fetching import (
 from kafkalite.client.group_member import NO_MEMBER, Membership
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.mirror.committed_batches import committed_batches
-from kafkalite.client.mirror.copied_partition import CopiedPartition, Progress
+from kafkalite.client.mirror.copied_partition import CopiedPartition
 from kafkalite.client.mirror.open_transaction import OpenTransaction
-from kafkalite.client.mirror.state_records import Run
-from kafkalite.client.producer.transactions import GroupOffsets
+from kafkalite.client.producer.transactions import CommittedOffset, GroupOffsets
 from kafkalite.common.errors import ConfigError, Malformed, Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
@@ -96,7 +95,7 @@ class Copier:
         for one in new:
             one.fault = ""
             if one.target in found:
-                self._resume(one, Progress.of(found[one.target]))
+                self._resume(one, found[one.target])
             else:
                 fresh.append(one)
         self._begin(fresh)
@@ -107,18 +106,10 @@ class Copier:
             self.commit()
             self.assign(list(self._partitions.values()), self._member)
 
-    def _resume(self, one: CopiedPartition, progress: Progress) -> None:
-        if progress.source != self._source_name:
-            one.fail(f"{one.target[0]} is a copy from {progress.source}, and this source is {self._source_name}")
-            return
+    def _resume(self, one: CopiedPartition, progress: CommittedOffset) -> None:
+        if progress.metadata != self._source_name:
+            one.fail(f"{one.target[0]} is a copy from {progress.metadata}, and this source is {self._source_name}")
         one.position = progress.offset
-        one.newest = progress.run
-        if progress.run is None:
-            one.offsets.clear()  # of a copy that was deleted
-        elif one.offsets.translate(progress.run.source + progress.run.records) != (
-            progress.run.target + progress.run.records
-        ):
-            one.offsets.append(progress.run)
 
     def _begin(self, fresh: list[CopiedPartition]) -> None:
         """Begins copies at the start of their logs. That is committed first: records of a transaction that is never
@@ -138,10 +129,8 @@ class Copier:
         first = LogOffsets(self._source, self._retries.timeout_s).starts([one.source for one in empty])
         for one in empty:
             one.position = first[one.source]
-            one.newest = Run(one.position, starts[one.target], 0)
-            one.offsets.clear()
-            one.offsets.append(one.newest)
-            self._transaction.add(one, [])
+            one.offsets.clear()  # of a copy that was deleted
+            self._transaction.begin_copy(one, starts[one.target])
         self.commit()
 
     # --- copying

@@ -23,7 +23,7 @@ from kafkalite.client.mirror.naming import offset_syncs_of
 from kafkalite.client.mirror.open_transaction import OpenTransaction
 from kafkalite.client.mirror.settings import Endpoint, MirrorSettings
 from kafkalite.client.mirror.state_records import OffsetSync, Run
-from kafkalite.client.mirror.state_topics import StateTopics, read_offset_syncs
+from kafkalite.client.mirror.state_topics import OFFSET_SYNCS_KEPT_MS, StateTopics, read_offset_syncs
 from kafkalite.client.mirror.target_topics import TargetTopics
 from kafkalite.client.producer.transactions import GroupOffsets
 from kafkalite.common.clock import monotonic_s
@@ -95,10 +95,6 @@ class Flow:
             self._known[source] = CopiedPartition(source, (self.naming.copy_of(source[0]), source[1]))
         return self._known[source]
 
-    def known_partitions(self) -> list[CopiedPartition]:
-        """All partitions that this process has copied."""
-        return list(self._known.values())
-
     @property
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
@@ -132,6 +128,8 @@ class _Session:
             session_timeout_ms=settings.session_timeout_ms,
         )
         self._ready: list[TopicPartition] = []
+        state = StateTopics(target, Retries(flow.timeout_s), settings.replication_factor)
+        state.create(flow.naming.offset_syncs, kept_ms=OFFSET_SYNCS_KEPT_MS)
         self._leads = False
         self._copier = self._new_copier()
 
@@ -164,6 +162,7 @@ class _Session:
             progress,
             f"{flow.group_id}-{settings.instance}",
             source_name,
+            flow.naming.offset_syncs,
             self._retries,
             flow.wall_ms,
         )
@@ -213,7 +212,7 @@ class _Session:
         by_source = {one.source: one for one in gained}
         for sync in read_offset_syncs(self._target, self._flow.naming.offset_syncs, self._flow.timeout_s):
             if sync.partition in by_source:
-                by_source[sync.partition].offsets.append(sync.run, is_written=True)
+                by_source[sync.partition].offsets.append(sync.run)
 
     def _claim(self, topics: Sequence[str]) -> None:
         """Writes the first pair of offsets of copies that are about to be created, so that a mirror back to the source
@@ -223,7 +222,6 @@ class _Session:
         keys = [key for key in self._source.places if key[0] in topics]
         starts = LogOffsets(self._source, self._flow.timeout_s).starts(keys)
         state = StateTopics(self._target, Retries(self._flow.timeout_s), self._settings.replication_factor)
-        state.create(self._flow.naming.offset_syncs)
         now_ms = self._flow.wall_ms()
         syncs = [OffsetSync(key, Run(start, 0, 0)).record(now_ms) for key, start in starts.items()]
         state.write(self._flow.naming.offset_syncs, syncs)

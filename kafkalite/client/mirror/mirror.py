@@ -38,7 +38,7 @@ class Mirror:
             upkeep.start()
 
     def stop(self) -> None:
-        """Returns after the commits of what is copied, and the pairs of offsets of that."""
+        """Returns after the commits of what is copied."""
         for flow in self._flows:
             flow.stop()
         for flow in self._flows:

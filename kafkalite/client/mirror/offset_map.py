@@ -27,18 +27,15 @@ class OffsetMap:
         self._runs_max = runs_max
         self._runs: list[Run] = []
         self._starts: list[int] = []
-        self._unwritten: list[Run] = []
 
-    def append(self, run: Run, *, is_written: bool = False) -> None:
+    def append(self, run: Run) -> None:
         """A run of committed records. One that begins before the end of the last belongs to another log: the map
-        begins again. `is_written`: it comes from the topic of offset syncs."""
+        begins again."""
         with self._lock:
-            if not is_written:
-                _extend(self._unwritten, run)
             if self._runs and not _is_behind(self._runs[-1], run):
                 self._runs.clear()
                 self._starts.clear()
-            _extend(self._runs, run)
+            extend(self._runs, run)
             if len(self._starts) < len(self._runs):
                 self._starts.append(run.source)
             if len(self._runs) > self._runs_max:
@@ -46,7 +43,7 @@ class OffsetMap:
 
     def clear(self) -> None:
         with self._lock:
-            self._runs, self._starts, self._unwritten = [], [], []
+            self._runs, self._starts = [], []
 
     def translate(self, offset: int) -> int | None:
         """The offset of the copy from which a consumer reads what it has not read at the source from `offset` on; None
@@ -57,12 +54,6 @@ class OffsetMap:
                 return None
             run = self._runs[at]
             return run.target + min(offset - run.source, run.records)
-
-    def take_unwritten(self) -> list[Run]:
-        """The runs that are not in the topic of offset syncs yet."""
-        with self._lock:
-            taken, self._unwritten = self._unwritten, []
-            return taken
 
     def _thin_out(self) -> None:
         """Keeps every second run of the older half."""
@@ -75,7 +66,7 @@ def _is_behind(last: Run, run: Run) -> bool:
     return run.source >= last.source + last.records and run.target >= last.target + last.records
 
 
-def _extend(runs: list[Run], run: Run) -> None:
+def extend(runs: list[Run], run: Run) -> None:
     """Appends a run, or makes the last one longer."""
     last = runs[-1] if runs else None
     if last is not None and run.source == last.source + last.records and run.target == last.target + last.records:

@@ -1,6 +1,8 @@
 """The transaction at the target that is open now: batches of many partitions, and how far each one gets.
 
-A commit makes the records and the progress of all partitions visible at once, or nothing of it. The progress is that of
+A commit makes the records, the progress and the pairs of offsets of all partitions visible at once, or nothing of it.
+Pairs of a transaction that is aborted are too early for the records that follow, so they harm no reader that sees them.
+The progress is that of
 a group's member (KIP-447): the coordinator refuses it if the group has divided the partitions again meanwhile.
 Source: org.apache.kafka.clients.producer.KafkaProducer (sendOffsetsToTransaction); KIP-98, KIP-447.
 """
@@ -13,12 +15,17 @@ from dataclasses import dataclass, field
 from kafkalite.client.cluster_client import ClusterClient, Retries
 from kafkalite.client.group_member import Membership
 from kafkalite.client.mirror.committed_batches import CommittedBatch, Part
-from kafkalite.client.mirror.copied_partition import CopiedPartition, Progress
-from kafkalite.client.mirror.state_records import Run
+from kafkalite.client.mirror.copied_partition import CopiedPartition
+from kafkalite.client.mirror.offset_map import extend
+from kafkalite.client.mirror.state_records import OffsetSync, Run
 from kafkalite.client.producer.options import ProducerOptions
 from kafkalite.client.producer.producer import Producer
-from kafkalite.client.producer.transactions import GroupOffsets, Identity, Transactions
+from kafkalite.client.producer.transactions import CommittedOffset, GroupOffsets, Identity, Transactions
 from kafkalite.common.names import TopicPartition
+from kafkalite.record.batch import encode_records
+from kafkalite.record.compression import NONE
+
+_SYNCS_IN_BATCH = 1000
 
 
 @dataclass(slots=True)
@@ -42,6 +49,7 @@ class OpenTransaction:
         progress: GroupOffsets,
         transactional_id: str,
         source_name: str,
+        offset_syncs: str,
         retries: Retries,
         wall_ms: Callable[[], int],
     ) -> None:
@@ -50,6 +58,7 @@ class OpenTransaction:
         self._producer = Producer(options, target, retries, self._identity, self._on_stored)
         self._progress = progress
         self._source_name = source_name
+        self._offset_syncs = offset_syncs
         self._monotonic_s = retries.monotonic_s
         self._wall_ms = wall_ms
         self._pending: dict[TopicPartition, _Pending] = {}
@@ -76,6 +85,11 @@ class OpenTransaction:
             pending.newest_timestamp = max(pending.newest_timestamp, one.max_timestamp)
             self.size_bytes += len(one.records)
 
+    def begin_copy(self, copied: CopiedPartition, target_start: int) -> None:
+        """Makes the position the beginning of a copy that is empty."""
+        self.add(copied, [])
+        self._pending[copied.target].runs.append(Run(copied.position, target_start, 0))
+
     def send(self) -> None:
         """Sends the batches that are added, without waiting for the last answers."""
         self._producer.send()
@@ -85,10 +99,11 @@ class OpenTransaction:
         if self.began_s is None:
             return
         self._producer.flush()
-        progress = {}
-        for target, pending in self._pending.items():
-            run = pending.runs[-1] if pending.runs else pending.copied.newest
-            progress[target] = Progress(pending.copied.position, self._source_name, run).committed()
+        self._write_offset_syncs()
+        progress = {
+            target: CommittedOffset(pending.copied.position, self._source_name)
+            for target, pending in self._pending.items()
+        }
         self._progress.commit(self._identity, progress, member)
         self._transactions.end(self._identity, commit=True)
         self._producer.begin_transaction()
@@ -99,18 +114,32 @@ class OpenTransaction:
         self._parts.clear()
         self.began_s, self.size_bytes, self.has_records = None, 0, False
 
+    def _write_offset_syncs(self) -> None:
+        now_ms = self._wall_ms()
+        records = [
+            OffsetSync(pending.copied.source, run).record(now_ms)
+            for pending in self._pending.values()
+            for run in pending.runs
+        ]
+        for at in range(0, len(records), _SYNCS_IN_BATCH):
+            some = records[at : at + _SYNCS_IN_BATCH]
+            self._producer.open_topic(self._offset_syncs)
+            body = encode_records(some, range(len(some)), now_ms)
+            self._producer.add_batch((self._offset_syncs, 0), NONE, len(some), now_ms, now_ms, body)
+        if records:
+            self._producer.flush()
+
     def _on_stored(self, partition: TopicPartition, number: int, base_offset: int) -> None:
         parts = self._parts.pop((partition, number), ())
-        if base_offset >= 0:
-            runs = self._pending[partition].runs
-            runs += [Run(part.source, base_offset + part.place, part.records) for part in parts]
+        if base_offset >= 0 and parts:
+            for part in parts:
+                extend(self._pending[partition].runs, Run(part.source, base_offset + part.place, part.records))
 
 
 def _count(pending: _Pending, now_ms: int) -> None:
     copied = pending.copied
     for run in pending.runs:
         copied.offsets.append(run)
-        copied.newest = run
     copied.counts.records += pending.records
     copied.counts.size_bytes += pending.size_bytes
     if pending.newest_timestamp >= 0:

@@ -1,7 +1,6 @@
 """The topics at the target in which a mirror keeps its state: created when they are missing, compacted, one partition.
 
-Records are written after the transaction that they are about is committed, so that a reader of uncommitted records sees
-nothing that is not so. A process that is killed in between loses a pair of offsets, and never writes a wrong one.
+Checkpoints and heartbeats are written outside of transactions, after what they are about is committed.
 Source: org.apache.kafka.connect.mirror.MirrorUtils (createSinglePartitionCompactedTopic).
 """
 
@@ -17,6 +16,8 @@ from kafkalite.client.producer.record_writer import RecordWriter
 from kafkalite.client.topic_changes import create_topics
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import NewRecord
+
+OFFSET_SYNCS_KEPT_MS = 86_400_000
 
 
 class StateTopics:
@@ -35,15 +36,15 @@ class StateTopics:
             writer.add(record, 0)
         writer.flush()
 
-    def create(self, *topics: str) -> None:
-        """Creates those that are missing."""
+    def create(self, *topics: str, kept_ms: int = 0) -> None:
+        """Creates those that are missing. Compaction keeps all records of the last `kept_ms`."""
         refused = create_topics(
             self._target,
             topics,
             self._retries.timeout_s,
             partitions=1,
             replicas=self._replication_factor,
-            configs={"cleanup.policy": "compact"},
+            configs={"cleanup.policy": "compact"} | ({"min.compaction.lag.ms": str(kept_ms)} if kept_ms else {}),
             if_not_exists=True,
         )
         if refused:

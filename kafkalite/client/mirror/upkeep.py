@@ -1,7 +1,7 @@
-"""The part of a mirror beside the records: pairs of offsets, groups, settings, access control lists, heartbeats.
+"""The part of a mirror beside the records: groups, settings, access control lists, heartbeats.
 
-It has a thread and connections of its own, so that records do not wait for it. Each process writes the pairs of offsets
-of its own partitions and translates the groups' offsets there; the leader of the group does the rest.
+It has a thread and connections of its own, so that records do not wait for it. Each process translates the groups'
+offsets of its own partitions; the leader of the group does the rest.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from kafkalite.client.cluster_client import ClusterClient, Retries
 from kafkalite.client.mirror.flow import FAULTS, Flow
 from kafkalite.client.mirror.group_follower import GroupFollower
 from kafkalite.client.mirror.naming import HEARTBEATS
-from kafkalite.client.mirror.state_records import Checkpoint, OffsetSync, heartbeat
+from kafkalite.client.mirror.state_records import Checkpoint, heartbeat
 from kafkalite.client.mirror.state_topics import StateTopics
 from kafkalite.client.mirror.target_topics import TargetTopics
 
 _TICK_S = 0.5
-_RUNS_WRITTEN_MAX = 64  # of one partition at a time: the newest
 
 
 class Upkeep:
@@ -35,7 +34,6 @@ class Upkeep:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends after the pairs of offsets are written."""
         self._stopping.set()
 
     def join(self) -> None:
@@ -53,7 +51,6 @@ class Upkeep:
                     while not self._stopping.is_set():
                         upkeep.work()
                         self._stopping.wait(_TICK_S)
-                    upkeep.write_offset_syncs()
             except FAULTS as fault:
                 flow.status.report(str(fault))
             self._stopping.wait(flow.settings.retry_ms / 1000)
@@ -75,12 +72,11 @@ class _Session:
         self._groups = GroupFollower(source, target, settings.groups, timeout_s)
         self._topics = TargetTopics(source, target, flow.naming, settings.topics, timeout_s, report=flow.status.report)
         self._due_ms: dict[str, int] = {}
-        self._state.create(flow.naming.offset_syncs, flow.naming.checkpoints, flow.naming.heartbeats, HEARTBEATS)
+        self._state.create(flow.naming.checkpoints, flow.naming.heartbeats, HEARTBEATS)
 
     def work(self) -> None:
         """Does all that is due now."""
         settings, flow = self._settings, self._flow
-        self.write_offset_syncs()
         if settings.with_groups and self._is_due("groups", settings.groups_interval_ms):
             self._follow_groups()
         if flow.status.leads and self._is_due("heartbeat", settings.heartbeat_interval_ms):
@@ -98,15 +94,6 @@ class _Session:
             self._topics.follow_settings(topics)
         if self._settings.with_acls:
             self._topics.follow_acls(topics)
-
-    def write_offset_syncs(self) -> None:
-        """Writes the runs of committed records that are new."""
-        syncs = []
-        for one in self._flow.known_partitions():
-            syncs += [OffsetSync(one.source, run) for run in one.offsets.take_unwritten()[-_RUNS_WRITTEN_MAX:]]
-        if syncs:
-            now_ms = self._wall_ms()
-            self._state.write(self._flow.naming.offset_syncs, [one.record(now_ms) for one in syncs])
 
     def _follow_groups(self) -> None:
         def write(checkpoints: list[Checkpoint]) -> None:

@@ -85,7 +85,7 @@ class Audit:
             self._pairs = checkpoints(target)
             self._syncs = list(read_offset_syncs(target, NAMING.offset_syncs, TIMEOUT_S))
             here, there = GroupAdmin(source, TIMEOUT_S), GroupAdmin(target, TIMEOUT_S)
-            groups = [one.group_id for one in here.list_groups() if one.protocol_type == "consumer"]
+            groups = [one.group_id for one in here.list_groups() if one.group_id in ("app", "early")]
             self._groups = {group: (here.offsets(group), there.offsets(group)) for group in groups}
 
     def check(self) -> None:

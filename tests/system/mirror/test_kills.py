@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.group_admin import GroupAdmin
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ConfigError, Unanswered
 from tests.support.broker_process import ServedBroker
@@ -73,6 +74,11 @@ class Place:
         for broker in (self.east, self.west):
             if not broker.is_running:
                 broker.start()
+
+    def copy_group(self, group: str, other: str) -> None:
+        with ClusterClient(self.west.bootstrap, 20) as cluster:
+            admin = GroupAdmin(cluster, 20)
+            assert not admin.commit(other, admin.offsets(group))
 
     def copied(self) -> int:
         """Offsets in the copies."""
@@ -194,8 +200,10 @@ def test_each_record_is_copied_once(tmp_path: Path, mirrors: int, kills: int) ->
             mirror.begin()
         ledger = Ledger(place.west.bootstrap, "orders", idempotent=True)
         with feeding(ledger), running(Payments(place.west.bootstrap)), running(App(place.west.bootstrap)):
-            for _ in range(kills):
+            for number in range(kills):
                 place.strike(chance)
+                if number == kills // 2:
+                    place.copy_group("app", "early")  # stays far behind: its pair of offsets must survive all kills
         until(place.is_copied, place.difference, 3 * DEADLINE_S)
         audit = Audit(place.west.bootstrap, place.east.bootstrap, TOPICS)
         audit.check()

@@ -62,8 +62,6 @@ def test_runs_without_a_gap_between_them_become_one() -> None:
     offsets.append(Run(10, 0, 0))
     offsets.append(Run(10, 0, 5))
     offsets.append(Run(15, 5, 5))
-    assert offsets.take_unwritten() == [Run(10, 0, 10)]
-    assert offsets.take_unwritten() == []
     assert (offsets.translate(9), offsets.translate(10), offsets.translate(17), offsets.translate(99)) == (
         None,
         0,
@@ -81,10 +79,8 @@ def test_a_run_of_another_log_begins_anew() -> None:
     assert offsets.translate(10) is None
 
 
-def test_runs_from_the_topic_are_not_written_again() -> None:
+def test_a_map_that_is_cleared_knows_nothing() -> None:
     offsets = OffsetMap()
-    offsets.append(Run(0, 0, 5), is_written=True)
     offsets.append(Run(6, 7, 1))
-    assert offsets.take_unwritten() == [Run(6, 7, 1)]
     offsets.clear()
     assert offsets.translate(7) is None
