@@ -1,12 +1,12 @@
 """`kafkalite serve --cores N`: the same clients on one process, two, four, ...; CPU a request, chatter, memory, start.
 
-    python -m bench scaling --cores 1,2,4 [--seconds 3] [--rounds 2] [--svg FILE]
+    python -m bench scaling --cores 1,2,4 [--seconds 3] [--rounds 2] [--reference 3.9.1] [--svg FILE]
 
 Each client is a process that sends frames made ahead (`replay`) or fetches and discards (`discard`), to a topic of its
 own; the topics are dealt to the brokers. Rounds go through all numbers by turns, and the median counts. Brokers and
 clients share the machine, so rates say what both reach together. The CPU that the brokers take for a request does not
 depend on that: a core is full at 1,000,000 / that. Rows for more cores than there are, or than were measured, are
-computed from it and marked.
+computed from it and marked. With --reference the same clients use an Apache Kafka in the same rounds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Protocol
 
 from bench import wire
 from bench.discard import Reader
 from bench.records import FrameCycle, frame_cycle
 from bench.replay import blocking_socket, pump
 from bench.report import machine
+from bench.startup import Started, reference_launcher, started
 from bench.usage import Cpu, Memory, ProcessTree
 
 SMALL, BATCHES, FETCHES = "produce, 1 record of 100 B", "produce, 150 records of 100 B", "fetch, 1 MiB"
@@ -41,6 +43,7 @@ _LOG_BATCHES = 500
 _WARM_UP_S = 0.5
 _IDLE_S = 5.0
 _LEADER_S = 20.0
+_REFERENCE_WARM_UP_S = 10.0
 _READY = re.compile(r"kafkalite is ready on (\S+), data in .* ZooKeeper (\S+?)(?:,.*)?\n")
 _SERVES = re.compile(r"(broker \d+|ZooKeeper) \(process (\d+)\) serves")
 
@@ -72,11 +75,49 @@ class Start:
     processes: int
 
 
+class Target(Protocol):
+    """A broker, or several, under the load of the clients."""
+
+    @property
+    def first_id(self) -> int: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def addresses(self) -> Sequence[str]: ...
+
+    @property
+    def tree(self) -> ProcessTree: ...
+
+    def brokers_cpu(self) -> Cpu: ...
+
+    def zookeeper_requests(self) -> int: ...
+
+
+class Kafka:
+    """An Apache Kafka, which is one process for all cores."""
+
+    first_id = 1
+
+    def __init__(self, broker: Started) -> None:
+        self.bootstrap = broker.bootstrap
+        self.addresses = [broker.bootstrap]
+        self.tree = broker.process
+
+    def brokers_cpu(self) -> Cpu:
+        return self.tree.cpu()
+
+    def zookeeper_requests(self) -> int:
+        return 0
+
+
 class Machine:
     """`kafkalite serve --cores N` while it runs."""
 
+    first_id = 0
+
     def __init__(self, home: Path, count: int) -> None:
-        self.count = count
         self._errors = home / "stderr.txt"
         began_s = time.perf_counter()
         command = [sys.executable, "-m", "kafkalite", "serve", "--cores", str(count), "--port", "0"]
@@ -197,16 +238,16 @@ def read(reader: Reader, end_offset: int) -> int:
 
 @contextlib.contextmanager
 def clients(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen[str]]]:
-    started = [
+    running = [
         subprocess.Popen(
             [sys.executable, "-m", "bench.cores", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for command in commands
     ]
     try:
-        yield started
+        yield running
     finally:
-        for process in started:
+        for process in running:
             process.kill()
             process.wait()
             for stream in (process.stdin, process.stdout):
@@ -214,21 +255,21 @@ def clients(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen
                     stream.close()
 
 
-def perform(target: Machine, work: str, client_count: int, seconds: float) -> Run:
+def perform(target: Target, work: str, client_count: int, seconds: float) -> Run:
     """All clients at once, dealt to the brokers."""
     name = re.sub(r"\W+", "-", work)
-    leaders = {f"{name}-{time.time_ns()}-{n}": n % target.count for n in range(client_count)}
-    create(target.bootstrap, leaders)
+    leaders = {f"{name}-{time.time_ns()}-{n}": n % len(target.addresses) for n in range(client_count)}
+    create(target.bootstrap, {topic: target.first_id + leader for topic, leader in leaders.items()})
     commands = [(target.addresses[leader], topic, work, str(seconds)) for topic, leader in leaders.items()]
-    with clients(commands) as started:
-        for process in started:
+    with clients(commands) as running:
+        for process in running:
             _line_of(process)
         before = target.brokers_cpu(), target.tree.cpu(), target.zookeeper_requests()
-        for process in started:
+        for process in running:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        answers = [json.loads(_line_of(process)) for process in started]
+        answers = [json.loads(_line_of(process)) for process in running]
         after = target.brokers_cpu(), target.tree.cpu(), target.zookeeper_requests()
     brokers = after[0] - before[0]
     requests = sum(answer["requests"] for answer in answers)
@@ -256,10 +297,13 @@ def measure_start(target: Machine, idle_s: float) -> Start:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """By number of processes: the starts, and by work the runs of all rounds."""
+    """By number of processes: the starts, the memory of all processes after the load, and by work the runs of all
+    rounds. The same of Apache Kafka, by version."""
 
     starts: dict[int, list[Start]]
     runs: dict[str, dict[int, list[Run]]]
+    resident: dict[int | str, list[int]]
+    peers: dict[str, dict[str, list[Run]]]
 
     def lines(self, counts: Sequence[int], cores: int) -> Iterator[str]:
         """Markdown: the starts, what was measured of each work, and what is computed from it."""
@@ -281,7 +325,14 @@ class Report:
         for work, by_count in self.runs.items():
             first = median(run.cpu_us for run in next(iter(by_count.values())))
             for count, runs in by_count.items():
-                yield _measured(work, count, runs, first)
+                yield _measured(work, str(count), runs, first)
+            for version, runs in self.peers.get(work, {}).items():
+                yield _measured(work, f"Apache Kafka {version}", runs, first)
+        yield ""
+        yield "| processes | memory of all after the load, RSS |"
+        yield "|---|---|"
+        for name, sizes in self.resident.items():
+            yield f"| {name} | {median(sizes) / 1e6:,.0f} MB |"
         yield ""
         yield "| work | cores | requests/s of brokers alone |"
         yield "|---|---|---|"
@@ -299,31 +350,57 @@ class Report:
         return {count: count * 1e6 / median(run.cpu_us for run in by_count[nearest[count]]) for count in counts}
 
 
-def _measured(work: str, count: int, runs: Sequence[Run], first_us: float) -> str:
+def _measured(work: str, name: str, runs: Sequence[Run], first_us: float) -> str:
     cpu_us = median(run.cpu_us for run in runs)
     rate = median(run.requests / run.seconds for run in runs)
     others = 100 * median(run.others.total_s / run.seconds for run in runs)
     chatter = median(run.zookeeper_requests / run.seconds for run in runs)
     return (
-        f"| {work} | {count} | {rate:,.0f} | {cpu_us:.1f} us | {cpu_us / first_us:.2f} | {others:.1f} % of a core | "
+        f"| {work} | {name} | {rate:,.0f} | {cpu_us:.1f} us | {cpu_us / first_us:.2f} | {others:.1f} % of a core | "
         f"{chatter:.1f} |"
     )
 
 
-def measure(counts: Sequence[int], rounds: int, seconds: float, idle_s: float) -> Report:
-    """Every number of processes in each round."""
-    report = Report({count: [] for count in counts}, {work: {count: [] for count in counts} for work in WORKS})
+def measure(counts: Sequence[int], rounds: int, seconds: float, idle_s: float, peers: Mapping[str, Kafka]) -> Report:
+    """Every number of processes in each round, and every peer, which runs already."""
+    names: list[int | str] = [*counts, *peers]
+    report = Report(
+        {count: [] for count in counts},
+        {work: {count: [] for count in counts} for work in WORKS},
+        {name: [] for name in names},
+        {work: {version: [] for version in peers} for work in WORKS},
+    )
     for _ in range(rounds):
+        for version, kafka in peers.items():
+            for work, by_version in report.peers.items():
+                by_version[version].append(perform(kafka, work, max(counts), seconds))
+            report.resident[version].append(kafka.tree.memory().resident_bytes)
         for count in counts:
-            with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as home:
+            with tempfile.TemporaryDirectory(dir=_memory()) as home:
                 target = Machine(Path(home), count)
                 try:
                     report.starts[count].append(measure_start(target, idle_s))
                     for work, by_count in report.runs.items():
                         by_count[count].append(perform(target, work, max(counts), seconds))
+                    report.resident[count].append(target.tree.memory().resident_bytes)
                 finally:
                     target.end()
     return report
+
+
+@contextlib.contextmanager
+def reference(version: str, client_count: int) -> Iterator[Kafka]:
+    """An Apache Kafka with its data in memory, too, that has compiled what the works need."""
+    tempfile.tempdir = _memory()
+    with started(reference_launcher(version)) as broker:
+        kafka = Kafka(broker)
+        for work in WORKS:
+            perform(kafka, work, client_count, _REFERENCE_WARM_UP_S)
+        yield kafka
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -335,6 +412,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--measured", metavar="N,N", help="which of them are measured (default: up to twice the cores of the machine)"
     )
+    parser.add_argument("--reference", action="append", default=[], metavar="VERSION", help="beside Apache Kafka, too")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the capacity by cores")
     options = parser.parse_args(arguments)
     counts = sorted({int(text) for text in options.cores.split(",")})
@@ -343,7 +421,9 @@ def main(arguments: Sequence[str]) -> int:
     measured = [count for count in counts if count <= 2 * cores] or counts[:1]
     if options.measured is not None:
         measured = sorted({int(text) for text in options.measured.split(",")})
-    report = measure(measured, options.rounds, options.seconds, options.idle)
+    with contextlib.ExitStack() as stack:
+        peers = {version: stack.enter_context(reference(version, max(measured))) for version in options.reference}
+        report = measure(measured, options.rounds, options.seconds, options.idle, peers)
     print(", ".join(machine().values()))
     for line in report.lines(counts, cores):
         print(line)
