@@ -26,7 +26,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable, read_json
 from kafkalite.console.decoders import wire
-from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder, SchemaRefused
+from kafkalite.console.decoders.schema_decoder import Budget, DecoderPool, SchemaDecoder, SchemaRefused
 from kafkalite.console.decoders.wire import Schema
 
 URL_PROPERTY, LOGIN_PROPERTY = "schema.registry.url", "basic.auth.user.info"
@@ -250,6 +250,7 @@ class RegistryDecoder:
     def __init__(self, registry: SchemaRegistry, pool: DecoderPool) -> None:
         self._registry = registry
         self._pool = pool
+        self._budget = Budget()
         self._decoders: dict[int, SchemaDecoder | RegisteredSchema | ValueError] = {}
 
     def kind_of(self, data: bytes) -> str:
@@ -293,7 +294,7 @@ class RegistryDecoder:
             return ValueError(f"not decoded: a search decodes {_IDS_OF_SEARCH_MAX} schemas")
         try:
             found = self._registry.schema(schema_id)
-            return found if found.schema is None else SchemaDecoder(self._pool, found.schema)
+            return found if found.schema is None else SchemaDecoder(self._pool, found.schema, self._budget)
         except RegistryFault as fault:
             return fault
         except (SchemaRefused, OSError) as fault:

@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.forks import child_environment
@@ -218,16 +219,31 @@ class DecoderPool:
             process.close()
 
 
-class SchemaDecoder:
-    """Decodes by one schema, for one thread. `expect` announces records, so that they are decoded together."""
+@dataclass(slots=True)
+class Budget:
+    """The ends of processes that a search has caused, and how long it may still wait for them."""
 
-    def __init__(self, pool: DecoderPool, schema: Schema, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+    ends: int = 0
+    wait_s: float = WAIT_S
+
+
+class SchemaDecoder:
+    """Decodes by one schema, for one thread. `expect` announces records, so that they are decoded together. `budget` is
+    that of a search with several schemas."""
+
+    def __init__(
+        self,
+        pool: DecoderPool,
+        schema: Schema,
+        budget: Budget | None = None,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Raises SchemaRefused, OSError."""
         self._pool = pool
         self._schema = schema
         self._monotonic_s = monotonic_s
-        self._ends = 0
-        self._wait_s = WAIT_S
+        self._budget = Budget() if budget is None else budget
         self._expected: deque[bytes] = deque()
         self._together_max = _TOGETHER_MIN
         self._ahead: tuple[list[bytes], Future[list[Decoded]]] | None = None
@@ -285,9 +301,9 @@ class SchemaDecoder:
 
     def _begin(self, records: list[bytes]) -> Future[list[Decoded]]:
         refusal: str | None = None
-        if self._ends >= ENDS_MAX:
+        if self._budget.ends >= ENDS_MAX:
             refusal = f"not decoded: {ENDS_MAX} earlier records have ended the decoder"
-        elif self._wait_s < 0:
+        elif self._budget.wait_s < 0:
             refusal = "not decoded: earlier records have taken too long"
         elif len(records[0]) > DATA_BYTES_MAX:
             refusal = f"more than {DATA_BYTES_MAX >> 20} MiB are not decoded"
@@ -306,7 +322,7 @@ class SchemaDecoder:
         """
         found = self._answers(future, may_be_any=len(records) > 1)
         for data, each in zip(records, found, strict=False):
-            self._wait_s += WAIT_S_A_RECORD + WAIT_S_A_BYTE * len(data)
+            self._budget.wait_s += WAIT_S_A_RECORD + WAIT_S_A_BYTE * len(data)
             self._found[data] = each
             self._found_bytes += len(data) + len(each.text)
         rest = records[len(found) :]
@@ -321,10 +337,10 @@ class SchemaDecoder:
         except DecoderEnded as end:
             if may_be_any and not end.found:
                 return []
-            self._ends += 1
+            self._budget.ends += 1
             return end.found or [Decoded(False, str(end))]
         except (SchemaRefused, OSError, CancelledError) as fault:
-            self._ends += 1
+            self._budget.ends += 1
             return [Decoded(False, f"the decoder does not run: {fault}")]
         finally:
-            self._wait_s -= self._monotonic_s() - began_s
+            self._budget.wait_s -= self._monotonic_s() - began_s

@@ -28,7 +28,7 @@ export default async function messages(view) {
     { class: "choose-topic" },
     h("div", { class: "search" }, icon("search"), input, h("kbd", { "aria-hidden": "true" }, "/")),
     options,
-    h("button", { type: "submit", class: "primary" }, "Show"),
+    h("button", { type: "submit", class: "primary" }, "Open"),
   );
   const content = h("div", { class: "stack" });
   let shown = null;

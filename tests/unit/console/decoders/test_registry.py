@@ -15,6 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from kafkalite.common.errors import ConfigError
 from kafkalite.console.decoders.registry import RegistryFault, SchemaRegistry
 from kafkalite.console.decoders.schema_decoder import DecoderPool
+from kafkalite.console.decoders.wire import ENDS_MAX
 from kafkalite.console.messages.payload import Format, format_of, shown
 from kafkalite.console.messages.search import CONTAINS, JSON_PATH
 from kafkalite.console.messages.search import test_of as filter_of
@@ -165,3 +166,17 @@ def test_bytes_of_a_registry_are_recognised_without_one(pool: DecoderPool) -> No
     found = seen(framed(17, b"\xff\x00\x80abcdef"), format_of("auto", None, None, "value", pool))
     assert "schema id 17" in found["note"]
     assert seen((5).to_bytes(8, "big"), Format())["note"] is None
+
+
+def test_records_that_end_decoders_are_few_whatever_their_schemas(registry: Registry, pool: DecoderPool) -> None:
+    itself = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+    ids = [registry.register(f"s{number}", json.dumps(itself)) for number in range(8)]
+    wanted = auto(registry, pool)
+    deep = [framed(schema_id, b"\2" * 400_000) for schema_id in ids]
+    assert wanted.decode is not None
+    wanted.decode.expect(deep)
+    notes = [seen(one, wanted)["note"] for one in deep]
+    assert [("nested too deeply" in note, "have ended the decoder" in note) for note in notes] == [
+        *[(True, False)] * ENDS_MAX,
+        *[(False, True)] * (len(ids) - ENDS_MAX),
+    ]
