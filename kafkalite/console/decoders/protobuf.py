@@ -3,7 +3,7 @@ range or an Any of an unknown type costs one field. One that is refused because 
 with bytes in place of strings, which is the same on the wire.
 
 The files of a registry are a JSON list of [name, base64 of a FileDescriptorProto], the main file last; indexes in front
-of a record say which of its messages it is.
+of a record say which of its messages it is. A registry that has them as text only needs protoc, of grpcio-tools.
 
 Source: the JSON mapping of proto3 (ProtoJSON), google.protobuf.json_format.
 """
@@ -14,6 +14,8 @@ import base64
 import importlib
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from kafkalite.common.text import read_json
@@ -34,7 +36,10 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
     """A function from data to JSON, which raises Exception. Raises Exception for an invalid set, or one without the
     message."""
     message_factory: Any = importlib.import_module("google.protobuf.message_factory")
-    files, main = (_files_of_registry if text.startswith("[") else _files_of_set)(text)
+    if text.startswith("["):
+        files, main = _files_of_registry(text)
+    else:
+        files, main = _files_of_set(base64.b64decode(text, validate=True)), ""
     pools = [_pool_of(dict(files), with_texts=with_texts) for with_texts in (True, False)]
     if message:
         for pool, _ in pools:
@@ -66,21 +71,50 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
     return decode
 
 
-def _files_of_set(text: str) -> tuple[dict[str, Any], str]:
-    """The files of a FileDescriptorSet by their names, and the name of the last one."""
+def _files_of_set(data: bytes) -> dict[str, Any]:
+    """The files of a FileDescriptorSet by their names."""
     descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
-    files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True)).file
-    return {file.name: file for file in files}, files[-1].name if files else ""
+    return {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(data).file}
 
 
 def _files_of_registry(text: str) -> tuple[dict[str, Any], str]:
     """The files of a registry by the names under which others import them, and that of the main one."""
     descriptor_pb2: Any = importlib.import_module("google.protobuf.descriptor_pb2")
+    given = read_json(text)
+    if any(_is_source(data) for _, data in given):
+        return _files_of_set(_compiled(given)), given[-1][0]
     files = {}
-    for name, data in read_json(text):
+    for name, data in given:
         files[name] = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(data, validate=True))
         files[name].name = name
-    return files, name
+    return files, given[-1][0]
+
+
+def _is_source(data: str) -> bool:
+    return "{" in data or ";" in data
+
+
+def _compiled(given: list[tuple[str, str]]) -> bytes:
+    """The FileDescriptorSet of files in the language of Protobuf, as some registries serve them. Raises ValueError."""
+    try:
+        tools: Any = importlib.import_module("grpc_tools")
+        protoc: Any = importlib.import_module("grpc_tools.protoc")
+    except ModuleNotFoundError:
+        why = "the registry has this Protobuf schema as text, which needs the package grpcio-tools"
+        raise ValueError(why) from None
+    with TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for name, data in given:
+            path = (root / name).resolve()
+            if not path.is_relative_to(root) or not _is_source(data):
+                raise ValueError(f"{name[:100]!r} is no file that can be imported")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(data)
+        known = Path(tools.__file__).parent / "_proto"
+        options = [f"-I{root}", f"-I{known}", "--include_imports", f"--descriptor_set_out={root / 'set'}"]
+        if protoc.main(["protoc", *options, given[-1][0]]):
+            raise ValueError("it is no valid file of Protobuf")
+        return (root / "set").read_bytes()
 
 
 def _message_at(file: Any, indexes: list[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import io
 import json
 from collections.abc import Iterator
@@ -180,3 +181,18 @@ def test_records_that_end_decoders_are_few_whatever_their_schemas(registry: Regi
         *[(True, False)] * ENDS_MAX,
         *[(False, True)] * (len(ids) - ENDS_MAX),
     ]
+
+
+def test_protobuf_as_text_is_compiled_where_a_compiler_is_installed(registry: Registry, pool: DecoderPool) -> None:
+    has_compiler = importlib.util.find_spec("grpc_tools") is not None
+    registry.register("common", 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }', "PROTOBUF")
+    main = 'syntax = "proto3"; package shop; import "shop/common.proto"; message Price { Money money = 1; }'
+    of_common = {"name": "shop/common.proto", "subject": "common", "version": 1}
+    schema_id = registry.register("price", main, "PROTOBUF", [of_common])
+    found = seen(framed(schema_id, b"\0" + b"\x0a\x02\x08\x07"), auto(registry, pool))
+    if has_compiler:
+        assert json.loads(found["text"]) == {"money": {"cents": "7"}}, found
+    else:
+        assert "grpcio-tools" in found["note"]
+    evil = registry.register("evil", main, "PROTOBUF", [{**of_common, "name": "../../evil.proto"}])
+    assert seen(framed(evil, b"\0x"), auto(registry, pool))["format"] == "hex"
