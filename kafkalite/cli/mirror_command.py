@@ -123,10 +123,14 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _sources(options: argparse.Namespace) -> Mapping[str, Endpoint]:
+    from kafkalite.client.blocking_client import parse_address
     from kafkalite.client.logins import ClientSecurity
     from kafkalite.client.mirror.settings import Endpoint
 
     addresses = _by_alias("--from", options.sources)
+    for given in (*addresses.values(), options.to):
+        for address in given.split(","):
+            parse_address(address)
     configs = _by_alias("--from-config", options.from_config)
     for alias in configs:
         if alias not in addresses:
