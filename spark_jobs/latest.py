@@ -31,6 +31,7 @@ from spark_jobs.load import Run, between, lag, load, resumed, round_of, wanted_c
 from spark_jobs.load_output import as_json
 from spark_jobs.merge_task import Merged, MergeTask, merge
 from spark_jobs.micro_batches import MicroBatches, Round, add_schedule, parse_schedule, run_micro_batches
+from spark_jobs.partitioned_files import file_schema
 from spark_jobs.tables.options import TABLE_FORMATS, Table, add_table, maintain, open_table
 from spark_jobs.whole_output import replace_whole
 
@@ -70,7 +71,7 @@ def merge_into(spark: SparkSession, options: Mapping[str, str], table: Table, co
     bounds = offset_ranges(parse_options(options))
     known = table.offsets(bounds)
     ranges = resumed(options, bounds, known)
-    layout = table.layout(wanted_columns(options))
+    layout = table.layout(file_schema(wanted_columns(options)))
     if set(layout.partitioning) != set(PARTITION_BY):
         raise ConfigError(f"{table.path} must be partitioned by {' and '.join(PARTITION_BY)}, and by nothing else")
     wanted = {key: bounds for key, bounds in ranges.items() if bounds[0] < bounds[1]}
@@ -159,7 +160,8 @@ def job(spark: SparkSession, options: argparse.Namespace) -> None:
     text.show(options.sample, truncate=80)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def job_parser() -> argparse.ArgumentParser:
+    """The options of this job."""
     parser = new_parser("latest", "Show the last value of every key, or write it to Parquet.")
     add_source(parser)
     parser.add_argument("--sample", type=int, default=10, help="rows to show without --output (default 10)")
@@ -168,7 +170,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_table(parser, "kafkalite-latest", ",".join(PARTITION_BY))
     add_schedule(parser)
-    return run_job(parser, job, arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_job(job_parser(), job, arguments)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,12 +31,14 @@ from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges, plan
 from kafkalite.reader.planning.read_options import ReadOptions
+from spark_jobs.decoded_values import Values, add_values, open_values
+from spark_jobs.decoding import DeadLetters
 from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options, time_text
 from spark_jobs.load_output import as_json, open_output
 from spark_jobs.load_task import Loaded, LoadTask, Written, together, write_split
 from spark_jobs.micro_batches import MicroBatches, Round, add_schedule, parse_schedule, run_micro_batches
 from spark_jobs.output import Output
-from spark_jobs.partitioned_files import COMPRESSIONS, Layout
+from spark_jobs.partitioned_files import COMPRESSIONS, Layout, file_schema
 from spark_jobs.tables.options import TABLE_FORMATS, add_table, maintain, open_table
 
 COMPRESSION = "snappy"  # as Spark's own
@@ -82,6 +85,7 @@ def load_into(
     output: Output,
     compression: str = COMPRESSION,
     columns: Sequence[str] = (),
+    values: Values | None = None,
 ) -> Run | None:
     """Add the records that are not in the output yet as a run, with these columns or all. None if there is nothing new.
 
@@ -90,7 +94,8 @@ def load_into(
     bounds = offset_ranges(parse_options(options))
     known = output.offsets(bounds)
     ranges = resumed(options, bounds, known)
-    layout = output.layout(columns or wanted_columns(options))
+    schema = file_schema(columns or wanted_columns(options))
+    layout = output.layout(schema) if values is None else values.layout(output, schema)
     changed = {key: end for key, (_, end) in ranges.items() if known.get(key) != end}
     if not changed:
         return None
@@ -99,7 +104,11 @@ def load_into(
     if wanted:
         offsets = sum(end - start for start, end in wanted.values())
         say(f"load: {output.path}: {len(wanted)} partitions, {offsets:,} offsets")
-        written = _write(spark, parse_options(between(options, wanted)), output.begin(), layout, compression)
+        dead = None if values is None else values.begin(bounds)
+        exact = parse_options(between(options, wanted))
+        written = _write(spark, exact, output.begin(), layout, compression, dead)
+    if values is not None:
+        values.commit(written, changed)  # first: a run that ends before the next commit reads these rows again
     parts: dict[TopicPartition, list[Loaded]] = {}
     for attempt in written:
         for of, loaded in attempt.loaded.items():
@@ -154,11 +163,16 @@ def wanted_columns(options: Mapping[str, str]) -> list[str]:
 
 
 def _write(
-    spark: SparkSession, options: ReadOptions, directory: str, layout: Layout, compression: str
+    spark: SparkSession,
+    options: ReadOptions,
+    directory: str,
+    layout: Layout,
+    compression: str,
+    dead: DeadLetters | None,
 ) -> list[Written]:
     """Write all records that the options ask for below the directory, a task for each split."""
     splits = plan(options)
-    tasks = [LoadTask(n, split, options, directory, compression, layout) for n, split in enumerate(splits)]
+    tasks = [LoadTask(n, split, options, directory, compression, layout, dead) for n, split in enumerate(splits)]
     if not tasks:
         return []
     written: list[Written] = spark.sparkContext.parallelize(tasks, len(tasks)).map(write_split).collect()
@@ -176,8 +190,11 @@ def job(spark: SparkSession, options: argparse.Namespace) -> None:
     schedule = parse_schedule(options)
 
     def step() -> tuple[Run | None, int]:
-        with open_table(options) if options.format in TABLE_FORMATS else open_output(options.output) as output:
-            run = load_into(spark, source, output, options.compression, columns)
+        with ExitStack() as stack:
+            is_table = options.format in TABLE_FORMATS
+            output = stack.enter_context(open_table(options) if is_table else open_output(options.output))
+            values = open_values(options, stack)
+            run = load_into(spark, source, output, options.compression, columns, values)
             return run, 0 if schedule is None else lag(source, output)
 
     if schedule is not None:
@@ -206,7 +223,8 @@ def lag(options: Mapping[str, str], output: Output) -> int:
     return sum(max(0, end - known.get(key, start)) for key, (start, end) in bounds.items())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def job_parser() -> argparse.ArgumentParser:
+    """The options of this job."""
     parser = new_parser("load", "Load topics into Spark: show them, or write them to Parquet exactly once.")
     add_source(parser)
     parser.add_argument("--sample", type=int, default=10, help="rows to show without --output (default 10)")
@@ -215,6 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--columns", metavar="A[,B]", help="of the rows that are written (default: all)")
     add_table(parser, "kafkalite-load")
+    add_values(parser)
     add_schedule(parser)
     codecs = ", ".join(COMPRESSIONS)
     parser.add_argument(
@@ -224,7 +243,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="CODEC",
         help=f"of the Parquet files: {codecs} (default {COMPRESSION})",
     )
-    return run_job(parser, job, arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_job(job_parser(), job, arguments)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,12 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from spark_jobs.load_task import Written
-from spark_jobs.partitioned_files import Layout, file_schema
+from spark_jobs.partitioned_files import Layout
 
 _OWN = "_kafkalite"
 _RUN = re.compile(r"run=(\d{6,})\Z")
@@ -62,14 +64,14 @@ class LoadOutput:
     def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {key: self.last.offsets[key] for key in partitions if key in self.last.offsets}
 
-    def layout(self, columns: Sequence[str]) -> Layout:
-        self._headers = "headers" in columns
+    def layout(self, schema: pa.Schema) -> Layout:
+        self._headers = "headers" in schema.names
         if self.last.number and self._headers != self.last.headers:
             change = "leave out" if self._headers else "give"
             raise ConfigError(
                 f"the rows in {self.path} are of another schema; {change} --headers, or choose a new output"
             )
-        return Layout(file_schema([name for name in columns if name != "topic"]), ("topic", "day"))
+        return Layout(pa.schema([field for field in schema if field.name != "topic"]), ("topic", "day"))
 
     def begin(self) -> str:
         os.makedirs(self.tasks)

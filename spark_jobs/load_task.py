@@ -23,6 +23,7 @@ from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.spark.worker_process import make_reuse_cheap
+from spark_jobs.decoding import DeadLetters, with_decoded
 from spark_jobs.partitioned_files import NO_VALUE, Layout, PartitionedFiles, WrittenFile, file_schema
 
 _DAY_MICROS = 86_400_000_000
@@ -46,6 +47,7 @@ class LoadTask(NamedTuple):
     directory: str
     compression: str
     layout: Layout
+    dead: DeadLetters | None = None
 
 
 class Loaded(NamedTuple):
@@ -59,40 +61,70 @@ class Loaded(NamedTuple):
 
 
 class Written(NamedTuple):
-    """An attempt that has succeeded: its files below `directory`, and the rows in them."""
+    """An attempt that has succeeded: its files below `directory`, the rows in them, the files of undecodable rows."""
 
     directory: str
     files: list[WrittenFile]
     loaded: dict[TopicPartition, Loaded]
+    dead: Written | None = None
 
 
 def write_split(task: LoadTask) -> Written:
     """In an executor: write all records of the split. Raises StorageError, Malformed as a read does."""
     make_reuse_cheap()
-    directory = f"{task.directory}/{task.number:05d}-{uuid.uuid4().hex}"
-    if "://" not in directory:
-        os.mkdir(directory)  # not its parents: where the job has ended meanwhile they are not to come back
-    schema, partitioning, plain_years = task.layout
-    wanted = [name for name in COLUMNS if name != "topic" and (name in schema.names or name in _NEEDED)]
-    files = PartitionedFiles(directory, task.number, schema, task.compression, task.options.batch_bytes)
+    files = _Files(task, task.directory, task.layout)
+    dead = None if task.dead is None else _Files(task, task.dead.directory, task.dead.layout)
+    needed = {*files.names, *_NEEDED, *(() if dead is None else dead.names)}
+    wanted = [name for name in COLUMNS if name != "topic" and name in needed]
+    decode = None if task.layout.value is None else task.layout.value.decoder()
     # reading takes half as much memory as a read of its own would, so that with what waits it is three times the size
     options = replace(task.options, batch_bytes=task.options.batch_bytes // 2)
     loaded: dict[TopicPartition, Loaded] = {}
     for of, rows in _by_partition(task.split, wanted, options):
-        if plain_years:
+        if task.layout.plain_years:
             rows = with_plain_years(rows)
+        here = _loaded(rows)
+        loaded[of] = together([loaded[of], here]) if of in loaded else here
+        if decode is not None and dead is not None and task.dead is not None:
+            rows, undecodable = with_decoded(rows, decode, task.layout.schema.field("value").type)
+            is_new = pc.greater_equal(undecodable.column("offset"), task.dead.offsets.get(of, 0))
+            dead.add(of, undecodable.filter(is_new))
+        files.add(of, rows)
+    return files.close(loaded)._replace(dead=None if dead is None else dead.close({}))
+
+
+class _Files:
+    """Files of one output in a directory of this attempt."""
+
+    def __init__(self, task: LoadTask, directory: str, layout: Layout) -> None:
+        self._directory = f"{directory}/{task.number:05d}-{uuid.uuid4().hex}"
+        if "://" not in self._directory:
+            os.mkdir(self._directory)  # not its parents: where the job has ended meanwhile they are not to come back
+        self._layout = layout
+        self.names = layout.schema.names
+        size = task.options.batch_bytes
+        self._files = PartitionedFiles(self._directory, task.number, layout.schema, task.compression, size)
+
+    def add(self, of: TopicPartition, rows: pa.RecordBatch) -> None:
+        """Rows of one partition of a topic."""
+        if not rows.num_rows:
+            return
         times = rows.column("timestamp").view(pa.int64())
         first, last = pc.min_max(times).as_py().values()
-        first_offset, last_offset = (rows.column("offset")[at].as_py() for at in (0, -1))
-        here = Loaded(rows.num_rows, first_offset, last_offset, first, last)
-        loaded[of] = together([loaded[of], here]) if of in loaded else here
-        of_source = {"topic": of[0], "partition": str(of[1])}
-        chosen = with_columns(rows, of[0], schema)
-        days = _by_day(chosen, times, first, last) if "day" in partitioning else [("", chosen)]
+        chosen = with_columns(rows, of[0], self._layout.schema)
+        days = _by_day(chosen, times, first, last) if "day" in self._layout.partitioning else [("", chosen)]
         for day, part in days:
-            values = {**of_source, "day": day}
-            files.add(tuple((name, values[name]) for name in partitioning), part)
-    return Written(directory, files.close(), loaded)
+            values = {"topic": of[0], "partition": str(of[1]), "day": day}
+            self._files.add(tuple((name, values[name]) for name in self._layout.partitioning), part)
+
+    def close(self, loaded: dict[TopicPartition, Loaded]) -> Written:
+        return Written(self._directory, self._files.close(), loaded)
+
+
+def _loaded(rows: pa.RecordBatch) -> Loaded:
+    first, last = pc.min_max(rows.column("timestamp").view(pa.int64())).as_py().values()
+    first_offset, last_offset = (rows.column("offset")[at].as_py() for at in (0, -1))
+    return Loaded(rows.num_rows, first_offset, last_offset, first, last)
 
 
 def with_plain_years(rows: pa.RecordBatch) -> pa.RecordBatch:

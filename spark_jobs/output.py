@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+import pyarrow as pa
+
 from kafkalite.common.names import TopicPartition
 from spark_jobs.load_task import Written
 from spark_jobs.partitioned_files import Layout
@@ -22,8 +24,9 @@ class Output(Protocol):
     def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets behind the data of the partitions that have been loaded. Raises ConfigError."""
 
-    def layout(self, columns: Sequence[str]) -> Layout:
-        """The layout of files with these columns. Raises ConfigError if earlier rows are of another schema."""
+    def layout(self, schema: pa.Schema) -> Layout:
+        """The layout of files with the columns of the schema; fields within its structs that the output lacks are
+        added. Raises ConfigError if earlier rows are of another schema."""
 
     def begin(self) -> str:
         """Returns the directory below which the attempts of tasks write."""

@@ -27,6 +27,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from kafkalite.reader.arrow import COLUMNS
+from spark_jobs.values.value_format import ValueFormat
 
 COMPRESSIONS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gz", "lz4": "lz4raw", "none": ""}
 """Codecs, and how files with them are named."""
@@ -45,11 +46,13 @@ Partition = tuple[tuple[str, str], ...]
 
 class Layout(NamedTuple):
     """Files of an output: their columns, and the names by which rows are divided among them. With `plain_years`, times
-    outside the years 1 to 9999, which libraries of tables cannot express, become null."""
+    outside the years 1 to 9999, which libraries of tables cannot express, become null. `value` is the format that
+    values are decoded by."""
 
     schema: pa.Schema
     partitioning: tuple[str, ...]
     plain_years: bool = False
+    value: ValueFormat | None = None
 
 
 class WrittenFile(NamedTuple):

@@ -21,8 +21,9 @@ import pyarrow as pa
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from spark_jobs.load_task import PARTITIONS, Written
-from spark_jobs.partitioned_files import NO_VALUE, Layout, WrittenFile, file_schema
+from spark_jobs.partitioned_files import NO_VALUE, Layout, WrittenFile
 from spark_jobs.tables.directory import RunDirectory, local_path
+from spark_jobs.tables.evolution import missing_fields
 
 _INSTALL = "Delta needs deltalake: pip install 'kafkalite[tables]'"
 _TOGETHER_BYTES = 128 << 20
@@ -55,15 +56,15 @@ class DeltaTable:
         found = {key: table.transaction_version(self._identifier(key)) for key in partitions}
         return {key: offset for key, offset in found.items() if offset is not None}
 
-    def layout(self, columns: Sequence[str]) -> Layout:
+    def layout(self, schema: pa.Schema) -> Layout:
         if self._table is None:
-            self._table = self._create(file_schema(columns))
+            self._table = self._create(schema)
         partitioning = tuple(self._divided_by())
         unknown = [name for name in partitioning if name not in PARTITIONS]
         if unknown:
             raise ConfigError(f"{self.path} is partitioned by {unknown[0]}, which load cannot write")
-        self._check(columns)
-        return Layout(file_schema([name for name in columns if name not in partitioning]), partitioning, True)
+        self._evolve(schema)
+        return Layout(pa.schema([field for field in schema if field.name not in partitioning]), partitioning, True)
 
     def begin(self) -> str:
         self._directory = RunDirectory(self._location)
@@ -156,19 +157,16 @@ class DeltaTable:
             schema = schema.append(_DAY)
         return Table.create(self._location, Schema.from_arrow(schema), "ignore", list(self._partitioning))
 
-    def _check(self, columns: Sequence[str]) -> None:
-        """Raises ConfigError unless the table has these columns, and requires no other."""
-        from deltalake import Schema
+    def _evolve(self, schema: pa.Schema) -> None:
+        """Adds the fields within structs that the table lacks. Raises ConfigError where the schema does not fit."""
+        from deltalake import write_deltalake
 
-        there = {field.name: field for field in self._table.schema().fields}
-        ours = {field.name: field for field in Schema.from_arrow(file_schema(columns)).fields}
-        missing = [name for name, field in there.items() if not field.nullable and name not in ours]
-        for name in (*(name for name in ours if name not in there), *missing):
-            which = "no column" if name not in there else "a required column"
-            raise ConfigError(f"the rows in {self.path} are of another schema: it has {which} {name!r}")
-        for name, field in ours.items():
-            if field.type != there[name].type:
-                raise ConfigError(f"column {name!r} of {self.path} is {there[name].type}, not {field.type}")
+        required = {field.name for field in self._table.schema().fields if not field.nullable}
+        if missing_fields(self.path, pa.schema(self._table.schema()), schema, required):
+            if "day" in self._divided_by():
+                schema = schema.append(_DAY)
+            write_deltalake(self._table, schema.empty_table(), mode="append", schema_mode="merge")
+            self._table.update_incremental()
 
 
 def load_delta(path: str) -> Any:

@@ -23,8 +23,9 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from spark_jobs.load_output import as_json, parse_offsets
 from spark_jobs.load_task import Written
-from spark_jobs.partitioned_files import Layout, file_schema
+from spark_jobs.partitioned_files import Layout
 from spark_jobs.tables.directory import RunDirectory, local_path
+from spark_jobs.tables.evolution import missing_fields
 from spark_jobs.tables.iceberg_maintenance import compact, remove_unnamed
 
 OFFSETS = "kafkalite.offsets."
@@ -54,10 +55,13 @@ class IcebergTable:
         found = self._progress()
         return {key: found[key] for key in partitions if key in found}
 
-    def layout(self, columns: Sequence[str]) -> Layout:
+    def layout(self, schema: pa.Schema) -> Layout:
         if self._table is None:
-            self._table = self._create(file_schema(columns))
-        return Layout(self._file_schema(columns), tuple(map(self._divided_by, self._table.spec().fields)), True)
+            self._table = self._create(schema)
+        self._evolve(schema)
+        there = {field.name: field for field in self._table.schema().fields}
+        of_files = pa.schema([_with_ids(field, there[field.name]) for field in schema])
+        return Layout(of_files, tuple(map(self._divided_by, self._table.spec().fields)), True)
 
     def begin(self) -> str:
         self._directory = RunDirectory(self._table.location())
@@ -195,23 +199,20 @@ class IcebergTable:
         text = json.dumps(as_json(offsets), separators=(",", ":"))
         return {**self._known(), OFFSETS + self._name: text}
 
-    def _file_schema(self, columns: Sequence[str]) -> pa.Schema:
-        """The columns with the field ids of the table. Raises ConfigError if it has others."""
-        from pyiceberg.io.pyarrow import pyarrow_to_schema
+    def _evolve(self, schema: pa.Schema) -> None:
+        """Adds the fields within structs that the table lacks. Raises ConfigError where the schema does not fit."""
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-        there = {field.name: field for field in self._table.schema().fields}
-        unknown = [name for name in columns if name not in there]
-        missing = [name for name, field in there.items() if field.required and name not in columns]
-        for name in (*unknown, *missing):
-            which = "no column" if name in unknown else "a required column"
-            raise ConfigError(f"the rows in {self.path} are of another schema: it has {which} {name!r}")
-        schema = pa.schema([_with_ids(field, there[field.name]) for field in file_schema(columns)])
-        for field in pyarrow_to_schema(schema, format_version=self._table.format_version).fields:
-            if field.field_type != there[field.name].field_type:
-                raise ConfigError(
-                    f"column {field.name!r} of {self.path} is {there[field.name].field_type}, not {field.field_type}"
-                )
-        return schema
+        fields = self._table.schema().fields
+        required = {field.name for field in fields if field.required}
+        if not missing_fields(self.path, schema_to_pyarrow(self._table.schema()), schema, required):
+            return
+        try:
+            with self._table.update_schema() as update:
+                update.union_by_name(schema)
+        except CommitFailedException:
+            raise ConfigError(f"another writer has changed {self.path} meanwhile; run this one again") from None
 
     def _divided_by(self, field: Any) -> str:
         source, transform = self._table.schema().find_column_name(field.source_id), str(field.transform)
@@ -254,9 +255,11 @@ def _load_table(catalog: Any, identifier: str) -> Any:
 def _with_ids(field: pa.Field, known: Any) -> pa.Field:
     """An Arrow field, and those within it, with the ids of an Iceberg field."""
     kind, of = field.type, known.field_type
-    if pa.types.is_list(kind) and of.is_primitive is False and hasattr(of, "element_field"):
+    if pa.types.is_map(kind):
+        kind = pa.map_(_with_ids(kind.key_field, of.key_field), _with_ids(kind.item_field, of.value_field))
+    elif pa.types.is_list(kind):
         kind = pa.list_(_with_ids(kind.value_field, of.element_field))
-    elif pa.types.is_struct(kind) and hasattr(of, "fields"):
+    elif pa.types.is_struct(kind):
         names = {one.name: one for one in of.fields}
-        kind = pa.struct([_with_ids(one, names[one.name]) if one.name in names else one for one in kind])
+        kind = pa.struct([_with_ids(one, names[one.name]) for one in kind])
     return pa.field(field.name, kind, field.nullable, {"PARQUET:field_id": str(known.field_id)})

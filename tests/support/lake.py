@@ -15,16 +15,16 @@ def table_options(kind: str, place: Path | str) -> list[str]:
     return ["--format", "iceberg", "--output", "lake.sales.orders", *words]
 
 
-def iceberg_table(place: Path | str) -> Any:
+def iceberg_table(place: Path | str, name: str = "orders") -> Any:
     from pyiceberg.catalog import load_catalog
 
-    return load_catalog("lake", uri=f"sqlite:///{place}/catalog.db").load_table("sales.orders")
+    return load_catalog("lake", uri=f"sqlite:///{place}/catalog.db").load_table(f"sales.{name}")
 
 
-def read_table(kind: str, place: Path | str) -> Any:
+def read_table(kind: str, place: Path | str, name: str = "orders") -> Any:
     """All rows, as an Arrow table."""
     if kind == "iceberg":
-        return iceberg_table(place).scan().to_arrow()
+        return iceberg_table(place, name).scan().to_arrow()
     from deltalake import DeltaTable
 
-    return DeltaTable(f"{place}/orders").to_pyarrow_table()
+    return DeltaTable(f"{place}/{name}").to_pyarrow_table()

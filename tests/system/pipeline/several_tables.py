@@ -15,25 +15,18 @@ from typing import Any
 
 from spark_jobs import latest, load
 from spark_jobs.job import add_source, new_parser, run_job
-from spark_jobs.tables.options import add_table
 from tests.support.lake import table_options
 
-JOBS = {"load": load.job, "latest": latest.job}
-
-PARTITION_BY = {"load": "topic,day", "latest": "topic,partition"}
+JOBS = {"load": load, "latest": latest}
 
 
 def job(spark: Any, options: argparse.Namespace) -> None:
-    runs = []
-    for text in options.into:
-        kind, _, place = text.partition("=")
-        where = argparse.ArgumentParser()
-        add_table(where, f"kafkalite-{options.job}", PARTITION_BY[options.job])
-        where.add_argument("--output")
-        table = where.parse_args(table_options(kind, place))
-        runs.append(argparse.Namespace(**{**vars(options), **vars(table)}))
+    module = JOBS[options.job]
+    source = ["--data-dir", options.data_dir, "--topic", options.topic]
+    into = [text.partition("=") for text in options.into]
+    runs = [module.job_parser().parse_args([*source, *table_options(kind, place)]) for kind, _, place in into]
     with ThreadPoolExecutor(len(runs)) as threads:
-        for done in [threads.submit(JOBS[options.job], spark, each) for each in runs]:
+        for done in [threads.submit(module.job, spark, each) for each in runs]:
             done.result()
 
 
@@ -42,7 +35,6 @@ def main() -> int:
     parser.add_argument("job", choices=tuple(JOBS))
     add_source(parser)
     parser.add_argument("--into", action="append", required=True)
-    parser.set_defaults(compression=load.COMPRESSION, columns=None, every=None)
     return run_job(parser, job, None)
 
 

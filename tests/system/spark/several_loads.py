@@ -17,7 +17,8 @@ from spark_jobs.job import add_source, new_parser, run_job
 
 
 def job(spark: Any, options: argparse.Namespace) -> None:
-    loads = [argparse.Namespace(**{**vars(options), "output": output}) for output in options.output]
+    source = ["--data-dir", options.data_dir, "--topic", options.topic]
+    loads = [load.job_parser().parse_args([*source, "--output", output]) for output in options.output]
     with ThreadPoolExecutor(len(loads)) as threads:
         for done in [threads.submit(load.job, spark, each) for each in loads]:
             done.result()
@@ -27,7 +28,6 @@ def main() -> int:
     parser = new_parser("load", "Several loads at a time.")
     add_source(parser)
     parser.add_argument("--output", action="append", required=True)
-    parser.add_argument("--compression", default=load.COMPRESSION)
     return run_job(parser, job, None)
 
 

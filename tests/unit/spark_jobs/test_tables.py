@@ -126,7 +126,7 @@ def test_of_two_loads_at_a_time_one_is_refused(load: Load) -> None:
     options = load.options()
     with open_table(options) as slow:
         known = slow.offsets([("orders", 0)])
-        slow.layout([name for name in load_job.COLUMNS if name != "headers"])
+        slow.layout(load_job.file_schema([name for name in load_job.COLUMNS if name != "headers"]))
         slow.begin()
         load.run()
         with pytest.raises(ConfigError, match="another writer has committed"):
