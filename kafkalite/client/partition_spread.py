@@ -4,7 +4,6 @@ Each partition with one replica weighs its share of all bytes, of all bytes writ
 partitions. The heaviest first, a partition leaves a broker for the one with the least load, as long as that makes the
 larger of both loads clearly smaller. So there are few moves, and none in a cluster that is spread already. Between
 brokers of one machine a move takes no bytes with it (`log/directories/linked_copy.py`).
-Source: KIP-455 (AlterPartitionReassignments, ListPartitionReassignments).
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.log_dirs import directories
+from kafkalite.client.placement import alter_reassignments, list_reassignments
 from kafkalite.common.clock import monotonic_s
-from kafkalite.common.errors import Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
-from kafkalite.protocol.messages import partition_admin as wire
 
-_VERSION = 0
 _TOGETHER = 50  # partitions that move at a time
 _POLL_S = 0.05
 _GAIN = 1.5  # the move of 1 leaves the target at least 0.5 below the former load of the source
@@ -116,12 +112,12 @@ def reassign(
     Unanswered."""
     waiting = iter(moves)
     while some := list(islice(waiting, _TOGETHER)):
-        refused = _ask(cluster.controller(), some)
+        refused = alter_reassignments(cluster.controller(), {key: [target] for key, _, target in some})
         pending = {move.key: move for move in some if move.key not in refused}
         yield from ((move, refused[move.key]) for move in some if move.key in refused)
         deadline_s = monotonic_s() + timeout_s
         while pending:
-            ongoing = _ongoing(cluster.controller(), pending)
+            ongoing = {(one.topic, one.partition) for one in list_reassignments(cluster.controller(), pending)}
             for key in [key for key in pending if key not in ongoing]:
                 yield pending.pop(key), None
             if pending and monotonic_s() >= deadline_s:
@@ -129,34 +125,3 @@ def reassign(
                 return
             if pending:
                 sleep(_POLL_S)
-
-
-def _ask(controller: BlockingClient, moves: Sequence[Move]) -> dict[TopicPartition, str]:
-    """The reasons of the moves that are refused."""
-    topics: dict[str, list[wire.ReassignablePartition]] = {}
-    for (topic, index), _, target in moves:
-        one = wire.ReassignablePartition(partition_index=index, replicas=[target])
-        topics.setdefault(topic, []).append(one)
-    asked = [wire.ReassignableTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
-    answer = controller.ask(wire.AlterPartitionReassignmentsRequest(topics=asked), _VERSION)
-    if answer.error_code:
-        raise Unanswered(answer.error_message or name_of_error(answer.error_code))
-    return {
-        (topic.name, one.partition_index): one.error_message or name_of_error(one.error_code)
-        for topic in answer.responses
-        for one in topic.partitions
-        if one.error_code
-    }
-
-
-def _ongoing(controller: BlockingClient, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
-    topics: dict[str, list[int]] = {}
-    for topic, index in keys:
-        topics.setdefault(topic, []).append(index)
-    asked = [
-        wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()
-    ]
-    answer = controller.ask(wire.ListPartitionReassignmentsRequest(topics=asked), _VERSION)
-    if answer.error_code:
-        raise Unanswered(answer.error_message or name_of_error(answer.error_code))
-    return {(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions}

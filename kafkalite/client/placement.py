@@ -6,9 +6,9 @@ electLeaders); KIP-183, KIP-455, KIP-460.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kafkalite.client.blocking_client import name_of_error
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import ErrorCode, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
@@ -31,10 +31,16 @@ class Reassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-def list_reassignments(cluster: ClusterClient, timeout_s: float) -> list[Reassignment]:
-    """Raises Unanswered."""
-    request = wire.ListPartitionReassignmentsRequest(timeout_ms=int(timeout_s * 1000), topics=None)
-    answer = cluster.controller().ask(request, _VERSION, timeout_s + _GRACE_S)
+def list_reassignments(
+    controller: BlockingClient, partitions: Iterable[TopicPartition] | None = None
+) -> list[Reassignment]:
+    """The reassignments in progress, of these partitions or all. Raises Unanswered."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions or ():
+        topics.setdefault(topic, []).append(index)
+    asked = [wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=some) for name, some in topics.items()]
+    request = wire.ListPartitionReassignmentsRequest(topics=None if partitions is None else asked)
+    answer = controller.ask(request, _VERSION)
     if answer.error_code:
         why = answer.error_message or name_of_error(answer.error_code)
         raise Unanswered(f"the reassignments cannot be listed: {why}")
@@ -51,28 +57,25 @@ def list_reassignments(cluster: ClusterClient, timeout_s: float) -> list[Reassig
     )
 
 
-def reassign(
-    cluster: ClusterClient, wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: float
-) -> list[str]:
-    """Moves partitions to these replicas, the preferred leader first; None cancels a move. Returns a sentence for each
-    partition that stays. Raises Unanswered."""
+def alter_reassignments(
+    controller: BlockingClient, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, str]:
+    """Moves partitions to these replicas, the preferred leader first; None cancels a move. Returns the reasons of
+    partitions that stay. Raises Unanswered."""
     topics: dict[str, list[wire.ReassignablePartition]] = {}
     for (topic, index), replicas in wanted.items():
         to = None if replicas is None else list(replicas)
         topics.setdefault(topic, []).append(wire.ReassignablePartition(partition_index=index, replicas=to))
-    request = wire.AlterPartitionReassignmentsRequest(
-        timeout_ms=int(timeout_s * 1000),
-        topics=[wire.ReassignableTopic(name=name, partitions=some) for name, some in topics.items()],
-    )
-    answer = cluster.controller().ask(request, _VERSION, timeout_s + _GRACE_S)
+    asked = [wire.ReassignableTopic(name=name, partitions=some) for name, some in topics.items()]
+    answer = controller.ask(wire.AlterPartitionReassignmentsRequest(topics=asked), _VERSION)
     if answer.error_code:
-        raise Unanswered(f"nothing is moved: {answer.error_message or name_of_error(answer.error_code)}")
-    return [
-        f"{topic.name}-{one.partition_index} is not moved: {one.error_message or name_of_error(one.error_code)}"
+        raise Unanswered(answer.error_message or name_of_error(answer.error_code))
+    return {
+        (topic.name, one.partition_index): one.error_message or name_of_error(one.error_code)
         for topic in answer.responses
         for one in topic.partitions
         if one.error_code
-    ]
+    }
 
 
 def elect_leaders(

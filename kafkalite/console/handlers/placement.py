@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.client.described_configs import BROKER_RESOURCE
-from kafkalite.client.placement import PREFERRED, UNCLEAN, elect_leaders, list_reassignments, reassign
+from kafkalite.client.placement import PREFERRED, UNCLEAN, alter_reassignments, elect_leaders, list_reassignments
 from kafkalite.client.topic_changes import alter_configs
 from kafkalite.console.brokers.topics import config_rows, places_of, require_partition
 from kafkalite.console.calls.route import Call
@@ -13,7 +13,7 @@ KINDS = {"preferred": PREFERRED, "unclean": UNCLEAN}
 
 
 def reassignments(call: Call) -> Row:
-    return {"items": [one._asdict() for one in list_reassignments(call.cluster, call.timeout_s)]}
+    return {"items": [one._asdict() for one in list_reassignments(call.cluster.controller())]}
 
 
 def start_reassignment(call: Call) -> Row:
@@ -30,7 +30,8 @@ def start_reassignment(call: Call) -> Row:
     wanted = {(topic, index): replicas for index in call.body["partitions"]}
     if not wanted:
         raise invalid("no partition is chosen")
-    refusals = reassign(call.cluster, wanted, call.timeout_s)
+    reasons = alter_reassignments(call.cluster.controller(), wanted)
+    refusals = [f"{name}-{index} is not moved: {why}" for (name, index), why in sorted(reasons.items())]
     call.pool.changed()
     if refusals:
         raise refused("; ".join(refusals))
