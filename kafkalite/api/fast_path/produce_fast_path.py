@@ -262,8 +262,8 @@ def learn(
         return
     transactional_id = request.transactional_id
     # This request's batch may be in no transaction; that of the next one may be.
-    if transactional_id is not None and (
-        is_wide or not context.may(Operation.WRITE, TRANSACTIONAL_ID, transactional_id, is_logged=False)
+    if transactional_id is not None and not context.may(
+        Operation.WRITE, TRANSACTIONAL_ID, transactional_id, is_logged=False
     ):
         return
     key, fast_paths = frame[1], context.connection.fast_paths

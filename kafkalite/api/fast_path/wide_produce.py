@@ -9,8 +9,8 @@ the request to the handler, before the first batch is appended.
                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^           ^^^^^^^^^^ looked up
 
 It decides nothing, as `ProduceFastPath`. Each batch has its own outcome; an error, or a wait for replicas, lets the
-handler make the response of all of them. Transactional requests are the handler's: their transaction's coordinator may
-have to be asked.
+handler make the response of all of them. A transactional request is known only where its transaction is open in each of
+its partitions: otherwise the transaction's coordinator has to be asked.
 Source: ProduceRequest.json, ProduceResponse.json.
 """
 
@@ -29,7 +29,13 @@ from kafkalite.api.handlers.produce import (
     Outcome,
     ProduceApi,
 )
-from kafkalite.api.request.admission import Append, TopicAdmission, append_directly
+from kafkalite.api.request.admission import (
+    Append,
+    TopicAdmission,
+    append_directly,
+    append_for,
+    transactional_batch,
+)
 from kafkalite.api.request.delayed_produce import waits
 from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.api.request.throttling import quotas_of
@@ -74,12 +80,13 @@ class _KnownHead:
     """Requests that begin with the same bytes. Invariant: the admission of the topics holds as long as the admission
     epoch is `epoch`."""
 
-    __slots__ = ("acks", "epoch", "timeout_ms", "topics")
+    __slots__ = ("acks", "epoch", "is_transactional", "timeout_ms", "topics")
 
-    def __init__(self, epoch: int, acks: int, timeout_ms: int) -> None:
+    def __init__(self, epoch: int, acks: int, timeout_ms: int, *, is_transactional: bool) -> None:
         self.epoch = epoch
         self.acks = acks
         self.timeout_ms = timeout_ms
+        self.is_transactional = is_transactional
         self.topics: dict[bytes, _KnownTopic] = {}
 
 
@@ -138,13 +145,16 @@ class WideProduce:
             if head.epoch != self._epoch.value or frame[:4] != self._api:
                 return None
             split = self._split_flexible if self._flexible else self._split
-            return head if split(frame, head.topics, found) else None
-        except (LookupError, struct_error, Malformed):
+            if not split(frame, head, found) or (head.is_transactional and not _is_open_in_all(found)):
+                return None
+        except (LookupError, struct_error, Malformed, KafkaError):
             return None
+        return head
 
-    def _split(self, frame: memoryview, topics: dict[bytes, _KnownTopic], found: Batches) -> bool:
+    def _split(self, frame: memoryview, head: _KnownHead, found: Batches) -> bool:
         """`find` behind the head. False, or LookupError, struct.error or Malformed if anything is not known."""
-        batches = found.batches
+        batches, topics = found.batches, head.topics
+        refuses = self._has_access and not head.is_transactional  # then a transactional batch fails the whole request
         at = self._topics_at + 4
         for _ in range(_read_int32(frame, self._topics_at)[0]):
             behind = at + 2 + (frame[at] << 8 | frame[at + 1])
@@ -157,16 +167,17 @@ class WideProduce:
                 index, size = _read_int32s(frame, at)
                 start = at + 8
                 at = start + size
-                if size < 0 or (self._has_access and frame[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL):
+                if size < 0 or (refuses and frame[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL):
                     return False
                 batches.append((append, partitions[index], frame[start:at]))
             if count <= 0:
                 return False
         return bool(batches) and at == len(frame)
 
-    def _split_flexible(self, frame: memoryview, topics: dict[bytes, _KnownTopic], found: Batches) -> bool:
+    def _split_flexible(self, frame: memoryview, head: _KnownHead, found: Batches) -> bool:
         """As `_split`, for versions with compact lengths and tagged fields."""
-        batches = found.batches
+        batches, topics = found.batches, head.topics
+        refuses = self._has_access and not head.is_transactional
         topic_count, at = read_uvarint(frame, self._topics_at)
         by_id = self._version >= FIRST_VERSION_BY_ID
         for _ in range(topic_count - 1):
@@ -185,7 +196,7 @@ class WideProduce:
                 if size > 0x7F:
                     size, start = read_uvarint(frame, at + 4)
                 at = start + size  # behind the records and the number of tags, which is 0
-                if not size or frame[at - 1] or (self._has_access and frame[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL):
+                if not size or frame[at - 1] or (refuses and frame[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL):
                     return False
                 batches.append((append, partitions[index], frame[start : at - 1]))
             if frame[at] or count <= 1:
@@ -255,15 +266,18 @@ class WideProduce:
     def learn(self, frame: memoryview, request: ProduceRequest, context: RequestContext) -> None:
         """Remember what `frame` begins with, and its topics, those that the client may write to."""
         quotas = quotas_of(context.connection)
-        if request.transactional_id is not None or (quotas is not None and quotas.produce is not None):
+        if quotas is not None and quotas.produce is not None:
             return
+        transactional_id = request.transactional_id
         begin = frame[_HEAD_AT : self._topics_at].tobytes()
         acks, timeout_ms = _read_acks_and_timeout(frame, self._acks_at)
         known = self._heads.get(begin)
         if known is None or known.epoch != self._epoch.value:
             if known is None and len(self._heads) >= _HEADS_MAX:
                 self._heads.clear()
-            known = self._heads[begin] = _KnownHead(self._epoch.value, acks, timeout_ms)
+            is_transactional = transactional_id is not None
+            known = _KnownHead(self._epoch.value, acks, timeout_ms, is_transactional=is_transactional)
+            self._heads[begin] = known
         topics = known.topics
         if sum(len(each.topics) for each in self._heads.values()) + len(request.topic_data) > _TOPICS_MAX:
             topics.clear()
@@ -278,7 +292,9 @@ class WideProduce:
                 continue
             if not context.may(Operation.WRITE, TOPIC, data.name, is_logged=False):
                 continue
-            admitted = self._slow_path.admission.topic(data.name, acks, context.client_id, self._version)
+            admitted = self._slow_path.admission.topic(
+                data.name, acks, context.client_id, self._version, append_for(transactional_id)
+            )
             if admitted is None:
                 continue
             if self._version >= FIRST_VERSION_BY_ID:
@@ -288,6 +304,21 @@ class WideProduce:
             else:
                 answer_head = len(name).to_bytes(2, "big") + name
             topics[key] = _KnownTopic(admitted, answer_head, b"\2" if self._flexible else _int32(1))
+
+
+def _is_open_in_all(found: Batches) -> bool:
+    """Whether all batches are of one transaction, which is open in their partitions. Raises StorageError."""
+    identities = set()
+    for _, partition, records in found.batches:
+        batch = transactional_batch(records)
+        if batch is None:
+            return False
+        producer_id, epoch, _ = batch
+        identities.add((producer_id, epoch))
+        producer = partition.producers.get(producer_id)
+        if producer is None or producer.txn_first_offset < 0 or producer.epoch != epoch:
+            return False
+    return len(identities) == 1
 
 
 def _encoded(version: int, correlation_id: int, response: ProduceResponse) -> list[Part]:

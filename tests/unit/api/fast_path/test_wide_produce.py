@@ -20,6 +20,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.network.client_connection import Pending
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.bound_apis import replace_parts
 from tests.support.fast_path_client import FIRST_PRODUCE_BY_ID, PRODUCE_VERSIONS, Client, batch, joined, topics
 from tests.support.loop import until
 from tests.support.replication.led_in_broker import lead
@@ -205,6 +206,56 @@ def test_batches_of_an_idempotent_producer_that_come_again_are_known(tell: Calla
         assert outcomes(veteran.ask(wide(of(3, 1)), 9), 9) == [
             ("t", 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), ("t", 1, 0, 1)
         ]  # fmt: skip
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [7, 9, 12, 13])
+def test_transactional_batches_are_known_where_their_transaction_is_open(
+    tell: Callable[..., None], version: int
+) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t", "u")
+        asked: list[Any] = []
+
+        class Manager:
+            def is_enabled(self) -> bool:
+                return True
+
+            def verify_or_add(self, *request: Any) -> None:
+                *_, partitions, _, tell, _ = request
+                asked.extend(partitions)
+                tell({})
+
+        replace_parts(broker._running, add_partitions=Manager())
+        manager = broker._running.replica_manager
+        veteran = Client(broker)
+
+        def request(*sequences: int, transactional: bool = True, producer_id: int = 7) -> ProduceRequest:
+            batches = [
+                batch(producer_id=each, producer_epoch=0, base_sequence=sequence, transactional=transactional)
+                for each, sequence in zip((7, producer_id), sequences, strict=False)
+            ]
+            named: Named = [("t", [(index, each) for index, each in enumerate(batches)])]
+            made = wide_with_ids(wide(named, acks=-1), manager, version)
+            made.transactional_id = "x"
+            return made
+
+        def answered(request: ProduceRequest) -> list[tuple[int, ...]]:
+            return [one[1:] for one in outcomes(veteran.ask(request, version), version)]
+
+        assert answered(request(0, 0)) == [(0, 0, 0), (1, 0, 0)]
+        assert asked == [("t", 0), ("t", 1)]
+        assert is_known(veteran, request(1, 1), version)
+        assert answered(request(1, 1)) == [(0, 0, 1), (1, 0, 1)]
+        assert answered(request(1, 3)) == [(0, 0, 1), (1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+        assert not is_known(veteran, request(2, 2, transactional=False), version)
+        assert not is_known(veteran, request(2, 2, producer_id=8), version)
+        manager.partition("t", 1).append_marker(7, 0, 0, commit=True, now_ms=1)
+        assert not is_known(veteran, request(2, 2), version)
+        assert len(asked) == 2
+        veteran.ask(request(2, 2), version)
+        assert asked[2:] == [("t", 1)]
 
     tell(story)
 
