@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cli.command_config import add_command_config, add_running_broker, add_timeout, security_of
 from kafkalite.cli.config_command import own_config
 from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.common.errors import Unanswered
 from kafkalite.common.output import complain, say
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import LOOPBACK_OF
@@ -33,7 +34,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("config", nargs="?", metavar="server.properties", help="the settings of the broker")
     command.add_argument("--config", dest="config_option", metavar="FILE", help="the same as server.properties")
     add_running_broker(
-        command, "the broker to check (default: the first listener of the settings and of KAFKA_LISTENERS)"
+        command,
+        "the broker to check, or several with commas between them, all of which must serve (default: the first "
+        "listener of the settings and of KAFKA_LISTENERS)",
     )
     add_command_config(command)
     add_timeout(command, 5.0)
@@ -51,8 +54,17 @@ def run(options: argparse.Namespace) -> int:
             security = _own_security(config, listener)
             if listener.protocol.startswith("SASL_") and security.login is None:
                 return _check_without_login(address, options.timeout, security)
-    with BlockingClient(address, options.timeout, security) as client:
-        answer = client.ask(MetadataRequest(topics=[]), _VERSION)
+    checks = [_check(one.strip(), options.timeout, security) for one in address.split(",") if one.strip()]
+    return max(checks, default=1)
+
+
+def _check(address: str, timeout_s: float, security: ClientSecurity | None) -> int:
+    """The exit code for one broker."""
+    try:
+        with BlockingClient(address, timeout_s, security) as client:
+            answer = client.ask(MetadataRequest(topics=[]), _VERSION)
+    except Unanswered as error:
+        return complain(str(error))
     if len(answer.brokers) <= 1 and answer.controller_id < 0:
         return complain(
             f"{address} answers, but its metadata has no controller and no other broker: it is not registered"

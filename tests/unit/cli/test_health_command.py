@@ -27,6 +27,17 @@ def test_a_broker_that_serves(capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert main(["health"]) == 0
 
 
+def test_all_of_several_brokers_must_serve(capsys: pytest.CaptureFixture[str]) -> None:
+    with Broker() as one:
+        with Broker() as other:
+            gone = other.bootstrap_servers
+            assert main(["health", "-b", f"{one.bootstrap_servers},{gone}"]) == 0
+            assert capsys.readouterr().out.count(" serves, one of 1 in cluster ") == 2
+        assert main(["health", "-b", f"{gone},{one.bootstrap_servers}"]) == 1
+        shown = capsys.readouterr()
+        assert "is the broker running?" in shown.err and f"{one.bootstrap_servers} serves" in shown.out
+
+
 def test_a_broker_that_is_not_registered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     alone = MetadataResponseBroker(node_id=1, host="h", port=9092, rack=None)
     answer = MetadataResponse(brokers=[alone], cluster_id="c", controller_id=-1, topics=[])
