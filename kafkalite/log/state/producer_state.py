@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 EXPIRATION_MS = 86_400_000
 _LAST_EPOCH = 32_767  # of a producer id
+_new = tuple.__new__  # 0.1 us less than AppendedBatch(...)
 
 NO_TRANSACTION = (1 << 63) - 1
 """The first unstable offset of a log in which no transaction is open."""
@@ -254,7 +255,7 @@ class ProducerState:
         elif epoch != producer.epoch:
             producer.enter_epoch(epoch)
         last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
-        producer.add(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+        producer.add(_new(AppendedBatch, (last_sequence, last_offset, offset_delta, timestamp_ms)))
         if is_transactional and producer.txn_first_offset < 0:
             first_offset = producer.txn_first_offset = last_offset - offset_delta
             self.ongoing[first_offset] = producer_id
