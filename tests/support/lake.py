@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +29,20 @@ def read_table(kind: str, place: Path | str, name: str = "orders") -> Any:
     from deltalake import DeltaTable
 
     return DeltaTable(f"{place}/{name}").to_pyarrow_table()
+
+
+def duckdb_rows(kind: str, place: Path | str) -> Any:
+    """All rows as DuckDB's own readers of the formats see them, as an Arrow table."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.sql("set timezone = 'UTC'")
+    for name in ("avro", "iceberg", "delta"):
+        package = importlib.util.find_spec(f"duckdb_extension_{name}")
+        assert package is not None and package.submodule_search_locations is not None
+        (file,) = Path(package.submodule_search_locations[0]).rglob("*.duckdb_extension")
+        connection.sql(f"load '{file}'")
+    source = f"delta_scan('{place}/orders')"
+    if kind == "iceberg":
+        source = f"iceberg_scan('{iceberg_table(place).metadata_location}')"
+    return connection.sql(f"select * from {source}").to_arrow_table()

@@ -130,4 +130,4 @@ def test_200_kills(tmp_path: Path, job: str, kind: str) -> None:
     seed = int(os.environ.get("KAFKALITE_PIPELINE_SEED", "7"))
     met = story(tmp_path, job, [kind] * 10, kills, seed)
     print(dict(met))
-    assert kills < 100 or (met["writing"] > 0 and met["visible"] > 0), "kills on both sides of the commit"
+    assert kills < 100 or 0 < met["visible"] < kills, "kills on both sides of the commit"
