@@ -46,7 +46,8 @@ def test_clusters_are_changed_by_a_menu_and_keep_their_rights(open_page: OpenPag
     page.reload()
     page.locator("tr.message").first.wait_for()
     page.get_by_label("Cluster", exact=True).select_option("empty")
-    page.wait_for_url("**/kafka/empty/")
+    page.get_by_role("heading", name="Overview", level=1).wait_for()
+    assert page.url == f"{both.url}/kafka/empty/"
     page.keyboard.press("g")
     page.keyboard.press("t")
     page.get_by_role("button", name="Create topic").click()

@@ -84,7 +84,7 @@ def test_a_view_is_kept_for_its_topic(open_page: OpenPage, world: World) -> None
     page.get_by_role("button", name="Search", exact=True).click()
     page.get_by_role("columnheader", name="$.name").wait_for()
     expect(page.locator("tr.message td:nth-child(5)")).to_have_text(["bob", "ann"])
-    page.get_by_role("button", name="Save search").click()
+    page.get_by_role("button", name="Save as").click()
     page.get_by_role("dialog").get_by_label("Name").fill("names")
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     page.goto(page.url.split("?")[0])  # without formats in its address

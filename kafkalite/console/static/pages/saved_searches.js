@@ -18,7 +18,7 @@ export function savedSearches(view, topic, update) {
   const key = `searches.${view.session?.cluster_id ?? ""}.${topic.name}`;
   const menu = h("select", { "aria-label": "Saved searches" });
   const remove = h("button", { type: "button", class: "quiet", "aria-label": "Remove the saved search" }, icon("trash"));
-  const save = h("button", { type: "button", class: "quiet" }, "Save search");
+  const save = h("button", { type: "button", class: "quiet" }, "Save as");
   const draw = (chosen = "") => {
     const names = Object.keys(kept(key, {})).sort();
     const options = [["", names.length ? "Saved searches" : "No saved searches"], ...names.map((name) => [name, name])];
