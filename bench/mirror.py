@@ -81,7 +81,7 @@ class Brokers:
             line = next((each for each in process.stdout if "is ready on" in each), "")
             if not line:
                 raise BrokerError("a broker did not start")
-            self.addresses.append(f"127.0.0.1:{line.split('is ready on ')[1].split()[0].rsplit(':', 1)[1]}")
+            self.addresses.append(f"127.0.0.1:{line.split('is ready on ')[1].split()[0].rsplit(':', 1)[1].rstrip(',')}")
 
     def close(self) -> None:
         for process in self._processes:

@@ -129,7 +129,7 @@ def _sources(options: argparse.Namespace) -> Mapping[str, Endpoint]:
 
     addresses = _by_alias("--from", options.sources)
     for given in (*addresses.values(), options.to):
-        for address in given.split(","):
+        for address in filter(None, map(str.strip, given.split(","))):
             parse_address(address)
     configs = _by_alias("--from-config", options.from_config)
     for alias in configs:
