@@ -28,6 +28,7 @@ from kafkalite.api.handlers.produce import (
     FIRST_VERSION_BY_ID,
     FIRST_VERSION_WITH_LEADERS,
     ProduceApi,
+    await_again,
     failure,
     inherited_error,
 )
@@ -164,6 +165,7 @@ class ProduceFastPath:
             if known.is_transactional and not isinstance(error, StorageError):
                 return None
             topic = known.topic
+            await_again(self._slow_path.replica_manager, topic.name, index, frame[start:stop], error)
             error = inherited_error(self._slow_path.metadata, self._connection, topic.name, index, error)
             return _answer(topic, failure(index, error, topic), self._version, correlation_id)
         packed = known.pack(

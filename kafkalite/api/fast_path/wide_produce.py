@@ -28,6 +28,7 @@ from kafkalite.api.handlers.produce import (
     AppendedTopic,
     Outcome,
     ProduceApi,
+    await_again,
 )
 from kafkalite.api.request.admission import (
     Append,
@@ -219,6 +220,7 @@ class WideProduce:
                     outcome = append(partition, records, now_ms, version)
             except KafkaError as error:
                 is_usual = False
+                await_again(self._slow_path.replica_manager, partition.topic, partition.index, records, error)
                 outcomes.append(error)
                 continue
             outcomes.append(outcome)
@@ -313,7 +315,7 @@ def _is_open_in_all(found: Batches) -> bool:
         batch = transactional_batch(records)
         if batch is None:
             return False
-        producer_id, epoch, _ = batch
+        producer_id, epoch = batch.producer_id, batch.epoch
         identities.add((producer_id, epoch))
         producer = partition.producers.get(producer_id)
         if producer is None or producer.txn_first_offset < 0 or producer.epoch != epoch:

@@ -17,6 +17,7 @@ from kafkalite.api.request.admission import (
     ProduceAdmission,
     TransactionRefused,
     VerifiedAdmission,
+    producers_batch,
     transactional_batch,
 )
 from kafkalite.api.request.awaited_election import AwaitedElections
@@ -153,7 +154,7 @@ class ProduceApi(NamedTuple):
             for (topic, index), batch in batches.items():
                 try:
                     producers = self.replica_manager.require(topic, index).producers
-                    guard = producers.begin_verification(*batch, own_epochs=adds)
+                    guard = producers.begin_verification(*batch[:3], own_epochs=adds)
                 except KafkaError as error:
                     is_late = error.code == ErrorCode.INVALID_PRODUCER_EPOCH
                     errors[topic, index] = TransactionRefused(error.code) if is_late else error
@@ -225,6 +226,7 @@ class ProduceApi(NamedTuple):
                     append = admitted.check_and_append if data.records is None else admitted.append
                     outcome = append(partition, data.records, now_ms, version)
                 except KafkaError as reason:
+                    await_again(self.replica_manager, name, data.index, data.records, reason)
                     outcome = reason
                 outcomes.append((data.index, partition, outcome))
             if outcomes:
@@ -380,6 +382,21 @@ def _all_failed(
     return wire.ProduceResponse(responses=responses)
 
 
+def is_sent_again(error: KafkaError) -> bool:
+    """Whether the producer sends the batch again, and that may succeed. A corrupt one stays corrupt."""
+    return error.code.is_retriable and error.code is not ErrorCode.CORRUPT_MESSAGE
+
+
+def await_again(
+    replica_manager: ReplicaManager, topic: str, index: int, records: memoryview | None, error: KafkaError
+) -> None:
+    """A batch was refused. If its producer sends it again, later ones have to wait for it (`awaited_batches`)."""
+    if is_sent_again(error) and (batch := producers_batch(records)) is not None:
+        log = replica_manager.log_of(topic, index)
+        if log is not None:
+            log.producers.await_batch(*batch[:3])
+
+
 def inherited_error(
     metadata: ClusterMetadata, connection: ClientConnection, topic: str, index: int, error: KafkaError
 ) -> KafkaError:
@@ -397,7 +414,7 @@ def inherited_error(
     if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and may_be_led_elsewhere(metadata, topic, index):
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"it is not known who leads; {error.message}")
     refused, key = connection.refused_batches, (topic, index)
-    if error.code.is_retriable and error.code is not ErrorCode.CORRUPT_MESSAGE:  # which is sent again unchanged
+    if is_sent_again(error):
         if refused is None or len(refused) >= _PARTITIONS_MAX:
             refused = connection.refused_batches = {}
         refused[key] = (error.code, IN_FLIGHT_MAX - 1)

@@ -202,10 +202,11 @@ class TransactionRefused(KafkaError):
     """A transactional batch is refused before its append. The message, if there is one, is for the client, too."""
 
 
-class TransactionalBatch(NamedTuple):
+class ProducersBatch(NamedTuple):
     producer_id: int
     epoch: int
     first_sequence: int
+    is_transactional: bool
 
 
 class VerifiedAdmission:
@@ -249,15 +250,21 @@ class VerifiedAdmission:
         return admitted.check_and_append(partition, records, now_ms, version)
 
 
-def transactional_batch(records: memoryview | None) -> TransactionalBatch | None:
+def transactional_batch(records: memoryview | None) -> ProducersBatch | None:
     """The identity of a transactional batch. None for other batches, and for bytes that are not exactly one batch: they
     will be refused."""
+    found = producers_batch(records)
+    return found if found is not None and found.is_transactional else None
+
+
+def producers_batch(records: memoryview | None) -> ProducersBatch | None:
+    """The identity of an idempotent producer's batch. None for others, and for bytes that are not exactly one batch."""
     if records is None or len(records) < HEADER_BYTES:
         return None
     _, length, _, magic, _, attributes, _, _, _, producer_id, epoch, sequence, _ = parse_header(records)
-    if not attributes & TRANSACTIONAL or producer_id < 0 or magic != MAGIC or length + _PREFIX_BYTES != len(records):
+    if producer_id < 0 or magic != MAGIC or length + _PREFIX_BYTES != len(records):
         return None
-    return TransactionalBatch(producer_id, epoch, sequence)
+    return ProducersBatch(producer_id, epoch, sequence, bool(attributes & TRANSACTIONAL))
 
 
 def _producers_error(error: ErrorCode, version: int) -> TransactionRefused:

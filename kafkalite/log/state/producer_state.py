@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.state.awaited_batches import AwaitedBatches
 from kafkalite.log.state.producer import (
     BATCHES_REMEMBERED,
     ActiveProducer,
@@ -63,14 +64,15 @@ class ProducerState:
     """
 
     __slots__ = (
-        "_directory", "_files", "_producers", "earlier_batches", "first_unstable_offset", "highest_id", "ongoing",
-        "snapshots", "unacknowledged", "verifications",
+        "_awaited", "_directory", "_files", "_producers", "earlier_batches", "first_unstable_offset", "highest_id",
+        "ongoing", "snapshots", "unacknowledged", "verifications",
     )  # fmt: skip
 
     def __init__(self, directory: str, snapshots: list[int], files: Files) -> None:
         self._files = files
         self._directory = directory
         self._producers: dict[int, Producer] = {}
+        self._awaited = AwaitedBatches()
         self.highest_id = -1
         self.ongoing: dict[int, int] = {}
         self.unacknowledged: deque[tuple[int, int]] = deque()
@@ -116,6 +118,11 @@ class ProducerState:
             return None
         return self.verifications.begin(producer_id, epoch, first_sequence, own_epochs=own_epochs)
 
+    def await_batch(self, producer_id: int, epoch: int, first_sequence: int) -> None:
+        """A batch was refused for a transient reason: without a state of its producer no later one goes before it."""
+        if producer_id not in self._producers:
+            self._awaited.add(producer_id, epoch, first_sequence)
+
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, offset_delta: int, is_transactional: object = False,
         guard: VerificationGuard | None = None,
@@ -128,6 +135,7 @@ class ProducerState:
         """
         producer = self._producers.get(producer_id)
         if producer is None:
+            self._awaited.check(producer_id, epoch, first_sequence)
             if is_transactional:
                 self.verifications.require(producer_id, guard)
                 if first_sequence and self.verifications.has_own_epochs(producer_id):
@@ -266,6 +274,7 @@ class ProducerState:
     def _begin(self, producer_id: int, epoch: int) -> Producer:
         self.highest_id = max(self.highest_id, producer_id)
         producer = self._producers[producer_id] = Producer(epoch)
+        self._awaited.forget(producer_id)
         return producer
 
     def last_batches(self, before_offset: int) -> dict[int, tuple[int, int]]:

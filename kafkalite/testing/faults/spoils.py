@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 from uuid import UUID
 
+from kafkalite.api.handlers.produce import await_again
 from kafkalite.api.request.error_answer import error_answer, is_of_request, merged
-from kafkalite.common.errors import Disconnect, ErrorCode
+from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.common.names import ZERO_UUID
 from kafkalite.common.region import Part
 from kafkalite.network.client_connection import Answer, Pending
@@ -17,6 +18,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.configs import TOPIC_RESOURCE
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from kafkalite.record.batches import find_bounds
 from kafkalite.server.broker_server import BrokerServer
@@ -51,6 +53,8 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
             return _share_error(call, request, topic, code, has_effect=has_effect)
         chosen, others = (request, None) if topic is None else split(request, topic, topic_id(call, topic))
         faulty = error_answer(api.response, chosen, code, header.version)
+        if not has_effect and isinstance(request, ProduceRequest):
+            _await_again(call.server, request, topic, code)
         if not has_effect and (others is None or _is_whole(faulty)):
             return response_frame(faulty, header.version, header.correlation_id)
         if has_effect:
@@ -59,6 +63,15 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
         return _answer_changed(call, lambda answer: _failed_as_well(answer, faulty), others)
 
     return spoil
+
+
+def _await_again(server: BrokerServer, request: ProduceRequest, topic: str | None, code: ErrorCode) -> None:
+    """The broker has to know of refused batches: no later one of their producer may be appended before them."""
+    for each in request.topic_data:
+        name = each.name or getattr(server.replica_manager.by_id.get(each.topic_id), "name", "")
+        if topic in (None, name):
+            for data in each.partition_data:
+                await_again(server.replica_manager, name, data.index, data.records, KafkaError(code))
 
 
 def _fetch_error(call: Call, request: FetchRequest, topic: str | None, code: ErrorCode) -> Answer:

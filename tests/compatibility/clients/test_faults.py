@@ -37,6 +37,23 @@ def test_a_produce_is_tried_again(broker: Broker, client: FaultedClient, error: 
     assert (fault.fired, values(broker)) == (2, [b"1"])
 
 
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT"])
+def test_the_first_of_several_batches_is_refused_and_not_lost(broker: Broker, error: str) -> None:
+    """librdkafka takes a batch for stored if a later one of the same producer is."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "linger.ms": 0}
+        | {"batch.num.messages": 1, "retry.backoff.ms": 200}
+    )
+    producer.list_topics("orders")
+    producer.produce("other", b"")  # so that it has its producer id
+    assert producer.flush(DEADLINE_S) == 0
+    with broker.faults.error("Produce", error, times=1, topic="orders"):
+        for number in range(5):
+            producer.produce("orders", b"%d" % number)
+        assert producer.flush(DEADLINE_S) == 0
+    assert values(broker) == [b"%d" % number for number in range(5)]
+
+
 def test_a_produce_that_cannot_succeed_is_given_up(broker: Broker, client: FaultedClient) -> None:
     with (
         broker.faults.error("Produce", "MESSAGE_TOO_LARGE", times=None) as fault,

@@ -68,7 +68,8 @@ def produce(sequence: int) -> ProduceRequest:
     return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
 
 
-def test_a_producer_sends_all_of_them_again(tell: Callable[..., None]) -> None:
+@pytest.mark.parametrize("known", [3, 0], ids=["of a known producer", "of a new one"])
+def test_a_producer_sends_all_of_them_again(known: int, tell: Callable[..., None]) -> None:
     async def story(asker: Asker, broker: Broker) -> None:
         running: Any = broker._running
 
@@ -78,12 +79,12 @@ def test_a_producer_sends_all_of_them_again(tell: Callable[..., None]) -> None:
 
         await running.topic_admin.create("t", 1, {})
         leader = running.replica_manager.by_name["t"].partitions[0]
-        assert [await code(number) for number in (0, 1, 2)] == [NONE] * 3
+        assert [await code(number) for number in range(known)] == [NONE] * known
         resign(broker, "t", leader=2)
-        assert await code(3) == NOT_LEADER
+        assert await code(known) == NOT_LEADER
         running.replica_manager.by_name["t"].partitions[0] = leader
-        assert [await code(number) for number in (4, 5)] == [NOT_LEADER] * 2
-        assert [await code(number) for number in (3, 4, 5)] == [NONE] * 3
-        assert [await code(9) for _ in range(3)] == [NOT_LEADER, NOT_LEADER, OUT_OF_ORDER]
+        assert [await code(known + number) for number in (1, 2)] == [NOT_LEADER] * 2
+        assert [await code(known + number) for number in (0, 1, 2)] == [NONE] * 3
+        assert [await code(known + 6) for _ in range(3)] == [NOT_LEADER, NOT_LEADER, OUT_OF_ORDER]
 
     tell(story)

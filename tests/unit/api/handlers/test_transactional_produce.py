@@ -12,7 +12,7 @@ import pytest
 from kafkalite.api.handlers.produce import ProduceApi
 from kafkalite.api.request.admission import (
     ProduceAdmission,
-    TransactionalBatch,
+    ProducersBatch,
     VerifiedAdmission,
     transactional_batch,
 )
@@ -139,7 +139,7 @@ def test_records_without_a_transaction_are_not_verified() -> None:
     no_batch, two_batches = b"nonsense", batch() + batch()
     world.verify(batch(transactional=False), None, no_batch, two_batches, batch(producer_id=-1))
     assert world.asked == []
-    assert transactional_batch(memoryview(batch(9, 2, 5))) == TransactionalBatch(9, 2, 5)
+    assert transactional_batch(memoryview(batch(9, 2, 5))) == ProducersBatch(9, 2, 5, True)
     assert transactional_batch(memoryview(two_batches)) is None
 
 
