@@ -146,9 +146,10 @@ OWN = (
         "path",
         "data directories (log.dirs), separated by commas or as a JSON list",
         "",
-        "must be given; a relative one is the driver's. Directories of one broker or of several, of a running or a "
-        "stopped one, or copies; a partition that is in more than one of them is read once, from the replica that has "
-        "most; if these are of several brokers, up to the offset that surely was below the high watermark",
+        "must be given; a relative one is the driver's. Directories of one broker or of several (for those of "
+        "[`serve --cores`](scaling.md) that around them will do), of a running or a stopped one, or copies; a "
+        "partition that is in more than one of them is read once, from the replica that has most; if these are of "
+        "several brokers, up to the offset that surely was below the high watermark",
     ),
     Option(
         "columns",

@@ -54,7 +54,7 @@ def serving(*arguments: object, cwd: Path = ROOT) -> Iterator[tuple[subprocess.P
 
 def configured(*arguments: str, **environment: str) -> BrokerConfig:
     line = ["serve", *arguments]
-    return serve_command.configuration(main._parser(line).parse_args(line), environment)
+    return serve_command.configuration(main.command_parser(line).parse_args(line), environment)
 
 
 def test_a_broker_says_when_it_is_ready_and_stops_when_told(tmp_path):
