@@ -43,12 +43,14 @@ class DeltaTable:
         self._table = load_delta(path)
         self._directory: RunDirectory | None = None
         self._adds: dict[str, Any] = {}
+        self._number = 0  # of the last run, when this one began
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         table = self._table
         if table is None:
             return {}
-        if table.transaction_version(self._name) is None and not self._into_existing and table.count():
+        self._number = table.transaction_version(self._name) or 0
+        if not self._number and not self._into_existing and table.count():
             raise ConfigError(
                 f"{self.path} has rows, and no offsets of a load with the name {self._name!r}: it is another table. "
                 "Load into a new table, or give --into-existing to begin at --from beside what is there"
@@ -88,8 +90,9 @@ class DeltaTable:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
 
-        number = (self._table.transaction_version(self._name) or 0) + 1
-        ends = {self._name: number, **{self._identifier(key): end for key, end in offsets.items()}}
+        if (self._table.transaction_version(self._name) or 0) != self._number:  # the table was made or read anew
+            raise self._refused("the offsets have changed")
+        ends = {self._name: self._number + 1, **{self._identifier(key): end for key, end in offsets.items()}}
         actions = [self._add(attempt, file) for attempt in written for file in attempt.files]
         actions += map(self._remove, replaced)
         identifiers = [Transaction(name, version) for name, version in ends.items()]
@@ -102,11 +105,10 @@ class DeltaTable:
                 commit_properties=CommitProperties(app_transactions=identifiers),
             )
         except CommitFailedError as fault:
-            raise ConfigError(
-                f"another writer has committed to {self.path} meanwhile; run this one again ({fault})"
-            ) from None
+            raise self._refused(fault) from None
         self._directory = None
         self._table.update_incremental()
+        self._number += 1
         return f"version {self._table.version()} of {self.path}"
 
     def maintain(self, retain_ms: int) -> None:
@@ -121,6 +123,9 @@ class DeltaTable:
         if self._directory is not None:
             self._directory.discard()
             self._directory = None
+
+    def _refused(self, reason: object) -> ConfigError:
+        return ConfigError(f"another writer has committed to {self.path} meanwhile; run this one again ({reason})")
 
     def _identifier(self, partition: TopicPartition) -> str:
         return f"{self._name}/{partition[0]}-{partition[1]}"

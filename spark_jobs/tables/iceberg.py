@@ -50,10 +50,11 @@ class IcebergTable:
         self._table = self._load()
         self._directory: RunDirectory | None = None
         self._data_files: dict[str, Any] = {}
+        self._begun: dict[TopicPartition, int] = {}  # the offsets when this run began
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        found = self._progress()
-        return {key: found[key] for key in partitions if key in found}
+        self._begun = self._progress()
+        return {key: self._begun[key] for key in partitions if key in self._begun}
 
     def layout(self, schema: pa.Schema) -> Layout:
         if self._table is None:
@@ -86,20 +87,24 @@ class IcebergTable:
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
-        begun, io, metadata = self._progress(), self._table.io, self._table.metadata
+        io, metadata = self._table.io, self._table.metadata
         files = [parquet_file_to_data_file(io, metadata, path) for path in self._paths(written)]
         for _ in range(1 if replaced else _TRIES):  # what is replaced may have changed with the table
+            if self._table is None or self._progress() != self._begun:  # also of a table that was made meanwhile
+                break
             try:
-                self._add_snapshot(files, [self._data_files[path] for path in replaced], {**begun, **offsets})
+                self._begun = self._add_snapshot(files, [self._data_files[path] for path in replaced], offsets)
                 self._directory = None
                 return f"snapshot {self._table.current_snapshot().snapshot_id} of {self.path}"
             except CommitFailedException:
                 self._table = self._load()
-                if self._table is None or self._progress() != begun:
-                    break
         raise ConfigError(f"another writer has committed to {self.path} meanwhile; run this one again")
 
-    def _add_snapshot(self, files: list[Any], replaced: list[Any], offsets: Mapping[TopicPartition, int]) -> None:
+    def _add_snapshot(
+        self, files: list[Any], replaced: list[Any], offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Returns all offsets of this name, as they are then."""
+        offsets = {**self._begun, **offsets}
         with self._transaction() as transaction:
             update = transaction.update_snapshot(snapshot_properties=self._summary(offsets))
             with update.overwrite() if replaced else update.fast_append() as snapshot:
@@ -107,6 +112,7 @@ class IcebergTable:
                     snapshot.delete_data_file(file)
                 for file in files:
                     snapshot.append_data_file(file)
+        return offsets
 
     def maintain(self, retain_ms: int) -> None:
         """Writes small files together, expires snapshots older than `retain_ms`, and removes files that no snapshot
@@ -115,6 +121,7 @@ class IcebergTable:
 
         if self._table is None or self._table.current_snapshot() is None:
             return
+        self._begun = self._progress()
         self._directory = RunDirectory(self._table.location())
         compacted = compact(self._table, schema_to_pyarrow(self._table.schema()), self._directory, "zstd")
         if compacted.replaced:
@@ -151,7 +158,7 @@ class IcebergTable:
         return _load_table(self._catalog, self._identifier)
 
     def _create(self, schema: pa.Schema) -> Any:
-        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
         from pyiceberg.transforms import DayTransform, IdentityTransform
 
         for name, column in (("topic", "topic"), ("partition", "partition"), ("day", "timestamp")):
@@ -166,7 +173,7 @@ class IcebergTable:
                         spec.add_field("timestamp", DayTransform(), "timestamp_day")
                     else:
                         spec.add_field(name, IdentityTransform(), name)
-        except TableAlreadyExistsError:
+        except (TableAlreadyExistsError, CommitFailedException):  # by another load, meanwhile
             pass
         return self._catalog.load_table(self._identifier)
 

@@ -134,6 +134,17 @@ def test_of_two_loads_at_a_time_one_is_refused(load: Load) -> None:
     assert load.offsets() == [(0, n) for n in range(6)]
 
 
+def test_a_load_notices_that_another_one_has_made_the_table(load: Load) -> None:
+    load.topics.write(records(0, 3))
+    with open_table(load.options()) as slow:
+        assert slow.offsets([("orders", 0)]) == {}
+        load.run()
+        slow.layout(load_job.file_schema([name for name in load_job.COLUMNS if name != "headers"]))
+        slow.begin()
+        with pytest.raises(ConfigError, match="another writer has committed"):
+            slow.commit([], {("orders", 0): 3})
+
+
 def test_other_writers_and_loads_of_other_names_share_a_table(load: Load) -> None:
     load.topics.write(records(0, 3))
     load.run()
