@@ -26,7 +26,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable, read_json
 from kafkalite.console.decoders import wire
-from kafkalite.console.decoders.schema_decoder import Budget, DecoderPool, SchemaDecoder, SchemaRefused
+from kafkalite.console.decoders.schema_decoder import KEPT_BYTES_MAX, Budget, DecoderPool, SchemaDecoder, SchemaRefused
 from kafkalite.console.decoders.wire import Schema
 
 URL_PROPERTY, LOGIN_PROPERTY = "schema.registry.url", "basic.auth.user.info"
@@ -257,6 +257,10 @@ class RegistryDecoder:
 
     def expect(self, records: Iterable[bytes | None], /) -> None:
         """Announces the records that are decoded next."""
+        known = [one for one in self._decoders.values() if isinstance(one, SchemaDecoder)]
+        if sum(one.kept_bytes for one in known) > KEPT_BYTES_MAX:
+            for one in known:
+                one.forget()
         by_id: dict[int, list[bytes]] = {}
         for data in records:
             if data is not None and (schema_id := wire.schema_id(data)) is not None:

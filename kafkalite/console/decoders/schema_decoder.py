@@ -161,7 +161,7 @@ _TOGETHER_MIN, _TOGETHER_MAX = 64, 4096
 needs a switch of processes.
 """
 _TOGETHER_BYTES_MAX = 1 << 20
-_KEPT_BYTES_MAX = 32 << 20
+KEPT_BYTES_MAX = 8 << 20
 
 
 class DecoderPool:
@@ -248,7 +248,7 @@ class SchemaDecoder:
         self._together_max = _TOGETHER_MIN
         self._ahead: tuple[list[bytes], Future[list[Decoded]]] | None = None
         self._found: dict[bytes, Decoded] = {}
-        self._found_bytes = 0
+        self.kept_bytes = 0
         try:
             pool.submit(schema, ()).result()
         except DecoderEnded as end:
@@ -259,9 +259,13 @@ class SchemaDecoder:
         if self._expected:  # not all were decoded
             self._together_max = _TOGETHER_MIN
         self._expected = deque(data for data in records if data is not None)
-        if self._found_bytes > _KEPT_BYTES_MAX:
-            self._found.clear()
-            self._found_bytes = 0
+        if self.kept_bytes > KEPT_BYTES_MAX:
+            self.forget()
+
+    def forget(self) -> None:
+        """Drops the results of records that were announced before."""
+        self._found.clear()
+        self.kept_bytes = 0
 
     def __call__(self, data: bytes) -> str:
         """The record as JSON. Raises ValueError with the reason."""
@@ -324,7 +328,7 @@ class SchemaDecoder:
         for data, each in zip(records, found, strict=False):
             self._budget.wait_s += WAIT_S_A_RECORD + WAIT_S_A_BYTE * len(data)
             self._found[data] = each
-            self._found_bytes += len(data) + len(each.text)
+            self.kept_bytes += len(data) + len(each.text)
         rest = records[len(found) :]
         for some in [rest] if found and rest else [[data] for data in rest]:
             self._finish(some, self._begin(some))
