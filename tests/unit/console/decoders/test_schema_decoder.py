@@ -112,7 +112,7 @@ def test_what_was_not_expected_is_decoded_all_the_same(pool: DecoderPool) -> Non
 
 
 def test_found_records_are_forgotten_when_they_are_many(pool: DecoderPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_decoder, "_KEPT_BYTES_MAX", 3)
+    monkeypatch.setattr(schema_decoder, "KEPT_BYTES_MAX", 3)
     decode = SchemaDecoder(pool, NUMBER)
     told(decode, b"\2", b"\4")
     decode.expect([])
