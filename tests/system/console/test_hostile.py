@@ -109,7 +109,12 @@ def test_ten_thousand_hostile_records_are_shown(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "examples", [6, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(3600)])], ids=["some", "many"]
+    "examples",
+    [
+        pytest.param(6, marks=pytest.mark.timeout(300)),
+        pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
+    ],
+    ids=["some", "many"],
 )
 def test_no_request_is_answered_with_a_fault_of_ours(browser: Browser, examples: int) -> None:
     schema = schemathesis.openapi.from_dict(browser.client.get("/api/openapi.json").json())
