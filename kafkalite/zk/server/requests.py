@@ -197,7 +197,7 @@ def _read_operation(kind: int, fields: Fields) -> Operation:
         if not 0 <= flags <= _CONTAINER_FLAG:
             raise Refused(BAD_ARGUMENTS)
         node_kind = EPHEMERAL if flags in _EPHEMERAL_FLAGS else PERSISTENT
-        if kind == CREATE_CONTAINER or flags == _CONTAINER_FLAG:
+        if kind == CREATE_CONTAINER:  # with whatever flags; to the other kinds _CONTAINER_FLAG says nothing
             node_kind = CONTAINER
         return CreateNode(path, data, access_list, node_kind, flags in _SEQUENTIAL_FLAGS)
     if kind == SET_DATA:

@@ -86,10 +86,12 @@ class StoredNode:
     children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> bytes:
+        """As clients see it: no session owns a container."""
+        owner = 0 if self.owner == CONTAINER_OWNER else self.owner
         changes_of_children = 2 * self.creations - len(self.children)
         return STAT.pack(
             self.czxid, self.mzxid, self.ctime_ms, self.mtime_ms, self.version, changes_of_children,
-            self.access_version, self.owner, len(self.data or b""), len(self.children), self.pzxid,
+            self.access_version, owner, len(self.data or b""), len(self.children), self.pzxid,
         )  # fmt: skip
 
 
@@ -116,13 +118,13 @@ class ZnodeTree:
     def __init__(self, limits: Limits | None = None) -> None:
         self.zxid = 0
         self.limits = limits or Limits()
-        self.nodes = {"/": StoredNode(None, OPEN, 0, 0, 0, 0, 0, 0)}
+        self.nodes = {"/": StoredNode(b"", OPEN, 0, 0, 0, 0, 0, 0)}
         self.sessions: dict[int, SessionRecord] = {}
         self.containers: dict[str, None] = {}
         self.tree_bytes = 0
         self._ephemerals: dict[int, dict[str, None]] = {}
         self._pending: dict[str, _Pending | None] = {}
-        self.apply(Transaction(0, 0, 0, tuple(CreateNode(path) for path in _FIRST)))
+        self.apply(Transaction(0, 0, 0, tuple(CreateNode(path, b"") for path in _FIRST)))
         for node in self.nodes.values():
             node.creations = 0  # ZooKeeper does not count these: the first sequential node below / has the number 0
 
