@@ -105,7 +105,7 @@ class ZooKeeper:
     def _await_serving(self) -> None:
         deadline = time.monotonic() + DEADLINE_S
         pause = threading.Event()
-        while self.command("ruok") != b"imok":
+        while b"Mode: " not in self.command("srvr"):  # ruok is answered before it serves
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"ZooKeeper does not come up: {self.output.read_text()[-2000:]}")
