@@ -34,6 +34,8 @@ from bench.works import GROUP_WORKS, JAVA_WORKS, SHARE_WORKS, START, WORKS, Work
 
 PRODUCER = "java-produce-100B"
 WARM_UP_S = 60.0
+SAMPLES = Path(__file__).resolve().parents[1] / ".cache" / "bench"
+"""Where the samples of every work are written as soon as it is done, if --json names no other place."""
 ROUNDS_MAX = 3
 """So often all pairs of a work are measured while it is not steady."""
 CLEAN_LIMIT_S = 30.0
@@ -132,6 +134,8 @@ class Versus:
     warm_up_s: float = 0.0
     """Load on the second broker before all."""
     measured: dict[str, tuple[list[Result], list[Result]]] = field(default_factory=dict)
+    keep: Callable[[Measured], object] = lambda measured: None
+    """Called after each work with all that was measured so far."""
 
     def run(self, names: Sequence[str]) -> Measured:
         """All work of these names, in their order; the start first, as it wants the machine for itself."""
@@ -164,6 +168,7 @@ class Versus:
                     found.append(perform(shown, partial(once, side)))
             if all(row.steady or row.error for row in rows({name: results})):
                 break
+        self.keep(self.measured)
 
     def _in_turn(self, name: str, work: Work, side: Side) -> Result:
         with side.turn() as session:
@@ -209,7 +214,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--kafka", default=VERSION, choices=(VERSION, LATEST), help="beside which Kafka (default %(default)s)"
     )
     parser.add_argument("--fill-mb", type=int, default=512, help="log that the readers read (default 512)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every sample there, after each work (.cache/bench)"
+    )
     parser.add_argument("--write", action="store_true", help="write table and plot into docs/performance.md")
     parser.add_argument("--redraw", type=Path, metavar="FILE", help="measure nothing: take what --json wrote there")
     options = parser.parse_args(arguments)
@@ -228,32 +235,38 @@ def sides(version: str = VERSION) -> tuple[Side, Side]:
     return Side(KAFKALITE, ours), Side(f"Apache Kafka {version}", theirs)
 
 
-def measure(options: argparse.Namespace) -> tuple[Comparison, Measured]:
+def measure(options: argparse.Namespace) -> Comparison:
+    """Everything asked for. After each work all samples so far are written as JSON, so that a run which is cut off
+    loses none."""
     known = names_of_work(options.kafka)
     names = matching(known, options.only) if options.only else known
     template = Session("", None, options.seconds, fill_bytes=options.fill_mb * 10**6, warm_up_limit_s=5.0)
     both = sides(options.kafka)
-    versus = Versus(both, options.pairs, template, options.warm_up)
-    touched = touch_free_memory()
-    print(touched, file=sys.stderr)
+    about = machine() | {"touched": touch_free_memory()}
+    print(about["touched"], file=sys.stderr)
+    kept = options.json or SAMPLES / f"vs-kafka-{options.kafka}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+
+    def keep(measured: Measured) -> Comparison:
+        today = datetime.date.today().isoformat()
+        found = Comparison((both[0].name, both[1].name), about, today, options.pairs, options.seconds, rows(measured))
+        kept.write_text(found.to_json(measured))
+        return found
+
+    versus = Versus(both, options.pairs, template, options.warm_up, keep=keep)
     with watched() as facts:
         measured = versus.run(names)
-    today = datetime.date.today().isoformat()
-    found = rows(measured)
-    names_of_both = (both[0].name, both[1].name)
-    about = machine() | facts | {"touched": touched}
-    return Comparison(names_of_both, about, today, options.pairs, options.seconds, found), measured
+    about |= facts
+    return keep(measured)
 
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         if options.redraw:
-            comparison, measured = from_json(options.redraw.read_text()), None
+            comparison = from_json(options.redraw.read_text())
         else:
-            comparison, measured = measure(options)
-        if options.json:
-            options.json.write_text(comparison.to_json(measured))
+            comparison = measure(options)
         print(table(comparison.rows))
         if options.write:
             page.write(comparison)

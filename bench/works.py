@@ -35,6 +35,7 @@ Work = Callable[[Session, str], Result]
 WORKS: dict[str, Work] = {
     "replay-150x100B": lambda session, name: replay(session, name, 150, 100),
     "replay-16x1KB": lambda session, name: replay(session, name, 16, 1000),
+    "replay-512x1KB": lambda session, name: replay(session, name, 512, 1000),
     "replay-1x100B": lambda session, name: replay(session, name, 1, 100),
     "closed-loop-1x100B": closed_loop_replay,
     "fetch-1MiB": lambda session, name: discard(session, name, 1 << 20),
