@@ -34,10 +34,11 @@ producer's rate is taken after the first five seconds, its consumer's over the s
 in a second run of the same JVM. Kafka runs in KRaft mode with a 1 GiB heap and the collector settings of its own start
 script.
 
-Before all, the free memory of the machine is touched once: a virtual machine gets its memory from its host at the first
-touch, which made whatever came first three times slower. A row whose samples differ by more than a factor of 1.3 is
-measured up to three times as often. It is unsteady, neither met nor missed, if the ratios of its two halves then differ
-by more than a tenth.
+A virtual machine gets its memory from its host at the first touch, which takes ten times as long as a later one, and
+many a guest gives back what was free for two seconds. So a process holds 8 GB of touched memory and gives it out as the
+broker that is measured writes; after each sample it takes it back. A row whose samples differ by more than a factor of
+1.3 is measured up to three times as often. It is unsteady, neither met nor missed, if the ratios of its two halves then
+differ by more than a tenth.
 
 `./dev bench vs-kafka --write` writes this section, with `--kafka 4.3.0` the next one; `--help` describes the options.
 """

@@ -22,7 +22,7 @@ from pathlib import Path
 from bench import page
 from bench.comparison import LATENCY_AT_HALF_PEAK, LATEST, TARGETS, Comparison, Measured, from_json, rows, table
 from bench.consumer_groups import SETTINGS as GROUP_SETTINGS
-from bench.host import touch_free_memory, watched
+from bench.host import BackedMemory, watched
 from bench.java_perf import VERSION, java_latency
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine
@@ -55,6 +55,8 @@ class Side:
     launcher: Launcher
     session: Session | None = None
     home: Path | None = None
+    memory: BackedMemory | None = None
+    """Made ready again after each turn."""
 
     @contextlib.contextmanager
     def running(self, template: Session) -> Iterator[None]:
@@ -101,6 +103,8 @@ class Side:
         deadline = time.monotonic() + CLEAN_LIMIT_S
         while time.monotonic() < deadline and any(_topic_directories(self.home)):
             time.sleep(0.02)
+        if self.memory is not None:  # before the host takes back what has just become free
+            self.memory.refill()
         os.sync()
 
 
@@ -227,12 +231,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def sides(version: str = VERSION) -> tuple[Side, Side]:
+def sides(version: str = VERSION, memory: BackedMemory | None = None) -> tuple[Side, Side]:
     """kafkalite and Apache Kafka, each as the other as far as settings go."""
     common = COMMON | GROUP_SETTINGS | SHARE_SETTINGS if version == LATEST else COMMON
     ours = kafkalite_launcher(overrides(common))
     theirs = reference_launcher(version, properties=common | KAFKA_ONLY)
-    return Side(KAFKALITE, ours), Side(f"Apache Kafka {version}", theirs)
+    return Side(KAFKALITE, ours, memory=memory), Side(f"Apache Kafka {version}", theirs, memory=memory)
 
 
 def measure(options: argparse.Namespace) -> Comparison:
@@ -241,9 +245,10 @@ def measure(options: argparse.Namespace) -> Comparison:
     known = names_of_work(options.kafka)
     names = matching(known, options.only) if options.only else known
     template = Session("", None, options.seconds, fill_bytes=options.fill_mb * 10**6, warm_up_limit_s=5.0)
-    both = sides(options.kafka)
-    about = machine() | {"touched": touch_free_memory()}
-    print(about["touched"], file=sys.stderr)
+    memory = BackedMemory()
+    both = sides(options.kafka, memory)
+    about = machine() | {"memory ready": memory.refill()}
+    print(about["memory ready"], file=sys.stderr)
     kept = options.json or SAMPLES / f"vs-kafka-{options.kafka}.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
 
@@ -254,7 +259,7 @@ def measure(options: argparse.Namespace) -> Comparison:
         return found
 
     versus = Versus(both, options.pairs, template, options.warm_up, keep=keep)
-    with watched() as facts:
+    with contextlib.closing(memory), watched() as facts:
         measured = versus.run(names)
     about |= facts
     return keep(measured)

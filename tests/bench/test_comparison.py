@@ -42,12 +42,12 @@ def comparison() -> Comparison:
 
 
 def test_a_ratio_is_one_of_medians() -> None:
-    ours, theirs = [loop(10, 50), loop(12, 60), loop(11, 61)], [loop(24, 100), loop(22, 101), loop(20, 102)]
+    ours, theirs = [loop(7, 20), loop(8, 24), loop(7.5, 25)], [loop(24, 100), loop(22, 101), loop(20, 102)]
     p50, p99 = rows({"closed-loop-1x100B": (ours, theirs)})
-    assert (p50.ours, p50.theirs) == ([10, 12, 11], [24, 22, 20])
-    assert p50.ratio == 11 / 22
-    assert p99.ratio == 60 / 101
-    assert p50.met
+    assert (p50.ours, p50.theirs) == ([7, 8, 7.5], [24, 22, 20])
+    assert p50.ratio == 7.5 / 22
+    assert p99.ratio == 24 / 101
+    assert not p50.met
     assert p99.met
 
 
@@ -92,7 +92,7 @@ def test_a_work_without_a_figure_is_no_success() -> None:
 def test_every_target_is_of_work_that_can_be_done() -> None:
     assert set(names_of_work()) <= {START, "java-latency-half-peak", *WORKS, *JAVA_WORKS}
     assert set(names_of_work(LATEST)) == {*names_of_work(), *GROUP_WORKS, *SHARE_WORKS}
-    assert len({(target.work, target.figure) for target in TARGETS}) == len(TARGETS) == 44
+    assert len({(target.work, target.figure) for target in TARGETS}) == len(TARGETS) == 46
     assert all(target.ratio > 0 for target in TARGETS)
 
 
