@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 from bench.java_perf import VERSION
 from bench.report import Result
@@ -281,21 +281,32 @@ class Comparison:
     seconds: float
     rows: Sequence[Row]
 
-    def to_json(self, measured: Measured | None = None) -> str:
-        """Everything that `from_json` needs, and on top the whole results of every sample."""
-        document = asdict(self)
-        if measured is not None:
-            document["samples"] = {
-                work: [[result.as_json() for result in side] for side in sides] for work, sides in measured.items()
-            }
-        return json.dumps(document, indent=1) + "\n"
+    samples: Mapping[str, object] = field(default_factory=dict)
+    """By work: the results of both sides, as JSON has them."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    def but_with(self, measured: Measured) -> Comparison:
+        """The same with the rows and samples of `measured` in place of its own of that work."""
+        labels = [(target.label, target.work) for target in TARGETS if target.work in self.samples]
+        kept = {key: row for key, row in zip(labels, self.rows, strict=True) if key[1] not in measured}
+        found = kept | {
+            (target.label, target.work): _row(target, *measured[target.work])
+            for target in TARGETS
+            if target.work in measured
+        }
+        keys = [(target.label, target.work) for target in TARGETS]
+        samples = dict(self.samples) | {
+            work: [[result.as_json() for result in side] for side in sides] for work, sides in measured.items()
+        }
+        return replace(self, rows=[found[key] for key in keys if key in found], samples=samples)
 
 
 def from_json(text: str) -> Comparison:
     """The comparison that `to_json` wrote."""
     try:
         document = json.loads(text)
-        document.pop("samples", None)
         found = [Row(**row) for row in document.pop("rows")]
         return Comparison(**document | {"names": tuple(document["names"]), "rows": found})
     except (ValueError, TypeError, KeyError) as error:

@@ -83,9 +83,13 @@ class Session:
         if self.process and broker_before is not None:
             measure.cpu = self.process.cpu() - broker_before
 
-    def expect_end(self, topic: str, expected: int, partitions: int = 1) -> None:
-        """Every record that was sent must be in the log, and no other."""
+    def expect_end(self, topic: str, expected: int, partitions: int = 1, limit_s: float = 0.0) -> None:
+        """Every record that was sent must be in the log, `limit_s` from now at the latest, and no other."""
+        deadline = time.monotonic() + limit_s
         with Connection(self.bootstrap) as connection:
             stored = sum(connection.end_offsets(topic, range(partitions)).values())
+            while stored < expected and time.monotonic() < deadline:
+                time.sleep(0.01)
+                stored = sum(connection.end_offsets(topic, range(partitions)).values())
         if stored != expected:
             raise BrokerError(f"{expected} records were sent to {topic}, its log has {stored}")

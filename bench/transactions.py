@@ -56,7 +56,8 @@ def transactions(session: Session, work: str) -> Result:
                     samples.append(once())
         except confluent_kafka.KafkaException as error:
             raise BrokerError(str(error)) from error
-        session.expect_end(topic, (warm + len(samples)) * (RECORDS + 1))  # each ends with a marker
+        # each ends with a marker, which may be written after the answer
+        session.expect_end(topic, (warm + len(samples)) * (RECORDS + 1), limit_s=5.0)
     return Result(
         work,
         measure.seconds,

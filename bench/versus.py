@@ -222,12 +222,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--json", type=Path, metavar="FILE", help="write every sample there, after each work (.cache/bench)"
     )
     parser.add_argument("--write", action="store_true", help="write table and plot into docs/performance.md")
+    parser.add_argument(
+        "--again", type=Path, metavar="FILE", help="what --json wrote there, with the work of --only measured anew"
+    )
     parser.add_argument("--redraw", type=Path, metavar="FILE", help="measure nothing: take what --json wrote there")
     options = parser.parse_args(arguments)
     if not 0.1 <= options.seconds <= 60 or not 1 <= options.pairs <= 100 or not 1 <= options.fill_mb <= 4_000:
         parser.error("--seconds is 0.1 to 60, --pairs 1 to 100, --fill-mb 1 to 4000")
-    if options.write and options.only:
-        parser.error("--write wants all work, so no --only")
     return options
 
 
@@ -249,13 +250,18 @@ def measure(options: argparse.Namespace) -> Comparison:
     both = sides(options.kafka, memory)
     about = machine() | {"memory ready": memory.refill()}
     print(about["memory ready"], file=sys.stderr)
-    kept = options.json or SAMPLES / f"vs-kafka-{options.kafka}.json"
+    before = Comparison((both[0].name, both[1].name), about, "", options.pairs, options.seconds, [])
+    if options.again:
+        before = from_json(options.again.read_text())
+        if before.names != (both[0].name, both[1].name):
+            raise BrokerError(f"{options.again} compares {' and '.join(before.names)}")
+    kept = options.json or options.again or SAMPLES / f"vs-kafka-{options.kafka}.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
 
     def keep(measured: Measured) -> Comparison:
         today = datetime.date.today().isoformat()
-        found = Comparison((both[0].name, both[1].name), about, today, options.pairs, options.seconds, rows(measured))
-        kept.write_text(found.to_json(measured))
+        found = replace(before, machine=about, date=today).but_with(measured)
+        kept.write_text(found.to_json())
         return found
 
     versus = Versus(both, options.pairs, template, options.warm_up, keep=keep)

@@ -135,10 +135,20 @@ def test_a_ratio_on_a_log_axis_is_as_long_either_way() -> None:
 
 
 def test_json_gives_the_same_comparison_back() -> None:
-    whole = comparison()
-    assert from_json(whole.to_json({"w": ([loop(1, 2)], [loop(3, 4)])})) == whole
+    whole = replace(comparison(), rows=[]).but_with({"closed-loop-1x100B": ([loop(1, 2)], [loop(3, 4)])})
+    assert [row.ratio for row in whole.rows] == [1 / 3, 2 / 4]
+    assert from_json(whole.to_json()) == whole
     with pytest.raises(BrokerError):
         from_json("{}")
+
+
+def test_work_that_is_measured_again_replaces_its_own_rows_only() -> None:
+    first = {"closed-loop-1x100B": ([loop(1, 2)], [loop(3, 4)]), "round-trip-100B": ([loop(5, 6)], [loop(7, 8)])}
+    whole = replace(comparison(), rows=[]).but_with(first)
+    again = from_json(whole.to_json()).but_with({"round-trip-100B": ([loop(1, 1)], [loop(2, 4)])})
+    assert [row.label for row in again.rows] == [row.label for row in whole.rows]
+    assert [row.ratio for row in again.rows] == [1 / 3, 2 / 4, 1 / 2, 1 / 4]
+    assert again.samples["closed-loop-1x100B"] == whole.samples["closed-loop-1x100B"]
 
 
 @pytest.mark.parametrize("version", [VERSION, LATEST])
