@@ -310,6 +310,7 @@ class BrokerApis:
     def share_fetches(self) -> ShareFetchApi:
         """Records of share groups, from the first request for them on."""
         from kafkalite.api.handlers.share_fetch import ShareFetchApi
+        from kafkalite.api.request.share_acknowledgements import ShareAcknowledgements
         from kafkalite.api.request.share_sessions import ShareSessions
         from kafkalite.api.request.share_traffic import ShareTraffic
         from kafkalite.replication.share.share_partitions import SharePartitions
@@ -326,8 +327,10 @@ class BrokerApis:
         sessions = ShareSessions(
             lambda: self._config().group_share_max_share_sessions, shares.on_session_end, on_last_end
         )
+        replicas = self._replica_manager
+        taken = ShareAcknowledgements(replicas, shares, traffic)
         return ShareFetchApi(
-            self._runtime, self._config, self._brokers, self._replica_manager, shares, sessions, self._features, traffic
+            self._runtime, self._config, self._brokers, replicas, shares, sessions, self._features, traffic, taken
         )
 
     @property

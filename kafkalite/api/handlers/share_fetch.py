@@ -8,13 +8,18 @@ SharePartitionManager (4.3); KIP-1222 for locks that are renewed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints, node_endpoints
 from kafkalite.api.request.fetch_reader import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.request_context import GROUP, TOPIC, RequestContext, Runtime
+from kafkalite.api.request.share_acknowledgements import (
+    FIRST_VERSION_WITH_RENEWAL,
+    Outcomes,
+    ShareAcknowledgements,
+    has_acknowledgements,
+)
 from kafkalite.api.request.share_fetch_reader import SharedRecords, ShareFetchReader, ShareRequest
 from kafkalite.api.request.share_sessions import (
     CLOSING_EPOCH,
@@ -34,18 +39,13 @@ from kafkalite.protocol.messages import share_fetch as wire
 from kafkalite.protocol.messages.metadata import NodeEndpoint
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.share.led_share_partition import LedSharePartition
-from kafkalite.replication.share.share_partition import RENEW, Acknowledgement
 from kafkalite.replication.share.share_partitions import SharePartitions
 from kafkalite.security.acl.acl import Operation
 
 _MEMBER_ID_LENGTH_MAX = 36
 _RECORD_LIMIT = 1  # share.acquire.mode
-_FIRST_VERSION_WITH_RENEWAL = 2
 _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-Outcomes = dict[TopicIdPartition, KafkaError | None]
-"""What became of the acknowledgements of each partition."""
-AckTopics = Iterable[wire.ShareFetchTopic] | Iterable[wire.ShareAcknowledgeTopic]
 R = TypeVar("R")
 
 
@@ -60,11 +60,12 @@ class ShareFetchApi(NamedTuple):
     sessions: ShareSessions
     features: FinalizedFeatures
     traffic: ShareTraffic
+    acknowledgements: ShareAcknowledgements
 
     def share_fetch(
         self, request: wire.ShareFetchRequest, context: RequestContext
     ) -> wire.ShareFetchResponse | Pending:
-        is_renewal = context.api_version >= _FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
+        is_renewal = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
         try:
             group_id, member_id = self._member(request, context)
             if is_renewal and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
@@ -76,8 +77,10 @@ class ShareFetchApi(NamedTuple):
                 return self._answer_later(refused, request.max_wait_ms)
             return refused
         exchange = _Exchange(self, request, context, session)
-        acknowledged = request.topics if _has_acknowledgements(request) else ()
-        self._acknowledge(acknowledged, context, session, exchange.on_acknowledged, is_renewal=is_renewal)
+        acknowledged = request.topics if has_acknowledgements(request.topics) else ()
+        self.acknowledgements.acknowledge(
+            acknowledged, context, session, exchange.on_acknowledged, is_renewal=is_renewal
+        )
         if is_renewal or request.share_session_epoch == CLOSING_EPOCH:
             exchange.on_fetched({})
         else:
@@ -94,7 +97,7 @@ class ShareFetchApi(NamedTuple):
             session = self._continued(request.share_session_epoch, group_id, member_id)
         except KafkaError as error:
             return wire.ShareAcknowledgeResponse(error_code=error.code)
-        is_renewal = context.api_version >= _FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
+        is_renewal = context.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
         reply: _Reply[wire.ShareAcknowledgeResponse] = _Reply()
 
         def on_acknowledged(outcomes: Outcomes) -> None:
@@ -102,7 +105,7 @@ class ShareFetchApi(NamedTuple):
                 self.sessions.end(session)
             reply.answer(self._acknowledged(outcomes, context, group_id))
 
-        self._acknowledge(request.topics, context, session, on_acknowledged, is_renewal=is_renewal)
+        self.acknowledgements.acknowledge(request.topics, context, session, on_acknowledged, is_renewal=is_renewal)
         return reply.outcome()
 
     # --- sessions
@@ -131,7 +134,7 @@ class ShareFetchApi(NamedTuple):
         ]
         epoch = request.share_session_epoch
         if epoch == OPENING_EPOCH:
-            if _has_acknowledgements(request):
+            if has_acknowledgements(request.topics):
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             return self.sessions.open(group_id, member_id, added, context.connection)
         session = self._continued(epoch, group_id, member_id)
@@ -153,78 +156,6 @@ class ShareFetchApi(NamedTuple):
         timer = self.runtime.clock.call_later(min(wait_ms, WAIT_MS_MAX), lambda: pending.answer(response))
         pending = Pending(timer.cancel)
         return pending
-
-    # --- acknowledgements
-
-    def _acknowledge(
-        self,
-        topics: AckTopics,
-        context: RequestContext,
-        session: ShareSession,
-        done: Callable[[Outcomes], object],
-        *,
-        is_renewal: bool,
-    ) -> None:
-        """Calls `done` once, when every acknowledgement is durable or refused."""
-        rows = [(key, each) for key, each in _rows(topics)]
-        has_any = any(each.acknowledgement_batches for _, each in rows)
-        outcomes: Outcomes = {}
-        waiting = {key for key, _ in rows}
-        is_begun = False
-        traffic = self.traffic
-        if has_any:
-            traffic.acknowledgements += len({key.topic_id for key, _ in rows})
-
-        def on_done(
-            key: TopicIdPartition, batches: Sequence[wire.AcknowledgementBatch], error: KafkaError | None
-        ) -> None:
-            if error is not None or has_any:
-                outcomes[key] = error
-            if error is None and batches:
-                traffic.count_acknowledged(batches)
-            waiting.discard(key)
-            if is_begun and not waiting:
-                complete()
-
-        def complete() -> None:
-            traffic.failed_acknowledgements += len(
-                {key.topic_id for key, error in outcomes.items() if error is not None}
-            )
-            done(outcomes)
-
-        for key, each in rows:
-            batches = each.acknowledgement_batches
-            self._acknowledge_one(key, batches, context, session, partial(on_done, key, batches), is_renewal=is_renewal)
-        is_begun = True
-        if not waiting:
-            complete()
-
-    def _acknowledge_one(
-        self,
-        key: TopicIdPartition,
-        batches: Sequence[wire.AcknowledgementBatch],
-        context: RequestContext,
-        session: ShareSession,
-        done: Callable[[KafkaError | None], None],
-        *,
-        is_renewal: bool,
-    ) -> None:
-        topic = self.replica_manager.by_id.get(key.topic_id)
-        may_renew = context.api_version >= _FIRST_VERSION_WITH_RENEWAL
-        if topic is None:
-            done(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
-        elif not _are_valid(batches, may_renew=may_renew, is_renewal=is_renewal):
-            done(KafkaError(ErrorCode.INVALID_REQUEST))
-        elif not context.may(Operation.READ, TOPIC, topic.name):
-            done(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        elif not batches:
-            done(None)
-        elif (led := self.shares.find(session.group_id, key.topic_id, key.partition)) is None:
-            code = self.replica_manager.missing_partition_error(topic.name, key.partition)
-            done(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if code == ErrorCode.NONE else code))
-        else:
-            given = [Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types) for each in batches]
-            led.acknowledge(session.member_id, given, done)
 
     def _acknowledged(
         self, outcomes: Outcomes, context: RequestContext, group_id: str
@@ -468,37 +399,9 @@ class _Reply(Generic[R]):
 _NOTHING = SharedRecords()
 
 
-def _rows(
-    topics: AckTopics,
-) -> Iterator[tuple[TopicIdPartition, wire.ShareFetchPartition | wire.ShareAcknowledgePartition]]:
-    for topic in topics:
-        for each in topic.partitions:
-            yield TopicIdPartition(topic.topic_id, each.partition_index), each
-
-
-def _has_acknowledgements(request: wire.ShareFetchRequest) -> bool:
-    return any(each.acknowledgement_batches for _, each in _rows(request.topics))
-
-
 def _nothing() -> None:
     """Nothing waits."""
 
 
 def _failed(code: ErrorCode) -> SharedRecords:
     return SharedRecords(error=KafkaError(code))
-
-
-def _are_valid(batches: Sequence[wire.AcknowledgementBatch], *, may_renew: bool, is_renewal: bool) -> bool:
-    """Whether the batches are in order, and each has a type for all of its offsets or for each of them."""
-    before = -1
-    for first, last, types in ((each.first_offset, each.last_offset, each.acknowledge_types) for each in batches):
-        if first > last or first < before or not types:
-            return False
-        if len(types) > 1 and len(types) != last - first + 1:
-            return False
-        if not all(0 <= each <= (RENEW if may_renew else RENEW - 1) for each in types):
-            return False
-        if RENEW in types and not is_renewal:
-            return False
-        before = last
-    return True

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.reference.jars import ReferenceUnavailable
-from kafkalite.cli.topic_command import from_broker
+from kafkalite.cli.topic_description import from_broker
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import Unanswered
 from kafkalite.config.topic_config import TopicConfig

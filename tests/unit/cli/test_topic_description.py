@@ -10,9 +10,9 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from kafkalite.cli import topic_command
+from kafkalite.cli import topic_description
 from kafkalite.cli.main import main
-from kafkalite.cli.topic_command import Description, PartitionCounts, RecordCounts, objects, table
+from kafkalite.cli.topic_description import Description, PartitionCounts, RecordCounts, objects, table
 from kafkalite.client import log_dirs
 from kafkalite.client.blocking_client import BlockingClient, parse_address
 from kafkalite.client.cluster_client import PartitionPlace
@@ -284,19 +284,19 @@ def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPat
             topics = [DescribeLogDirsTopic(name="t", partitions=partitions)]
             return DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=topics)], counts_records=True)
 
-    described = topic_command.from_broker(cast(BlockingClient, Client()), [], 1.0, segments=False)
+    described = topic_description.from_broker(cast(BlockingClient, Client()), [], 1.0, segments=False)
     assert [one.index for one in described.partitions] == list(range(5))
     assert Client.asked == [[0, 1, 2, 3, 4], [0, 1], [2, 3], [4]]
 
 
 def test_many_segments_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_command, "_ELEMENTS_MAX", 10)
+    monkeypatch.setattr(topic_description, "_ELEMENTS_MAX", 10)
     sizes = {("t", index): count for index, count in enumerate((3, 4, 3, 50, 1))}
     partitions = {
-        key: topic_command.PartitionCounts(*key, 0, 0, 0, topic_command.RecordCounts(segments=count))
+        key: topic_description.PartitionCounts(*key, 0, 0, 0, topic_description.RecordCounts(segments=count))
         for key, count in sizes.items()
     }
-    portions = list(topic_command._portions(partitions))
+    portions = list(topic_description._portions(partitions))
     assert [key for some in portions for key in some] == list(sizes)
     assert all(len(some) == 1 or sum(sizes[key] + 1 for key in some) <= 11 for some in portions)
 
@@ -308,4 +308,4 @@ def test_an_answer_to_another_question_is_refused() -> None:
 
     wrong = pytest.raises(Unanswered, match="answers another request")
     with listening(serve) as address, BlockingClient(address, 5) as client, wrong:
-        topic_command.from_broker(client, [], 5, segments=False)
+        topic_description.from_broker(client, [], 5, segments=False)
