@@ -21,7 +21,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.forks import HomeProcess
@@ -32,6 +32,9 @@ from kafkalite.testing.data_directory import throwaway_place
 from kafkalite.testing.records.stored_record import check_integer
 from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
+
+if TYPE_CHECKING:
+    from kafkalite.testing.share_groups import ClusterShareGroup
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -232,6 +235,14 @@ class Cluster:
         state = self.state(topic, partition)
         return frozenset() if state is None else frozenset(state.isr)
 
+    def share_group(self, group: str) -> ClusterShareGroup:
+        """The share group of that id, as `Broker.share_group`: each part from the broker that has it."""
+        from kafkalite.testing.share_groups import ClusterShareGroup
+
+        return ClusterShareGroup(
+            group, lambda: {number: self.brokers[number].share_group(group) for number in self.running}, self.leader_of
+        )
+
     def wait_for_leader(
         self, topic: str, partition: int, *, other_than: Collection[int] = (), timeout_s: float = TIMEOUT_S
     ) -> int:
@@ -324,6 +335,7 @@ class AsyncCluster:
         self.blocking = blocking
         self.leader_of = blocking.leader_of
         self.isr = blocking.isr
+        self.share_group = blocking.share_group
         self.lose_session = blocking.lose_session
         self.cut_off = blocking.cut_off
         self.mend = blocking.mend

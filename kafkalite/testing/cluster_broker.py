@@ -21,6 +21,7 @@ from kafkalite.testing.requests.interception import Interception
 
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
+    from kafkalite.testing.share_groups import ShareGroup
     from kafkalite.testing.zookeeper.in_memory_zookeeper import ZooKeeperLine
 
 HOST = "127.0.0.1"
@@ -124,6 +125,13 @@ class ClusterBroker:
             finally:
                 self._close()
                 server.end_threads()
+
+    def share_group(self, group: str) -> ShareGroup:
+        """The share group as far as this running broker has it: the group if it coordinates it, and the partitions that
+        it leads. `Cluster.share_group` has all of it."""
+        from kafkalite.testing.share_groups import AsyncShareGroup, ShareGroup
+
+        return ShareGroup(AsyncShareGroup(lambda: self.server, group), self.call)
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function on the thread of the broker, which may change what belongs to it, and return its result."""

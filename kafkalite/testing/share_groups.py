@@ -5,14 +5,15 @@
     group.expire_locks()                # as if the members had kept them for too long: they become available again
     assert (group.acknowledged, group.archived) == (10, 1)
 
-A broker knows the groups that it coordinates and the partitions that it leads. Records are counted since the broker
-leads their partition, and no further back than its start.
+A broker knows the groups that it coordinates and the partitions that it leads; `cluster.share_group("workers")` takes
+each from the broker that knows it. Records are counted since the broker leads their partition, and no further back than
+its start.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +157,40 @@ class ShareGroup(ShareGroupView):
         """As `AsyncShareGroup.expire_locks`."""
         count: int = self._call(self.asynchronous.expire_locks)
         return count
+
+
+class ClusterShareGroup(ShareGroupView):
+    """One share group of a cluster. `groups` are what the running brokers have of it, by broker; `leader_of` gives the
+    broker that leads a partition."""
+
+    def __init__(
+        self,
+        group_id: str,
+        groups: Callable[[], Mapping[int, ShareGroup]],
+        leader_of: Callable[[str, int], int | None],
+    ) -> None:
+        self.group_id = group_id
+        self._groups = groups
+        self._leader_of = leader_of
+
+    def __repr__(self) -> str:
+        return f"ClusterShareGroup({self.group_id!r})"
+
+    def describe(self) -> ShareGroupDescription:
+        """Each broker's part is of one moment, those of several are not."""
+        parts = {broker_id: group.describe() for broker_id, group in self._groups().items()}
+        known = [each for each in parts.values() if each.state != NO_GROUP]
+        whole = known[0] if known else ShareGroupDescription(self.group_id, NO_GROUP, 0, (), {})
+        partitions: dict[TopicPartition, SharePartitionDescription] = {}
+        for broker_id, part in parts.items():
+            for where, found in part.partitions.items():
+                if where not in partitions or self._leader_of(*where) == broker_id:
+                    partitions[where] = found
+        return whole._replace(partitions=dict(sorted(partitions.items())))
+
+    def expire_locks(self) -> int:
+        """As `AsyncShareGroup.expire_locks`, on all brokers."""
+        return sum(group.expire_locks() for group in self._groups().values())
 
 
 def describe(server: BrokerServer, group_id: str) -> ShareGroupDescription:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from confluent_kafka import AcknowledgeType, ShareConsumer
+from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
 
 from kafkalite import Broker
 from kafkalite.testing.broker_report import broker_report
+from kafkalite.testing.cluster import Cluster
 from tests.support.consumer_members import ConsumerMember
 from tests.support.share_requests import ACCEPT, REJECT, RELEASE, ShareRequester, acquired, begin_at_earliest, the_row
 from tests.support.wait import DEADLINE_S, until
@@ -175,3 +176,44 @@ def test_a_group_of_another_kind_is_refused(broker: Broker) -> None:
     ConsumerMember(broker.bootstrap_servers, "billing", "m1", subscribed_topic_names=["jobs"])
     with pytest.raises(ValueError, match="'billing' is no share group, but of kind consumer"):
         broker.share_group("billing").describe()
+
+
+def test_a_cluster_takes_each_part_from_the_broker_that_has_it() -> None:
+    quick = {"group_share_heartbeat_interval_ms": 100, "group_share_min_heartbeat_interval_ms": 100}
+    with Cluster(
+        3, group_share_assignment_interval_ms=0, share_coordinator_state_topic_num_partitions=1, **quick
+    ) as cluster:
+        group = cluster.share_group("workers")
+        assert (group.state, group.members, group.start_offsets, group.expire_locks()) == ("Dead", (), {}, 0)
+        cluster.create_topic("jobs", partitions=3)
+        begin_at_earliest(cluster.bootstrap_servers.partition(",")[0], "workers")
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for partition in range(3):
+            producer.produce("jobs", b"one", partition=partition)
+        producer.flush(DEADLINE_S)
+        consumer = ShareConsumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "workers",
+                "share.acknowledgement.mode": "explicit",
+            }
+        )
+        consumer.subscribe(["jobs"])
+        seen: list[int] = []
+
+        def is_accepted() -> bool:
+            for message in consumer.poll(0.1):
+                partition = message.partition()
+                assert partition is not None
+                [held] = [each for each in group.acquired if each.partition == partition]
+                assert held.delivery_count == 1
+                seen.append(partition)
+                consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+            consumer.commit_sync(DEADLINE_S)
+            return group.acknowledged == 3
+
+        until(is_accepted, lambda: f"three records of three leaders: {seen}")
+        assert {cluster.leader_of("jobs", partition) for partition in range(3)} == {0, 1, 2}
+        assert (group.state, len(group.members), group.acquired) == ("Stable", 1, [])
+        assert group.start_offsets == {("jobs", partition): 1 for partition in range(3)}
+        consumer.close()
