@@ -61,6 +61,7 @@ examples:
   python -m bench compaction                            the same for log compaction; see compaction --help
   python -m bench replication                           three replicas each, by turns; see replication --help
   python -m bench scaling                               serve --cores 1, 2, 4, ...; see scaling --help
+  python -m bench tail                                  how late records are beside other work; see tail --help
   python -m bench tls                                   behind TLS, by turns; see tls --help
   python -m bench console                               beside an open console and its search; see console --help
   python -m bench acls                                  a decision of the authorizer, among 10,000 lists
@@ -184,6 +185,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench import tls
 
         return tls.main(words[1:])
+    if words[:1] == ["tail"]:
+        from bench import tail
+
+        return tail.main(words[1:])
     if words[:1] == ["console"]:
         from bench import console
 

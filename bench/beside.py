@@ -40,10 +40,16 @@ _FORK = multiprocessing.get_context("fork")
 
 def paced(bootstrap: str, cycle: FrameCycle, ended: Callable[[], bool]) -> list[int]:
     """`RATE` requests a second until `ended`; nanoseconds from when each was due to its answer."""
+    return [answered - due for due, answered in due_and_answered(bootstrap, cycle, RATE, ended)]
+
+
+def due_and_answered(
+    bootstrap: str, cycle: FrameCycle, rate: int, ended: Callable[[], bool]
+) -> Iterator[tuple[int, int]]:
+    """`rate` requests a second until `ended`; when each was due and answered, by `time.perf_counter_ns`."""
     shape = AnswerShape(cycle.topic)
     frame, answers = cycle.data[: cycle.frame_bytes], bytearray(shape.size_bytes)
-    samples: list[int] = []
-    clock, interval = time.perf_counter_ns, 10**9 // RATE
+    clock, interval = time.perf_counter_ns, 10**9 // rate
     with blocking_socket(bootstrap) as sock:
         due = clock()
         while not ended():
@@ -54,10 +60,9 @@ def paced(bootstrap: str, cycle: FrameCycle, ended: Callable[[], bool]) -> list[
             sock.sendall(frame)
             if sock.recv_into(answers) != len(answers):
                 raise BrokerError("half an answer to a Produce request")
-            samples.append(clock() - due)
+            yield due, clock()
             shape.check(answers)
             due += interval
-    return samples
 
 
 def beside_reading(session: Session, work: str, budget_bytes: int, *, cold: bool) -> Result:
@@ -192,14 +197,14 @@ def _quiet(session: Session, cycle: FrameCycle) -> Latency:
 
 
 @contextlib.contextmanager
-def at_work(work: Callable[[], object]) -> Iterator[Pipe]:
+def at_work(work: Callable[[], object], nice: int = 5) -> Iterator[Pipe]:
     """`work` in a process of its own; its result comes through the pipe."""
     here, there = _FORK.Pipe()
 
     def run() -> None:
         # behind broker and producer where there are more processes than cores: they are what is measured
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        os.nice(5)
+        os.nice(nice)
         try:
             there.send(work())
         except Exception as error:

@@ -17,8 +17,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.discard import Reader
 from bench.java_perf import VERSION as KAFKA_VERSION
@@ -58,22 +59,25 @@ def make_key_store(directory: Path) -> Path:
     return both
 
 
-def settings(key_store: Path, listeners: str) -> dict[str, str]:
+def settings(key_store: Path, listeners: str, more: Mapping[str, str]) -> dict[str, str]:
     return {
         "listeners": listeners,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(key_store),
         **COMMON,
+        **more,
     }
 
 
-def launchers(key_store: Path, addresses: dict[str, str]) -> dict[str, Launcher]:
-    """Notes the address of each SSL listener in `addresses`."""
+def launchers(
+    key_store: Path, addresses: dict[str, str], more: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Launcher]:
+    """Of both brokers with the settings `more`. Notes the address of each SSL listener in `addresses`."""
 
     def ours(directory: Path) -> Launch:
         plain, tls = free_port(), free_port()
         addresses[KAFKALITE] = f"127.0.0.1:{tls}"
-        told = settings(key_store, f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls}") | {
+        told = settings(key_store, f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls}", more) | {
             "log.dirs": str(directory)
         }
         words = [word for name, value in told.items() for word in ("--override", f"{name}={value}")]
@@ -83,7 +87,7 @@ def launchers(key_store: Path, addresses: dict[str, str]) -> dict[str, Launcher]
         plain, tls, controller = free_port(), free_port(), free_port()
         addresses[KAFKA] = f"127.0.0.1:{tls}"
         outside = f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls}"
-        told = settings(key_store, f"{outside},CONTROLLER://127.0.0.1:{controller}") | KAFKA_ONLY
+        told = settings(key_store, f"{outside},CONTROLLER://127.0.0.1:{controller}", more) | KAFKA_ONLY
         told["advertised.listeners"] = outside
         told["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
         path = prepare(directory, KAFKA_VERSION, server_properties(directory, plain, controller, 0, told))
