@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import kafkalite
+from examples.bar_chart import bar_chart
 from examples.spark_cluster import spark_cluster
 from spark_jobs.load import load_into
 from spark_jobs.load_output import open_output
@@ -46,28 +47,6 @@ def produce_orders(bootstrap_servers: str) -> None:
             except BufferError:
                 producer.poll(0.1)
     producer.flush()
-
-
-# %% The plot, as the text of an SVG file
-def draw(title: str, values: list[float]) -> str:
-    width, height, left, bottom = 960, 300, 50, 40
-    step, most = (width - left - 10) / len(values), max(values)
-    bars, labels = [], []
-    for at, value in enumerate(values):
-        tall = value / most * (height - bottom - 40)
-        x, y = left + at * step, height - bottom - tall
-        bars.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{step - 1:.1f}" height="{tall:.1f}"/>')
-    for day, name in enumerate(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")):
-        labels.append(f'<text x="{left + (day * 24 + 12) * step:.0f}" y="{height - 18}">{name}</text>')
-    labels.append(
-        f'<text x="{left - 22}" y="46">{most:,.0f}</text><text x="{left - 12}" y="{height - bottom}">0</text>'
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/><g fill="#2f7f4f">{"".join(bars)}</g>'
-        f'<g fill="#1f2328" font-size="12" text-anchor="middle">{"".join(labels)}</g>'
-        f'<text x="{left}" y="22" font-size="15" font-weight="600" fill="#1f2328">{title}</text></svg>\n'
-    )
 
 
 # %% The cluster's session: executors run this Python, and find kafkalite where it is found here
@@ -115,7 +94,9 @@ def main(picture: Path) -> None:
             spark.stop()
 
     by_hour = {row["hour"]: row["cents"] / 100 for row in found}
-    picture.write_text(draw("Revenue by hour (UTC)", [by_hour.get(hour, 0.0) for hour in range(HOURS)]))
+    days = [(24 * day + 12, name) for day, name in enumerate(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))]
+    revenue = [by_hour.get(hour, 0.0) for hour in range(HOURS)]
+    picture.write_text(bar_chart("Revenue by hour (UTC)", {"revenue": revenue}, days))
     print(f"{sum(by_hour.values()):,.2f} in {len(by_hour)} hours are drawn in {picture}")
 
 
