@@ -18,7 +18,7 @@ from bench.reference.jars import CACHE, FETCH_LIMIT_S, ReferenceUnavailable
 POM = Path(__file__).with_name("pom.xml")
 BUILT_WITH = {"4.0.0": ("3.9.0", "2.12.0"), "4.1.1": ("3.9.1", "2.12.1"), "4.2.0": ("3.9.2", "2.13.1")}
 """Spark -> kafka-clients and commons-pool2 of its connector."""
-_BESIDE = ("pyarrow", "numpy", "crc32c", "lz4", "zstandard", "python-snappy")
+_BESIDE = ("pyarrow", "numpy", "crc32c", "lz4", "zstandard", "python-snappy", "deltalake", "pyiceberg[sql-sqlite]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,14 @@ def environment(version: str) -> SparkEnvironment:
 
 def _python(version: str, home: Path) -> Path:
     venv, stamp = home / "venv", home / "installed"
-    if not stamp.exists():
+    wanted = [f"pyspark=={version}"]
+    wanted += [f"{name}=={importlib.metadata.version(name.partition('[')[0])}" for name in _BESIDE]
+    if not stamp.exists() or stamp.read_text() != " ".join(wanted):
         shutil.rmtree(venv, ignore_errors=True)
         _run([sys.executable, "-m", "venv", venv], "venv cannot make an environment")
-        wanted = [f"{name}=={importlib.metadata.version(name)}" for name in _BESIDE]
         pip = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        _run([*pip, f"pyspark=={version}", *wanted], f"pip cannot install pyspark {version}")
-        stamp.touch()
+        _run([*pip, *wanted], f"pip cannot install pyspark {version}")
+        stamp.write_text(" ".join(wanted))
     return venv / "bin" / "python"
 
 

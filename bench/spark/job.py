@@ -28,12 +28,16 @@ from bench.spark.work import (
     BY_OFFSET,
     BY_TIMESTAMP,
     DEFAULT,
+    DELTA,
     HEADERS,
+    ICEBERG,
     LOAD,
     OURS,
     PARQUET,
     PRUNED,
     START,
+    STREAM_SPLIT,
+    TABLES,
     WRITE,
     Sample,
     Work,
@@ -43,10 +47,16 @@ from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.reader.planning.split import Split
 from spark_jobs.count import count, count_split, task_count
-from spark_jobs.load import load_into
+from spark_jobs.job import source_options
+from spark_jobs.load import job_parser, load_into
 from spark_jobs.load_output import open_output
+from spark_jobs.tables.delta import load_delta
+from spark_jobs.tables.iceberg import load_iceberg
+from spark_jobs.tables.options import open_table
 
 _NAMED = "key binary, value binary, `offset` bigint"
+_TABLES = (ICEBERG, DELTA)
+_ICEBERG = "lake.bench.rows"
 _FILTERED = {BY_OFFSET: "offset", BY_TIMESTAMP: "timestamp"}
 
 
@@ -112,8 +122,8 @@ class Job:
         found = self._run(work, side, best)
         seconds = time.perf_counter() - begun
         own, broker = self._own.cpu() - own, self._broker.cpu() - broker
-        if work.sink == PARQUET:
-            found = aggregate(self.spark.read.parquet(self.place.output))
+        if work.sink in (PARQUET, TABLES):
+            found = aggregate(self.spark.read.parquet(*self._files(side)))
         self._known = self._known or found
         if found != self._known:
             raise AssertionError(f"{work.name}: {side} found {found}, another {self._known}")
@@ -125,6 +135,8 @@ class Job:
             return self._count(work, side)
         if work.sink == WRITE:
             return self._write(work, side)
+        if work.sink == TABLES:
+            return self._fill_table(work, side)
         if side == LOAD:
             return self._load_into(work.topic)
         rows = self._load(work.topic, side, best)
@@ -152,6 +164,42 @@ class Job:
         options = {"path": self.place.data_dir, "subscribe": topic, "kafka.isolation.level": "read_committed"}
         with open_output(self.place.output) as output:
             load_into(self.spark, options | {"includeHeaders": "false", "failOnDataLoss": "true"}, output)
+
+    def _fill_table(self, work: Work, side: str) -> None:
+        """A new table, or a new directory of Parquet, with all records of the topic that are there now."""
+        shutil.rmtree(self.place.output, ignore_errors=True)
+        if side in _TABLES:
+            os.makedirs(self.place.output)
+            words = ["--data-dir", self.place.data_dir, "--topic", work.topic, *self._table_options(side)]
+            options = job_parser().parse_args(words)
+            with open_table(options) as table:
+                load_into(self.spark, source_options(options), table)
+            return
+        reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.place.bootstrap)
+        reader = reader.option("subscribe", work.topic).option("startingOffsets", "earliest")
+        if side == STREAM_SPLIT:
+            reader = reader.option("minPartitions", self.spark.sparkContext.defaultParallelism)
+        checkpoints = f"{self.place.output}.checkpoints"
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        writer = reader.load().writeStream.format("parquet").option("path", self.place.output)
+        writer.option("checkpointLocation", checkpoints).trigger(availableNow=True).start().awaitTermination()
+
+    def _table_options(self, side: str) -> list[str]:
+        if side == DELTA:
+            return ["--format", "delta", "--output", self.place.output]
+        catalog = [f"{name}={text}" for name, text in self._catalog.items()]
+        return ["--format", "iceberg", "--output", _ICEBERG, *(w for text in catalog for w in ("--catalog", text))]
+
+    @property
+    def _catalog(self) -> dict[str, str]:
+        place = self.place.output
+        return {"uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}"}
+
+    def _files(self, side: str) -> list[str]:
+        """The files and directories that have all rows of a side."""
+        if side == ICEBERG:
+            return [task.file.file_path for task in load_iceberg(_ICEBERG, self._catalog).scan().plan_files()]
+        return list(load_delta(self.place.output).file_uris()) if side == DELTA else [self.place.output]
 
     def _write(self, work: Work, side: str) -> int:
         """Rows of Parquet into a new topic with one partition. Returns how many are there."""

@@ -6,7 +6,9 @@ have a key of ten digits and a value of 100 or 1000 bytes, in batches of 16 KB, 
 aggregate (sum of the value's length, number of keys, highest offset) or into Parquet: by `df.write.parquet`, and on
 kafkalite's side by the job load, too, whose tasks write it themselves. To write, rows of Parquet go into a new topic by
 the sinks of both formats with their defaults. Of records to count there are 500 in a batch: the job count, beside what
-Spark takes to start as many tasks; and reads of a hundredth of them, with the share of the bytes that were read.
+Spark takes to start as many tasks; and reads of a hundredth of them, with the share of the bytes that were read. With
+`--table-records` the job load adds a topic to an Iceberg and a Delta table, beside what Spark has for it: its Kafka
+source with `writeStream` into a directory of Parquet, until all is there.
 """
 
 from __future__ import annotations
@@ -41,12 +43,17 @@ from bench.spark.work import (
     BY_TIMESTAMP,
     COUNT,
     DEFAULT,
+    DELTA,
     HEADERS,
+    ICEBERG,
     LOAD,
     OURS,
     PARQUET,
     PRUNED,
     START,
+    STREAM,
+    STREAM_SPLIT,
+    TABLES,
     WRITE,
     Sample,
     Work,
@@ -86,6 +93,8 @@ def shapes(options: argparse.Namespace) -> list[Shape]:
     if options.count_records:
         records = -(-options.count_records // _COUNT_BATCH) * _COUNT_BATCH
         found.append(Shape("count", "none", 0, _COUNT_BATCH, records, (COUNT,)))
+    if options.table_records:
+        found.append(Shape("100B none", "none", *_SIZES["100B"], options.table_records, (TABLES,)))
     patterns = options.only.split(",") if options.only else ["*"]
     return [shape for each in found if (shape := _chosen(each, patterns)).sinks]
 
@@ -100,6 +109,8 @@ def work_of(shape: Shape, sink: str, topic: str, pairs: int) -> Work:
         return Work(f"{shape.name} {sink}", topic, 1, sink, (OURS, DEFAULT), _SMALL_SAMPLES)
     if sink == COUNT:
         return Work("count", topic, shape.records, sink, (HEADERS, START, BY_OFFSET, BY_TIMESTAMP), pairs)
+    if sink == TABLES:
+        return Work(f"{shape.name} {sink}", topic, shape.records, sink, (ICEBERG, DELTA, STREAM, STREAM_SPLIT), pairs)
     if sink == WRITE:
         return Work(f"{shape.name} {sink}", topic, shape.records, sink, (OURS, DEFAULT), pairs)
     sides = (OURS, DEFAULT, PRUNED, BEST) if sink == AGGREGATE else (OURS, DEFAULT, LOAD, BEST)
@@ -219,14 +230,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5, help="samples of each side (default 5)")
     parser.add_argument("--records", type=int, default=8_000_000, help="of 100 B; a tenth of 1 KB (default 8000000)")
     parser.add_argument("--count-records", type=int, default=0, help="records that are only counted (default none)")
+    parser.add_argument("--table-records", type=int, default=0, help="records loaded into tables (default none)")
     parser.add_argument("--min-partitions", default="2,4", help="tried for the stock source's best (default 2,4)")
     parser.add_argument("--only", metavar="PATTERN,..", help="as '100B*aggregate' or 'small*'")
     parser.add_argument("--java-options", default="", help="of the session's JVM")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the ratios to the stock source's defaults")
     options = parser.parse_args(arguments)
-    if not 1 <= options.pairs <= 100 or not 10 <= options.records <= 10**9 or not 0 <= options.count_records <= 10**9:
-        parser.error("--pairs is 1 to 100, --records 10 to 1000000000, --count-records at most 1000000000")
+    if not 1 <= options.pairs <= 100 or not 10 <= options.records <= 10**9:
+        parser.error("--pairs is 1 to 100, --records 10 to 1000000000")
+    if not all(0 <= count <= 10**9 for count in (options.count_records, options.table_records)):
+        parser.error("--count-records and --table-records are at most 1000000000")
     return options
 
 

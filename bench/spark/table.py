@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from bench.comparison import Row
 from bench.report import machine
-from bench.spark.work import BEST, COUNT, DEFAULT, LOAD, OURS, PRUNED, WRITE, Sample, Work
+from bench.spark.work import BEST, COUNT, DEFAULT, LOAD, OURS, PRUNED, STREAM, TABLES, WRITE, Sample, Work
 
 DEFAULT_TARGET = 5.0
 BEST_TARGET = 3.0
@@ -57,12 +57,15 @@ _HEAD = (
 
 def table(results: Mapping[Work, Sequence[Sample]]) -> str:
     """A line for each work, and one for the job that does it, in million rows per second; below them the seconds of
-    counts and of small queries."""
+    counts and of small queries, and the sides of loads into tables."""
     lines, small = [_HEAD], []
     for work, samples in results.items():
         by = figures(work, samples)
         if work.records == 1 or work.sink == COUNT:
             small.append(f"{work.name}: " + ", ".join(_seconds(side, each) for side, each in by.items()))
+            continue
+        if work.sink == TABLES:
+            small.append(_table_of_sides(work, by))
             continue
         default, best = by[DEFAULT], by.get(BEST)
         pruned = f"{by[PRUNED].rate:.2f}" if PRUNED in by else ""
@@ -77,11 +80,23 @@ def table(results: Mapping[Work, Sequence[Sample]]) -> str:
     return "\n".join([*(lines if len(lines) > 1 else []), *small])
 
 
+def _table_of_sides(work: Work, by: Mapping[str, Figures]) -> str:
+    """A line for each side, with its ratio to writeStream with its defaults."""
+    lines = [
+        f"| {work.name} | M rows/s | (least-most) | ratio | CPU ns/record |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for side, one in by.items():
+        ratio = one.rate / by[STREAM].rate
+        lines.append(f"| {side} | {one.rate:.2f} | {one.least:.2f}-{one.most:.2f} | {ratio:.1f} | {one.cpu_ns:.0f} |")
+    return "\n".join(lines)
+
+
 def plot_rows(results: Mapping[Work, Sequence[Sample]]) -> list[Row]:
     """A row for each work and for the job that does it: rates, beside the stock source with its defaults."""
     rows = []
     for work, samples in results.items():
-        if work.records == 1 or work.sink == COUNT:
+        if work.records == 1 or work.sink in (COUNT, TABLES):
             continue
         rates = {
             side: [work.records / each.seconds / 1e6 for each in samples if each.side == side]

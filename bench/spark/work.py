@@ -19,8 +19,13 @@ START = "Spark's start of as many tasks"
 BY_OFFSET = "1 % by offset"
 BY_TIMESTAMP = "1 % by timestamp"
 LOAD = "spark_jobs.load"
+TABLES = "tables"
+ICEBERG = "spark_jobs.load --format iceberg"
+DELTA = "spark_jobs.load --format delta"
+STREAM = "kafka, writeStream to Parquet"
+STREAM_SPLIT = "the same, minPartitions as many as cores"
 
-SINKS = (AGGREGATE, PARQUET, COUNT, WRITE)
+SINKS = (AGGREGATE, PARQUET, COUNT, WRITE, TABLES)
 
 
 @dataclass(frozen=True, slots=True)

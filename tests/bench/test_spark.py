@@ -18,11 +18,16 @@ from bench.spark.work import (
     BY_OFFSET,
     COUNT,
     DEFAULT,
+    DELTA,
     HEADERS,
+    ICEBERG,
     LOAD,
     OURS,
     PARQUET,
     PRUNED,
+    STREAM,
+    STREAM_SPLIT,
+    TABLES,
     WRITE,
     Sample,
     Work,
@@ -44,6 +49,7 @@ def test_every_size_codec_and_sink_is_run_unless_some_are_chosen() -> None:
     ]
     assert names() == [f"small query {AGGREGATE}", *all_rows]
     assert names("--count-records", "1000")[-1] == f"count {COUNT}"
+    assert names("--table-records", "1000")[-1] == f"100B none {TABLES}"
     assert names("--only", "1KB*parquet,small*") == [
         f"small query {AGGREGATE}", *[f"1KB {codec} {PARQUET}" for codec in CODECS]
     ]  # fmt: skip
@@ -82,6 +88,15 @@ def test_figures_are_medians_and_a_missed_target_is_bold() -> None:
     assert json.loads(to_json("4.0.0", {work: samples}))["works"][0]["taken"][0]["seconds"] == 1.0
 
 
+def test_loads_into_tables_stand_beside_a_stream_into_parquet() -> None:
+    (shape,) = shapes(parse(["--table-records", "1000000", "--only", "*tables"]))
+    work = work_of(shape, TABLES, "t", 1)
+    assert work.sides == (ICEBERG, DELTA, STREAM, STREAM_SPLIT)
+    took = {ICEBERG: 0.5, DELTA: 0.25, STREAM: 2.0, STREAM_SPLIT: 1.0}
+    printed = table({work: [Sample(work.name, side, seconds, seconds, 0.0) for side, seconds in took.items()]})
+    assert f"| {DELTA} | 4.00 | 4.00-4.00 | 8.0 | 250 |" in printed.splitlines()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_small_comparison_in_a_real_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,11 +106,12 @@ def test_a_small_comparison_in_a_real_spark(tmp_path: Path, capsys: pytest.Captu
         pytest.skip(str(missing))
     file = tmp_path / "spark.json"
     words = ["--records", "3000", "--pairs", "1", "--count-records", "1000000", "--min-partitions", "2"]
-    assert main([*words, "--only", "small*,100B zstd*,1KB*write,count*", "--json", str(file)]) == 0
+    words += ["--table-records", "3000", "--only", "small*,100B zstd*,1KB*write,count*,*tables"]
+    assert main([*words, "--json", str(file)]) == 0
     printed = capsys.readouterr().out
     assert "| 100B zstd parquet |" in printed and "spark_jobs.count" in printed
     taken = json.loads(file.read_text())["works"]
     assert [(work["name"], len(work["taken"])) for work in taken] == [
         ("small query aggregate", 22), ("100B zstd aggregate", 4), ("100B zstd parquet", 4), ("1KB none write", 2),
-        ("count", 2)
+        ("count", 2), ("100B none tables", 4)
     ]  # fmt: skip
