@@ -54,10 +54,15 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "of --command-config, with basic.auth.user.info",
     )
     command.add_argument(
+        "--mirrors",
+        metavar="URL[,URL]",
+        help="show the mirrors into this cluster: http://HOST:PORT of each `kafkalite mirror --metrics HOST:PORT`",
+    )
+    command.add_argument(
         "--clusters",
         metavar="FILE.toml",
         help="several clusters in one console, instead of --bootstrap-server: a table for each, with bootstrap and "
-        "perhaps properties, schema_registry and write",
+        "perhaps properties, schema_registry, mirrors and write",
     )
     command.add_argument("--base-path", default="", metavar="/PATH", help="the path of its pages behind a proxy")
     command.add_argument(
@@ -84,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as missing:
         raise ConfigError(f"{NEEDS} ({missing.name} is missing)") from None
 
-    clusters = [ServedCluster(options.bootstrap_server, properties, options.write, options.schema_registry)]
+    one = ServedCluster(options.bootstrap_server, properties, options.write, options.schema_registry)
+    clusters = [one._replace(mirrors=options.mirrors)]
     if options.clusters is not None:
         clusters = read_clusters(options.clusters, may_write=options.write, read_properties=read_properties)
     server = ConsoleServer(

@@ -33,6 +33,7 @@ from kafkalite.client.history import History
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
+from kafkalite.console.brokers.mirrors import Mirrors
 from kafkalite.console.calls.route import (
     COOKIE,
     SEARCHES_MAX,
@@ -289,6 +290,7 @@ class Console:
     version: str
     names: tuple[str, ...] = ()
     registry: SchemaRegistry | None = None
+    mirrors: Mirrors | None = None
     base: str = ""
     decoders: DecoderPool = field(default_factory=DecoderPool)
     _streams: set[Opened | None] = field(default_factory=set)
@@ -346,7 +348,7 @@ class Console:
             fields = parameters.read_body(route.parameters, body)
 
             def call(cluster: Any) -> Any:
-                parts = session, cluster, pool, self.history, self.decoders, self.registry
+                parts = session, cluster, pool, self.history, self.decoders, self.registry, self.mirrors
                 return route.handler(Call(path, query, fields, *parts))
 
             if route.streams:

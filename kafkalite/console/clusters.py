@@ -23,6 +23,7 @@ from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.console.app import Console
 from kafkalite.console.brokers.broker_pool import BrokerPool
+from kafkalite.console.brokers.mirrors import Mirrors
 from kafkalite.console.calls.route import Sessions
 from kafkalite.console.decoders.registry import SchemaRegistry
 from kafkalite.console.decoders.schema_decoder import DecoderPool
@@ -36,19 +37,20 @@ logger = logging.getLogger("kafkalite.console")
 
 _BASE = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-_FIELDS = {"bootstrap": str, "properties": dict, "schema_registry": str, "write": bool}
+_FIELDS = {"bootstrap": str, "properties": dict, "schema_registry": str, "mirrors": str, "write": bool}
 _CLUSTERS_MAX = 100
 
 
 class ServedCluster(NamedTuple):
     """A cluster of a console. `properties` are a Kafka client's: with SASL every user logs in, and a login in the
-    properties is only used to sample. `name` is empty for the only one."""
+    properties is only used to sample. `name` is empty for the only one. `mirrors` are addresses of metrics."""
 
     bootstrap: str
     properties: Mapping[str, str]
     may_write: bool
     schema_registry: str | None = None
     name: str = ""
+    mirrors: str | None = None
 
 
 class Shared(NamedTuple):
@@ -73,8 +75,10 @@ class ClusterConsole:
         self._history = History(lambda: int(time.time() * 1000))
         self._sessions = Sessions(time.monotonic, pool)
         registry = SchemaRegistry.of(one.schema_registry, one.properties)
+        mirrors = Mirrors.of(one.mirrors)
         place = Place(one.name, path, tuple(siblings), shared.is_secure)
-        login = Login(one.bootstrap, one.properties, self._sessions, one.may_write, registry is not None, place)
+        has = {"registry": registry is not None, "mirrors": mirrors is not None}
+        login = Login(one.bootstrap, one.properties, self._sessions, one.may_write, has, place)
         self.console = Console(
             self._sessions,
             self._history,
@@ -83,6 +87,7 @@ class ClusterConsole:
             shared.version,
             shared.names,
             registry,
+            mirrors,
             path,
             shared.decoders,
         )
@@ -153,7 +158,7 @@ def mounted(base: str, applications: Mapping[str, ASGIApp]) -> ASGIApp:
 
 def read_clusters(file: str, *, may_write: bool, read_properties: Any) -> list[ServedCluster]:
     """The clusters of a TOML file, a table for each: bootstrap, and perhaps properties (a table, or the path of a file
-    from there on), schema_registry and write, which needs --write as well. Raises ConfigError."""
+    from there on), schema_registry, mirrors and write, which needs --write as well. Raises ConfigError."""
     try:
         found = tomllib.loads(Path(file).read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
@@ -174,5 +179,6 @@ def read_clusters(file: str, *, may_write: bool, read_properties: Any) -> list[S
             raise ConfigError(f"{where} has no bootstrap, such as kafka1:9092")
         properties = {key: str(value) for key, value in table.get("properties", {}).items()}
         writes = may_write and table.get("write", False)
-        clusters.append(ServedCluster(table["bootstrap"], properties, writes, table.get("schema_registry"), name))
+        one = ServedCluster(table["bootstrap"], properties, writes, table.get("schema_registry"), name)
+        clusters.append(one._replace(mirrors=table.get("mirrors")))
     return clusters

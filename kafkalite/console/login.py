@@ -58,13 +58,13 @@ class Place(NamedTuple):
 @dataclass(slots=True)
 class Login:
     """`properties` are those of a Kafka client, with which sessions connect; with SASL in security.protocol each
-    session needs a login of its own."""
+    session needs a login of its own. `has` says for registry and mirrors whether this console has them."""
 
     bootstrap: str
     properties: Mapping[str, str] = field(repr=False)
     sessions: Sessions
     may_write: bool
-    has_registry: bool = False
+    has: Mapping[str, bool] = field(default_factory=dict)
     place: Place = field(default_factory=Place)
     monotonic_s: Callable[[], float] = time.monotonic
     _failures: FailedLogins = field(default_factory=FailedLogins)
@@ -173,7 +173,8 @@ class Login:
             "can_compact": False,
             "lacks": None,
             "formats": available(),
-            "has_registry": self.has_registry,
+            "has_registry": self.has.get("registry", False),
+            "has_mirrors": self.has.get("mirrors", False),
             "cluster": self.place.name,
             "clusters": [{"name": name, "path": f"{path}/"} for name, path in self.place.siblings],
         }

@@ -138,6 +138,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/transactions/abort", cluster.abort_transaction, "Abort an open transaction and fence its producer", (_field("transactional_id", required=True, text_max=32_767),)),
     Route("GET", "/api/schemas", schemas.list_subjects, "Subjects of the schema registry", LIST_PARAMETERS),
     Route("GET", "/api/schema", schemas.describe_subject, "One schema of a subject", (Parameter("subject", required=True, text_max=2000), Parameter("version", "integer", at_least=1, at_most=(1 << 31) - 1, doc="the newest if missing"))),
+    Route("GET", "/api/mirrors", cluster.mirrors, "Mirrors into the cluster: lag, rate and last error of each source", LIST_PARAMETERS),
     Route("GET", "/api/quotas", access.quotas, "Quotas"),
     Route("POST", "/api/quotas", access.alter_quota, "Set and remove quotas of an entity", (_field("entity", "object", required=True), _field("set", "object"), _field("reset", "array"))),
     Route("GET", "/api/acls", access.list_acls, "Entries of access control lists", LIST_PARAMETERS),

@@ -72,10 +72,10 @@ class Browser:
 
 @contextmanager
 def console(
-    bootstrap: str, *, may_write: bool = True, properties: Mapping[str, str] | None = None
+    bootstrap: str, *, may_write: bool = True, properties: Mapping[str, str] | None = None, mirrors: str | None = None
 ) -> Iterator[Browser]:
     """A console without sampling, on no port of its own that anybody asks."""
-    cluster = ServedCluster(bootstrap, dict(properties or {}), may_write)
+    cluster = ServedCluster(bootstrap, dict(properties or {}), may_write, mirrors=mirrors)
     server = ConsoleServer([cluster], "127.0.0.1", 0, version="test")
     try:
         with TestClient(server.application, base_url="http://127.0.0.1") as client:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.client.cluster_client import ClusterClient
     from kafkalite.client.history import History
     from kafkalite.console.brokers.broker_pool import BrokerPool
+    from kafkalite.console.brokers.mirrors import Mirrors
     from kafkalite.console.decoders.registry import SchemaRegistry
     from kafkalite.console.decoders.schema_decoder import DecoderPool
 
@@ -60,6 +61,7 @@ class Call:
     history: History
     decoders: DecoderPool
     registry: SchemaRegistry | None = None
+    mirrors: Mirrors | None = None
     timeout_s: float = 30.0
 
 

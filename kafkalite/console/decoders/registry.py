@@ -28,6 +28,7 @@ from kafkalite.common.text import printable, read_json
 from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.schema_decoder import KEPT_BYTES_MAX, Budget, DecoderPool, SchemaDecoder, SchemaRefused
 from kafkalite.console.decoders.wire import Schema
+from kafkalite.console.request.http_answer import read_body
 
 URL_PROPERTY, LOGIN_PROPERTY = "schema.registry.url", "basic.auth.user.info"
 _SSL_PREFIX = "schema.registry."
@@ -146,7 +147,7 @@ class SchemaRegistry:
             with closing(self._connection(parts)) as connection:
                 connection.request("GET", parts.path + path, headers=self._headers)
                 answer = connection.getresponse()
-                body = b"".join(_pieces(answer, lambda: deadline_s - self._monotonic_s()))
+                body = read_body(answer, _BYTES_MAX, lambda: deadline_s - self._monotonic_s())
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or "it closed the connection"
             raise RegistryFault(f"the schema registry does not answer: {printable(why)[:200]}") from None
@@ -204,16 +205,6 @@ class SchemaRegistry:
 
 def _basic(login: str) -> str:
     return f"Basic {base64.b64encode(login.encode()).decode()}"
-
-
-def _pieces(answer: http.client.HTTPResponse, left_s: Callable[[], float]) -> Iterator[bytes]:
-    """Raises HTTPException for too many bytes, or a slow answer."""
-    size = 0
-    while piece := answer.read1(1 << 16):
-        size += len(piece)
-        if size > _BYTES_MAX or left_s() < 0:
-            raise http.client.HTTPException("its answer is too large or too slow")
-        yield piece
 
 
 def _reason(status: int, body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The brokers themselves: compaction, storage, leaders, connections, requests, transactions."""
+"""The brokers themselves: compaction, storage, leaders, connections, requests, transactions; mirrors to them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.console.brokers.inventory import Inventory, PartitionFacts
 from kafkalite.console.brokers.topics import places_by_topic, places_of, require_partition, settings_of
 from kafkalite.console.calls.route import Call
-from kafkalite.console.request.parameters import Row, paged
+from kafkalite.console.request.parameters import Row, not_found, paged
 from kafkalite.protocol.messages.cleaner import CleanerPass
 
 _LARGEST = 50
 _INVENTORY_WAIT_S = 3.0
 _COMPACTION_SORTABLE = ("topic", "partition", "dirty_ratio", "dirty_bytes", "last_cleaned_ms", "size_bytes", "state")
 _CLIENTS_SORTABLE = ("client_id", "host", "software", "requests", "connected_ms", "broker", "user", "idle_ms")
+_MIRRORS_SORTABLE = ("source", "address", "lag", "records_per_s", "latency_ms", "partitions", "last_error_ms")
 _TRANSACTIONS_SORTABLE = ("transactional_id", "state", "producer_id", "started_ms", "coordinator")
 
 
@@ -275,3 +276,14 @@ def abort_transaction(call: Call) -> Row:
     transactional_id = call.body["transactional_id"]
     TransactionAdmin(call.cluster, call.timeout_s).fence(transactional_id)
     return {"ok": True, "transactional_id": transactional_id}
+
+
+# mirrors
+
+
+def mirrors(call: Call) -> Row:
+    """The sources of each mirror process; one that does not answer has a fault."""
+    if call.mirrors is None:
+        raise not_found("this console knows no mirrors; start it with --mirrors http://HOST:PORT")
+    rows = call.mirrors.rows()
+    return paged(rows, call.query, sortable=_MIRRORS_SORTABLE, searched=("source", "address", "last_error", "fault"))

@@ -26,6 +26,7 @@ const ROUTES = [
   [/^\/access$/, () => import("./pages/access.js")],
   [/^\/clients$/, () => import("./pages/clients.js")],
   [/^\/schemas$/, () => import("./pages/schemas.js")],
+  [/^\/mirrors$/, () => import("./pages/mirrors.js")],
   [/^\/login$/, () => import("./pages/login.js")],
 ];
 

@@ -26,6 +26,7 @@ def test_a_file_names_clusters_and_which_may_be_changed(tmp_path: Path) -> None:
         schema_registry = "http://registry:8081"
         [test]
         bootstrap = "localhost:9092"
+        mirrors = "http://mirror:9465"
         write = true
         [test.properties]
         "security.protocol" = "PLAINTEXT"
@@ -34,7 +35,9 @@ def test_a_file_names_clusters_and_which_may_be_changed(tmp_path: Path) -> None:
     assert production == ServedCluster(
         "kafka1:9092", {"file": "production.properties"}, False, "http://registry:8081", "production"
     )
-    assert test == ServedCluster("localhost:9092", {"security.protocol": "PLAINTEXT"}, True, None, "test")
+    assert test == ServedCluster(
+        "localhost:9092", {"security.protocol": "PLAINTEXT"}, True, None, "test", "http://mirror:9465"
+    )
     assert not any(one.may_write for one in read(tmp_path / "clusters.toml", text, may_write=False))
 
 

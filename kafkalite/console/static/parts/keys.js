@@ -17,10 +17,13 @@ export const PLACES = [
   ["l", "Clients", "/clients"],
   ["a", "Access", "/access"],
   ["e", "Schemas", "/schemas"],
+  ["r", "Mirrors", "/mirrors"],
 ];
 
+const NEEDS = { "/schemas": "has_registry", "/mirrors": "has_mirrors" };
+
 /** The pages that this console has. @param {any} session */
-export const placesOf = (session) => PLACES.filter(([, , address]) => address !== "/schemas" || session.has_registry);
+export const placesOf = (session) => PLACES.filter(([, , address]) => !(address in NEEDS) || session[NEEDS[address]]);
 
 /** @param {(address: string) => void} go */
 export function listenForKeys(go) {
