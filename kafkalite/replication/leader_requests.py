@@ -43,9 +43,43 @@ if TYPE_CHECKING:
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 _EPOCH_MAX = 0x7FFFFFFF
+_ENDINGS_MAX = 2
+_END_AGAIN_MS = 20
 
 Key = tuple[bytes, int]
 """A partition: the id of its topic, as it travels, and its index."""
+
+
+class WaitAtLeader:
+    """The wait of the fetch in flight for records, and the requests that end it. `is_on`: there is one. `again_ms` is
+    the time for another request; None when there have been enough.
+
+    They are two at most: the first may have come together with the fetch, and then there was no wait yet.
+    """
+
+    __slots__ = ("_again_ms", "_count", "is_on")
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._count = 0
+        self._again_ms = 0.0
+
+    @property
+    def again_ms(self) -> float | None:
+        return self._again_ms if self._count < _ENDINGS_MAX else None
+
+    def begin(self, now_ms: float) -> None:
+        self.is_on = True
+        self._count = 0
+        self._again_ms = now_ms
+
+    def end(self, now_ms: float) -> bool:
+        """Whether to send a request that ends it."""
+        if self._count >= _ENDINGS_MAX or now_ms < self._again_ms:
+            return False
+        self._count += 1
+        self._again_ms = now_ms + _END_AGAIN_MS
+        return True
 
 
 class SessionRequest(NamedTuple):

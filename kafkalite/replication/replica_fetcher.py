@@ -31,7 +31,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafkalite.replication import leader_requests as wire
-from kafkalite.replication.leader_requests import FetchSession, Key
+from kafkalite.replication.leader_requests import FetchSession, Key, WaitAtLeader
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset
 from kafkalite.replication.replica.follower_replica import AskEpochEnd, AskOffset, Fetch
 
@@ -49,8 +49,6 @@ TURN_BYTES = 1 << 20
 TURN_SECONDS = 0.005
 _FIRST_PAUSE_MS = 50
 _SETUP_TIMEOUT_S = 10.0  # as socket.connection.setup.timeout.ms: the kernel's own tries may be a minute apart
-_NUDGES_MAX = 2
-_NUDGE_AGAIN_MS = 20
 _CORRELATION_ID_MAX = (1 << 31) - 1
 _NO_END = EpochEndOffset(-1, -1)
 
@@ -60,8 +58,8 @@ class ReplicaFetcher:
     them, `requests` the fetches that were sent.
 
     Invariants: `_changed` and `_delayed` hold partitions of `_followed` (or removed ones, which are skipped);
-    `_is_busy` from the sending of a request until its answer is dealt with; `_waits_at_leader` while that is a fetch
-    without an answer.
+    `_is_busy` from the sending of a request until its answer is dealt with; `_wait` is on while that is a fetch without
+    an answer.
     """
 
     def __init__(
@@ -96,9 +94,8 @@ class ReplicaFetcher:
         self._opening: asyncio.Task[None] | None = None
         self._answers: deque[tuple[int, Callable[[memoryview], None]]] = deque()  # the responses that are expected
         self._correlation_id = 0
-        self._is_busy = self._waits_at_leader = False
-        self._nudges = 0  # requests that were to end the wait of the fetch in flight
-        self._nudge_again_ms = 0.0
+        self._is_busy = False
+        self._wait = WaitAtLeader()
         self._asked: Sequence[Key] = ()  # by the request in flight, if it is no fetch
         self._unprocessed: Iterator[wire.FetchedData] | None = None  # of the answer that is being taken apart
         self._continued: tuple[Key, int] | None = None  # further records of that partition begin at this offset
@@ -196,7 +193,7 @@ class ReplicaFetcher:
         if self._delayed:
             self._wake_at(self._delayed[0][0])
         if self._is_busy:
-            if self._waits_at_leader and self._changed:
+            if self._wait.is_on and self._changed:
                 self._end_wait(now_ms)
             return
         if now_ms < self._paused_until_ms:
@@ -208,13 +205,10 @@ class ReplicaFetcher:
             self._send_next(self._connection, now_ms)
 
     def _end_wait(self, now_ms: float) -> None:
-        """Twice at most: the first may have come together with the fetch, and then there was no wait yet."""
-        if self._nudges < _NUDGES_MAX and now_ms >= self._nudge_again_ms:
-            self._nudges += 1
-            self._nudge_again_ms = now_ms + _NUDGE_AGAIN_MS
+        if self._wait.end(now_ms):
             self._send(OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=[]), wire.EPOCH_VERSION, _skip)
-        if self._nudges < _NUDGES_MAX:
-            self._wake_at(self._nudge_again_ms)
+        if (again_ms := self._wait.again_ms) is not None:
+            self._wake_at(again_ms)
 
     def _send_next(self, connection: BrokerConnection, now_ms: float) -> None:
         self._removed.clear()
@@ -231,9 +225,8 @@ class ReplicaFetcher:
             self._send(asks, wire.OFFSETS_VERSION, partial(self._on_offsets, offsets))
         elif len(self._session):
             session = self._session.next_request()
-            self._is_busy = self._waits_at_leader = True
-            self._nudges = 0
-            self._nudge_again_ms = now_ms
+            self._is_busy = True
+            self._wait.begin(now_ms)
             self.requests += 1
             correlation_id = self._expect(self._on_fetched)
             connection.send(
@@ -346,7 +339,7 @@ class ReplicaFetcher:
         pause_ms = min(self._settings().replica_fetch_backoff_ms, _FIRST_PAUSE_MS << min(self._failures, 10))
         self._failures += 1
         self._paused_until_ms = self._clock.monotonic_ms() + pause_ms
-        self._waits_at_leader = False
+        self._wait.is_on = False
         if self._unprocessed is None:
             self._is_busy = False
             self._schedule()
@@ -354,7 +347,7 @@ class ReplicaFetcher:
     # Answers
 
     def _on_fetched(self, frame: memoryview) -> None:
-        self._waits_at_leader = False
+        self._wait.is_on = False
         answer = wire.fetched(frame)
         self._failures = 0
         if answer.error:
