@@ -19,8 +19,15 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     # on first use: a Spark executor that imports kafkalite.spark never loads the server
     if name == "Broker":
-        from kafkalite.testing.broker import Broker
+        import gc
 
+        is_collecting = gc.isenabled()
+        gc.disable()  # collections during the import would free nothing
+        try:
+            from kafkalite.testing.broker import Broker
+        finally:
+            if is_collecting:
+                gc.enable()
         return Broker
     if name == "read":
         try:

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -225,6 +225,7 @@ def _one_listener(properties: Mapping[str, str], host: str | None, port: int | N
 
 def run(options: argparse.Namespace) -> int:
     """`kafkalite serve`. Returns the exit code. Raises ConfigError, StorageError."""
+    import gc
     import logging
 
     from kafkalite.common.log_lines import LogLines
@@ -242,14 +243,13 @@ def run(options: argparse.Namespace) -> int:
     ready_file = None if options.ready_file is None else ReadyFile(options.ready_file)
     try:
         if _is_launcher(options):
+            gc.enable()
             _serve_cluster(options, properties)
             return 0
         from kafkalite.cli.local_cluster.broker_plan import check_is_not_of_several
 
         check_is_not_of_several(config.data_dirs[0])
-        import gc
-
-        gc.disable()  # until all modules are imported: collections would take 8 ms and free nothing
+        gc.disable()  # until it serves; `main` did, and a fork has to
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -293,10 +293,27 @@ def _serve_cluster(options: argparse.Namespace, properties: Mapping[str, str]) -
     serve_cluster(
         planned,
         options.log_level,
+        run_command=_run_command,
         zookeeper=options.zookeeper,
         zookeeper_listener=address,
         allow_remote=options.zookeeper_allow_remote,
     )
+
+
+def _run_command(arguments: Sequence[str]) -> int:
+    """Runs `serve` or `zookeeper` with options, in a fork of this process. Returns the exit code."""
+    from kafkalite.cli.command_parser import CommandParser
+    from kafkalite.cli.exit_code import exit_code
+
+    name, *options = arguments
+    parser = CommandParser(prog=f"kafkalite {name}")
+    if name == "zookeeper":
+        from kafkalite.cli import zookeeper_command
+
+        zookeeper_command.add_arguments(parser)
+        return exit_code(lambda: zookeeper_command.run(parser.parse_args(options)))
+    add_arguments(parser)
+    return exit_code(lambda: run(parser.parse_args(options)))
 
 
 def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[[], Broker]:
@@ -331,8 +348,6 @@ async def _serve(
 ) -> None:
     import gc
 
-    gc.freeze()  # modules, which no collection needs to visit
-    gc.enable()
     stop_wanted = stop_event(options.lifeline)
     if options.exit_with_parent:
         watch_parent(stop_wanted.set)
@@ -356,7 +371,8 @@ async def _serve(
                 ready_file.write(broker)
             if config.console_listener:
                 console = _start_console(broker, config)
-            gc.freeze()  # objects of the start live as long as the process: no collection needs to visit them
+            gc.freeze()  # modules and objects of the start live as long as the process: no collection visits them
+            gc.enable()
         failing = asyncio.ensure_future(broker.failure())
         await asyncio.wait({waiting, failing}, return_when=asyncio.FIRST_COMPLETED)
         if failing.done():

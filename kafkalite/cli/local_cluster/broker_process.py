@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
-import os
 import re
 import signal
-import sys
 from collections.abc import Sequence
+from functools import cache
 
 from kafkalite.cli.local_cluster.broker_plan import BrokerPlan
+from kafkalite.cli.local_cluster.command_process import CommandProcess, CommandStarter
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import printable
@@ -33,7 +34,7 @@ class ChildProcess:
 
     def __init__(self, keep_open: Sequence[int] = ()) -> None:
         self._keep_open = tuple(keep_open)
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: CommandProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -102,10 +103,18 @@ class BrokerProcess(ChildProcess):
     stop_limit_s = 30.0
 
     def __init__(
-        self, plan: BrokerPlan, log_level: str, lifeline: int, keep_open: Sequence[int] = (), *, acquaintances: int = 1
+        self,
+        commands: CommandStarter,
+        plan: BrokerPlan,
+        log_level: str,
+        lifeline: int,
+        keep_open: Sequence[int] = (),
+        *,
+        acquaintances: int = 1,
     ) -> None:
         """`acquaintances`: its first start ends when it knows so many brokers of the cluster, itself included."""
         super().__init__(keep_open)
+        self._commands = commands
         self.plan = plan
         self._acquaintances = acquaintances
         self.name = f"broker {plan.broker_id}"
@@ -120,7 +129,8 @@ class BrokerProcess(ChildProcess):
         OSError.
         """
         self.ready = None
-        options = ["--adopt", self.plan.properties["log.dirs"]] if self._adopts else []
+        options = ["--log-level", self._log_level, "--lifeline", str(self._lifeline)]
+        options += ["--adopt", self.plan.properties["log.dirs"]] if self._adopts else []
         options += ["--await-brokers", str(self._acquaintances)] if self._acquaintances > 1 else []
         options += [] if self.plan.cpu is None else ["--cpu", str(self.plan.cpu)]
         import tempfile  # random and shutil come with it, which a single broker needs for nothing else
@@ -128,14 +138,11 @@ class BrokerProcess(ChildProcess):
         with tempfile.TemporaryFile("w+", encoding="utf-8") as settings:
             settings.write(_properties_text(self.plan))
             settings.seek(0)
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "kafkalite", "serve", f"/dev/fd/{settings.fileno()}"),
-                *("--log-level", self._log_level, "--lifeline", str(self._lifeline), *options),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                env=child_environment(),
-                start_new_session=True,  # Ctrl-C is for the process that started it, which stops the brokers in order
-                pass_fds=(settings.fileno(), self._lifeline, *self._keep_open),
+            self._process = await self._commands.start(
+                ["serve", f"/dev/fd/{settings.fileno()}", *options],
+                f"broker-{self.plan.broker_id}",
+                (settings.fileno(), self._lifeline, *self._keep_open),
+                _import_modules,
             )
             assert self._process.stdout is not None
             try:
@@ -163,6 +170,17 @@ class BrokerProcess(ChildProcess):
             print(f"{self.name}: {printable(line.decode(errors='replace').rstrip())}", flush=True)
 
 
+@cache
+def _import_modules() -> None:
+    """Imports the modules of brokers. The garbage collector does not visit them from then on: it would write to their
+    memory, and so copy what forks share."""
+    gc.disable()  # collections meanwhile would free nothing
+    from kafkalite.server import broker_modules  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+
+
 def _properties_text(plan: BrokerPlan) -> str:
     return "".join(f"{_escaped(name)}={_escaped(text)}\n" for name, text in plan.properties.items())
 
@@ -172,12 +190,3 @@ def _escaped(text: str) -> str:
     units = text.encode("utf-16-be", "surrogatepass")
     numbers = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(n) if 0x30 <= n < 0x7F and chr(n) not in "\\:=" else f"\\u{n:04x}" for n in numbers)
-
-
-def child_environment() -> dict[str, str]:
-    """An environment in which a child finds every module that this process finds. A broker has its settings in its
-    plan."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
-    paths = [os.path.abspath(path) for path in sys.path]
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if os.pathsep not in path)
-    return environment

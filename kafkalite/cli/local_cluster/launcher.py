@@ -1,6 +1,7 @@
 """`kafkalite serve --cores 4`, `-n 3`: several brokers on one machine, and a ZooKeeper of our own if none is named.
 
-Each is a process; this one starts and supervises them, and serves no client but scrapers of the machine's metrics.
+Each is a process, a fork of this one where that is possible (`command_process`); this one starts and supervises them,
+and serves no client but scrapers of the machine's metrics.
 
     a broker or our ZooKeeper dies     that is logged, and it is restarted at once, and after many deaths in a minute up
                                        to 30 s apart
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.cli.local_cluster import broker_plan, single_broker_directory
 from kafkalite.cli.local_cluster.broker_plan import ClusterPlan
 from kafkalite.cli.local_cluster.broker_process import BrokerProcess, ChildProcess
+from kafkalite.cli.local_cluster.command_process import CommandStarter, RunCommand
 from kafkalite.cli.local_cluster.own_zookeeper import OwnZooKeeper, ZooKeeperChild, ZooKeeperMaker, zookeeper_maker
 from kafkalite.cli.local_cluster.supervision import Supervisor
 from kafkalite.common.errors import ConfigError
@@ -50,12 +52,14 @@ def serve_cluster(
     planned: ClusterPlan,
     log_level: str,
     *,
+    run_command: RunCommand | None = None,
     zookeeper: str | None = None,
     zookeeper_listener: tuple[str, int] | None = None,
     allow_remote: bool = False,
 ) -> None:
     """Run the brokers of a plan until a signal, and a ZooKeeper if none is named: `zookeeper` is KAFKALITE or APACHE,
-    None for the one whose data are there, or else ours. Raises ConfigError, OSError."""
+    None for the one whose data are there, or else ours. `run_command`: for children that are forks of this process,
+    which may be. Raises ConfigError, OSError."""
     make_zookeeper = None
     if planned.connect:
         if zookeeper is not None or zookeeper_listener is not None:
@@ -66,10 +70,12 @@ def serve_cluster(
     if planned.directory != planned.zookeeper_directory and not planned.moves:
         broker_plan.check_directory(planned.directory)
     with asyncio.Runner() as runner:
-        runner.run(_serve(planned, log_level, make_zookeeper))
+        runner.run(_serve(planned, log_level, make_zookeeper, CommandStarter(run_command)))
 
 
-async def _serve(planned: ClusterPlan, log_level: str, make_zookeeper: ZooKeeperMaker | None) -> None:
+async def _serve(
+    planned: ClusterPlan, log_level: str, make_zookeeper: ZooKeeperMaker | None, commands: CommandStarter
+) -> None:
     stop_requested = asyncio.Event()
     cluster: _LocalCluster | None = None
     loop = asyncio.get_running_loop()
@@ -99,7 +105,7 @@ async def _serve(planned: ClusterPlan, log_level: str, make_zookeeper: ZooKeeper
             if planned.moves:
                 single_broker_directory.carry_out(planned.moves, Files())
                 logger.info("the data of a single broker are in %s now", planned.moves[0][1])
-            cluster = _LocalCluster(planned, log_level, make_zookeeper, lock, lifeline)
+            cluster = _LocalCluster(planned, log_level, make_zookeeper, commands, lock, lifeline)
             try:
                 await cluster.run(waiting)
             finally:
@@ -116,12 +122,14 @@ class _LocalCluster:
         planned: ClusterPlan,
         log_level: str,
         make_zookeeper: ZooKeeperMaker | None,
+        commands: CommandStarter,
         lock: int,
         lifeline: int,
     ) -> None:
         self._planned = planned
         self._log_level = log_level
         self._make_zookeeper = make_zookeeper
+        self._commands = commands
         self._lock = lock
         self._lifeline = lifeline
         self._zookeeper: ZooKeeperChild | None = None
@@ -163,6 +171,7 @@ class _LocalCluster:
 
     async def _restart_in_turn(self) -> None:
         logger.info("the brokers are restarted one after another")
+        self._commands.renounce_forks()  # there may be a new version of the package
         for supervisor in self._supervisors:
             await supervisor.restart()
         logger.info("the brokers were restarted")
@@ -190,7 +199,7 @@ class _LocalCluster:
         plans = self._planned.brokers
         first: list[ChildProcess] = []
         if self._make_zookeeper is not None:
-            self._zookeeper = self._make_zookeeper(self._lifeline, [self._lock])
+            self._zookeeper = self._make_zookeeper(self._commands, self._lifeline, [self._lock])
             if isinstance(self._zookeeper, OwnZooKeeper) and self._zookeeper.listen():
                 first.append(self._zookeeper)  # brokers import their modules meanwhile
             else:
@@ -198,6 +207,7 @@ class _LocalCluster:
             plans = tuple(broker_plan.with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
         self._brokers = [
             BrokerProcess(
+                self._commands,
                 each,
                 self._log_level,
                 self._lifeline,

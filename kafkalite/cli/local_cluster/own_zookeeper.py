@@ -8,16 +8,15 @@ The directory remembers the choice: its data are of one kind, and only that one 
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 import re
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kafkalite.cli.local_cluster.broker_process import ChildProcess, child_environment, describe_exit
+from kafkalite.cli.local_cluster.broker_process import ChildProcess, describe_exit
+from kafkalite.cli.local_cluster.command_process import CommandStarter
 from kafkalite.cli.local_cluster.zookeeper_process import ZooKeeperProcess, missing_requirement
 from kafkalite.common.errors import ConfigError
 
@@ -44,6 +43,7 @@ class OwnZooKeeper(ChildProcess):
 
     def __init__(
         self,
+        commands: CommandStarter,
         directory: Path,
         address: tuple[str, int],
         log_level: str,
@@ -53,6 +53,7 @@ class OwnZooKeeper(ChildProcess):
         allow_remote: bool = False,
     ) -> None:
         super().__init__(keep_open)
+        self._commands = commands
         self.directory = directory
         self.connect = _text(*address)
         self._log_level = log_level
@@ -84,16 +85,15 @@ class OwnZooKeeper(ChildProcess):
     async def start(self) -> None:
         """Returns when it serves. Raises ConfigError if it ends before that (it has printed the reason); OSError."""
         inherited = [] if self._socket is None else [self._socket.fileno()]
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "kafkalite", "zookeeper", "--listener", self.connect),
-            *(part for descriptor in inherited for part in ("--listen-descriptor", str(descriptor))),
-            *("--data-dir", str(self.directory.absolute()), "--lifeline", str(self._lifeline)),
-            *("--log-level", self._log_level, *(["--allow-remote"] if self._allow_remote else [])),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            env=child_environment(),
-            start_new_session=True,  # Ctrl-C is for the process that started it, which stops the brokers first
-            pass_fds=(self._lifeline, *inherited, *self._keep_open),
+        options = ["--listener", self.connect, "--data-dir", str(self.directory.absolute())]
+        options += [part for descriptor in inherited for part in ("--listen-descriptor", str(descriptor))]
+        options += ["--log-level", self._log_level, "--lifeline", str(self._lifeline)]
+        options += ["--allow-remote"] if self._allow_remote else []
+        self._process = await self._commands.start(
+            ["zookeeper", *options],
+            "zookeeper",
+            (self._lifeline, *inherited, *self._keep_open),
+            import_modules=lambda: None,  # it has few, and imports them while this process imports those of brokers
         )
         assert self._process.stdout is not None
         try:
@@ -115,8 +115,9 @@ class OwnZooKeeper(ChildProcess):
 
 
 ZooKeeperChild = OwnZooKeeper | ZooKeeperProcess
-ZooKeeperMaker = Callable[[int, Sequence[int]], ZooKeeperChild]
-"""Makes the process, which is not started yet, from the end of a lifeline and descriptors to be kept open."""
+ZooKeeperMaker = Callable[[CommandStarter, int, Sequence[int]], ZooKeeperChild]
+"""Makes the process, which is not started yet: from what starts it, the end of a lifeline and descriptors to be kept
+open."""
 
 
 def zookeeper_maker(
@@ -132,15 +133,15 @@ def zookeeper_maker(
         )
     if (wanted or found or KAFKALITE) == KAFKALITE:
         where = address or ("127.0.0.1", 0)
-        return lambda lifeline, keep: OwnZooKeeper(
-            directory, where, log_level, lifeline, keep, allow_remote=allow_remote
+        return lambda commands, lifeline, keep: OwnZooKeeper(
+            commands, directory, where, log_level, lifeline, keep, allow_remote=allow_remote
         )
     if (missing := missing_requirement()) is not None:
         because = f" (its data are in {directory})" if found else ""
         raise ConfigError(f"--zookeeper {APACHE}{because}: there is {missing}")
     if address is not None:
         raise ConfigError(f"--zookeeper-listener: only kafkalite's own ZooKeeper has it (--zookeeper {KAFKALITE})")
-    return lambda _, keep: ZooKeeperProcess(directory, keep_open=keep)
+    return lambda _, __, keep: ZooKeeperProcess(directory, keep_open=keep)
 
 
 def _kind_of(directory: Path) -> str | None:

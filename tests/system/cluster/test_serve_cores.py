@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,19 @@ def test_cores_are_one_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(rows["value"].to_pylist()) == [b"0", b"1", b"2"]
     assert main(["log", "verify", str(tmp_path / "data")]) == 0
     assert capsys.readouterr().out.count("the last stop was orderly") == 3
+
+
+def test_brokers_begin_with_all_modules_that_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # each process writes what it imports to stderr
+    with serving(tmp_path, cores="3") as served:
+        create(served.bootstrap, "kept", 3)
+        write(served.bootstrap, "kept", range(3))
+        names = re.findall(r"^import time:.*\| +(\S+)$", served.said(), re.MULTILINE)
+    counts = Counter(names)
+    assert counts["kafkalite.server.broker"] == 1, "the brokers are forks of one process"
+    # one may be the controller; the ZooKeeper was forked before the process had the modules of brokers
+    late = sorted(name for name, count in counts.items() if count > 2 and name.startswith(("kafkalite.", "kazoo.")))
+    assert not late, f"every broker imports them; add them to server/broker_modules.py: {late}"
 
 
 def spread(bootstrap: str, *arguments: str) -> int:
