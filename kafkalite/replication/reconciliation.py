@@ -167,7 +167,10 @@ def decide(
     if record.config != local.overrides:
         effects.append(Configure(record.config))
     resigned = {effect.partition for effect in effects if isinstance(effect, Resign)}
+    me = role.broker_id
     for index, state in record.partitions.items():
+        if state.leader != me and me not in state.replicas:
+            continue  # most of a large cluster's, and neither led nor followed here
         if role.leads(state):
             if role.leads_by_former_epoch(record.name, index, state):
                 written_later.append(WriteLeaderEpoch(index, role.former_epochs[record.name, index] + 1))
