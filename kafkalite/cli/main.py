@@ -94,12 +94,13 @@ def _complete() -> int:
 
     words = words_of_line()
     if words is not None:
-        complete(command_parser(words))
+        complete(command_parser(words, only_named=False))  # "top" may become "topic"
     return 1
 
 
-def command_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of all commands, with the options of the one that is named in `arguments`."""
+def command_parser(arguments: Sequence[str], *, only_named: bool = True) -> argparse.ArgumentParser:
+    """The parser of all commands, with the options of the one that is named in `arguments`. Unless `only_named` is
+    false, the others are left out if that is the first argument: each takes 0.2 ms, and nothing asks for them."""
     from kafkalite.cli.command_parser import CommandParser
 
     parser = CommandParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
@@ -107,7 +108,10 @@ def command_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     # argparse would format its usage to find out `prog`, for which it imports shutil
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog)
     named = next((argument for argument in arguments if argument in COMMANDS), None)
+    is_first = only_named and named is not None and named == arguments[0]
     for name, help_text in COMMANDS.items():
+        if is_first and name != named:
+            continue
         command = commands.add_parser(name, help=help_text)
         if name == named:
             _module(name).add_arguments(command)

@@ -246,7 +246,7 @@ def run(options: argparse.Namespace) -> int:
             gc.enable()
             _serve_cluster(options, properties)
             return 0
-        from kafkalite.cli.local_cluster.broker_plan import check_is_not_of_several
+        from kafkalite.log.storage.machine_directory import check_is_not_of_several
 
         check_is_not_of_several(config.data_dirs[0])
         gc.disable()  # until it serves; `main` did, and a fork has to

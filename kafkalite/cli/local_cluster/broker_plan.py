@@ -28,7 +28,13 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.storage.file_names import META_PROPERTIES
-from kafkalite.log.storage.machine_directory import ZOOKEEPER, broker_directories, broker_directory, is_used
+from kafkalite.log.storage.machine_directory import (
+    ZOOKEEPER,
+    broker_directories,
+    broker_directory,
+    check_is_not_of_several,
+    is_used,
+)
 
 BROKERS_MAX = 100  # each is a process of 30 MB
 OWN_SESSION_TIMEOUT_MS = 6_000  # with a ZooKeeper beside us, where no network is in between (Kafka's default: 18 s)
@@ -148,16 +154,6 @@ def check_directory(directory: str) -> None:
         raise ConfigError(
             f"{directory} holds the data of a single broker; give several brokers another --data-dir. "
             "docs/zookeeper.md says how a single broker becomes one of a cluster"
-        )
-
-
-def check_is_not_of_several(directory: str) -> None:
-    """Raises ConfigError when a single broker is given the directory of several, whose topics it would not have."""
-    several = broker_directories(directory)
-    if several and not is_used(directory):
-        raise ConfigError(
-            f"{directory} holds the data of several brokers, such as broker{next(iter(several))}: start them with -n "
-            "or --cores, or give a single broker another --data-dir (log.dirs)"
         )
 
 

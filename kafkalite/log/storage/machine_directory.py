@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable
 
+from kafkalite.common.errors import ConfigError
 from kafkalite.log.storage.file_names import META_PROPERTIES
 
 ZOOKEEPER = "zookeeper"
@@ -37,6 +38,16 @@ def broker_directories(directory: str) -> dict[int, str]:
 def is_used(directory: str) -> bool:
     """Whether a broker, kafkalite or Apache Kafka, has its data here."""
     return os.path.exists(os.path.join(directory, META_PROPERTIES))
+
+
+def check_is_not_of_several(directory: str) -> None:
+    """Raises ConfigError when a single broker is given the directory of several, whose topics it would not have."""
+    several = broker_directories(directory)
+    if several and not is_used(directory):
+        raise ConfigError(
+            f"{directory} holds the data of several brokers, such as broker{next(iter(several))}: start them with -n "
+            "or --cores, or give a single broker another --data-dir (log.dirs)"
+        )
 
 
 def expanded(paths: Iterable[str]) -> tuple[str, ...]:

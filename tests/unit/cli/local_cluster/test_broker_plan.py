@@ -11,7 +11,6 @@ from kafkalite.cli.local_cluster.broker_plan import (
     BrokerPlan,
     Cores,
     check_directory,
-    check_is_not_of_several,
     plan,
     plan_cores,
     with_zookeeper,
@@ -89,20 +88,6 @@ def test_the_directory_of_a_single_broker_is_left_alone(tmp_path: os.PathLike[st
             check_directory(f"{tmp_path}")
         os.mkdir(f"{tmp_path}/broker0")
         check_directory(f"{tmp_path}")  # there are several in it by now
-
-
-def test_the_directory_of_several_is_not_for_one(tmp_path: os.PathLike[str]) -> None:
-    directory = os.fspath(tmp_path)
-    check_is_not_of_several(os.path.join(directory, "not there yet"))
-    os.makedirs(os.path.join(directory, "broker0"))
-    check_is_not_of_several(directory)
-    for path in ("broker0", "."):
-        with open(os.path.join(directory, path, "meta.properties"), "w") as file:
-            file.write("version=0\nbroker.id=0\n")
-        if path == "broker0":
-            with pytest.raises(ConfigError, match="several brokers, such as broker0: start them with -n"):
-                check_is_not_of_several(directory)
-    check_is_not_of_several(directory)  # somebody ran one there all the same
 
 
 def test_settings_reach_the_broker_as_they_are() -> None:
