@@ -24,8 +24,6 @@ from kafkalite.coordinator.share_coordinator import ShareCoordinator, ShareState
 from kafkalite.coordinator.transaction_coordinator import ProducerIdManager, TransactionCoordinator
 from kafkalite.coordinator.transaction_store import TransactionLoader
 from kafkalite.metadata.cluster_metadata import Change
-from kafkalite.replication.share.share_partition import ShareLimits
-from kafkalite.replication.share.share_partitions import ShareReading
 from kafkalite.server.end_offsets import EndOffsets
 from kafkalite.server.metadata_followers import follow_group_configs
 from kafkalite.server.share_states import ShareStateClient
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.replica_manager import ReplicaManager
+    from kafkalite.replication.share.share_partitions import ShareReading
     from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
 
@@ -311,6 +310,10 @@ class Coordinators:
 
 
 def _share_reading(group: GroupConfig) -> ShareReading:
+    """Imported with the first share group."""
+    from kafkalite.replication.share.share_partition import ShareLimits
+    from kafkalite.replication.share.share_partitions import ShareReading
+
     return ShareReading(
         ShareLimits(
             group.share_record_lock_duration_ms,

@@ -171,6 +171,7 @@ def levels(edges: Mapping[str, set[str]]) -> dict[str, int]:
                 "kafkalite.cleaner.log_cleaner",
                 "kafkalite.coordinator.group.classic.classic_group",
                 "kafkalite.log.partition.segment_replacement",
+                "kafkalite.replication.share.share_partition",
                 "kafkalite.record.validation.format_conversion",
             },
         ),
