@@ -149,8 +149,8 @@ class ReplicaManager:
             if isinstance(partition, LeaderPartition):
                 replicated.append(index)
         followed = {index: Followed(one.leader_epoch, one.leader_id) for index, one in topic.followers.items()}
-        name, logs = topic.name, self._logs
-        kept = [index for index in topic.states if logs.get(name, index) is not None] if self.roles is not None else ()
+        name, logs = topic.name, self._logs.logs
+        kept = [index for index in topic.states if (name, index) in logs] if self.roles is not None else ()
         return LocalTopic(topic.topic_id, topic.overrides, epochs, replicated, followed, kept)
 
     def begin(self, record: TopicRecord) -> Topic:
