@@ -12,6 +12,7 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.messages import acls as wire
+from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from kafkalite.security.acl.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
 _VERSION = 2
@@ -23,6 +24,11 @@ RESOURCES = tuple(one.name.lower() for one in ResourceType if one is not Resourc
 PATTERNS = tuple(one.name.lower() for one in (PatternType.LITERAL, PatternType.PREFIXED))
 OPERATIONS = tuple(one.name for one in Operation if one is not Operation.ANY)
 PERMISSIONS = tuple(one.name for one in (Permission.ALLOW, Permission.DENY))
+
+
+def operation_names(bits: int) -> list[str] | None:
+    """The operations of a bit field of authorized operations (KIP-430); None if the broker did not report them."""
+    return None if bits == AUTHORIZED_OPERATIONS_OMITTED else [one.name for one in Operation if bits >> one & 1]
 
 
 class Entry(NamedTuple):

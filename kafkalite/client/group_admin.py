@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.client.acl_admin import operation_names
 from kafkalite.client.blocking_client import BlockingClient, name_of_error
 from kafkalite.client.cluster_client import GROUP_KEY, Retries
 from kafkalite.client.group_description import (
@@ -155,6 +156,11 @@ class GroupAdmin:
             raise self._no_group(group_id)
         if described.error_code:
             raise Unanswered(f"group {group_id} cannot be described: {name_of_error(described.error_code)}")
+        return self._group_of(described, coordinator)._replace(
+            operations=operation_names(described.authorized_operations)
+        )
+
+    def _group_of(self, described: Any, coordinator: int) -> Group:
         if isinstance(described, DescribedConsumerGroup):
             return of_consumer(described, coordinator)
         if isinstance(described, DescribedShareGroup):
@@ -245,7 +251,7 @@ class GroupAdmin:
             raise Unanswered(f"group {group_id} is not deleted: {name_of_error(result.error_code)}")
 
     def _no_group(self, group_id: str) -> ConfigError:
-        return ConfigError(f"there is no group {group_id} in {self._cluster.address}")
+        return ConfigError(f"group {group_id} not found at {self._cluster.address}")
 
     def _ask(
         self, group_id: str, request: Any, version: int, coded: Callable[[Any], Any] = lambda answer: answer
@@ -272,15 +278,15 @@ def _describe(
     group_id: str, client: BlockingClient
 ) -> DescribedConsumerGroup | DescribedGroup | DescribedShareGroup | DescribedStreamsGroup:
     """One group, whatever its type."""
-    for consumer_group in _consumer_groups(client, [group_id]):
+    for consumer_group in _consumer_groups(client, [group_id], with_operations=True):
         if consumer_group.error_code not in _OTHER_TYPE:
             return consumer_group
-    classic = _classic_groups(client, [group_id])[0]
+    classic = _classic_groups(client, [group_id], with_operations=True)[0]
     if classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND or classic.group_state == _GONE:
-        for share_group in _share_groups(client, [group_id]):
+        for share_group in _share_groups(client, [group_id], with_operations=True):
             if share_group.error_code not in _OTHER_TYPE:
                 return share_group
-        for streams_group in _streams_groups(client, [group_id]):
+        for streams_group in _streams_groups(client, [group_id], with_operations=True):
             if streams_group.error_code not in _OTHER_TYPE:
                 return streams_group
     return classic
@@ -319,41 +325,49 @@ def _describe_some(client: BlockingClient, coordinator: int, listed: Iterable[Li
     return found
 
 
-def _share_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[DescribedShareGroup]:
+def _share_groups(
+    client: BlockingClient, group_ids: list[str], *, with_operations: bool = False
+) -> Sequence[DescribedShareGroup]:
     """The answers of ShareGroupDescribe; none from a broker without it."""
     if not group_ids or not client.serves(ShareGroupDescribeRequest):
         return []
-    groups: Sequence[DescribedShareGroup] = client.ask(
-        ShareGroupDescribeRequest(group_ids=group_ids), _DESCRIBE_SHARE_VERSION
-    ).groups
+    request = ShareGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=with_operations)
+    groups: Sequence[DescribedShareGroup] = client.ask(request, _DESCRIBE_SHARE_VERSION).groups
     return groups
 
 
-def _streams_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[DescribedStreamsGroup]:
+def _streams_groups(
+    client: BlockingClient, group_ids: list[str], *, with_operations: bool = False
+) -> Sequence[DescribedStreamsGroup]:
     """The answers of StreamsGroupDescribe; none from a broker without it."""
     if not group_ids or not client.serves(StreamsGroupDescribeRequest):
         return []
-    groups: Sequence[DescribedStreamsGroup] = client.ask(StreamsGroupDescribeRequest(group_ids=group_ids), 0).groups
+    request = StreamsGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=with_operations)
+    groups: Sequence[DescribedStreamsGroup] = client.ask(request, 0).groups
     return groups
 
 
-def _consumer_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[DescribedConsumerGroup]:
+def _consumer_groups(
+    client: BlockingClient, group_ids: list[str], *, with_operations: bool = False
+) -> Sequence[DescribedConsumerGroup]:
     """The answers of ConsumerGroupDescribe; none from a broker without it."""
     if not group_ids or not client.serves(ConsumerGroupDescribeRequest):
         return []
     version = client.newest(ConsumerGroupDescribeRequest, _DESCRIBE_CONSUMER_VERSION)
-    groups: Sequence[DescribedConsumerGroup] = client.ask(
-        ConsumerGroupDescribeRequest(group_ids=group_ids), version
-    ).groups
+    request = ConsumerGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=with_operations)
+    groups: Sequence[DescribedConsumerGroup] = client.ask(request, version).groups
     return groups
 
 
-def _classic_groups(client: BlockingClient, group_ids: list[str]) -> Sequence[DescribedGroup]:
+def _classic_groups(
+    client: BlockingClient, group_ids: list[str], *, with_operations: bool = False
+) -> Sequence[DescribedGroup]:
     """The answers of DescribeGroups."""
     if not group_ids:
         return []
     version = client.newest(DescribeGroupsRequest, _DESCRIBE_VERSION)
-    groups: Sequence[DescribedGroup] = client.ask(DescribeGroupsRequest(groups=group_ids), version).groups
+    request = DescribeGroupsRequest(groups=group_ids, include_authorized_operations=with_operations)
+    groups: Sequence[DescribedGroup] = client.ask(request, version).groups
     return groups
 
 

@@ -67,7 +67,8 @@ class Member(NamedTuple):
 
 class Group(NamedTuple):
     """A group. `protocol` is the assignor; the epochs are None in a classic group. `topology` are lines for people
-    about the subtopologies of a group of Kafka Streams."""
+    about the subtopologies of a group of Kafka Streams. `operations` are those that the user may perform on it, None
+    if unknown."""
 
     group_id: str
     coordinator: int
@@ -79,6 +80,7 @@ class Group(NamedTuple):
     epoch: int | None = None
     target_epoch: int | None = None
     topology: tuple[str, ...] = ()
+    operations: list[str] | None = None
 
 
 def of_classic(described: DescribedGroup, coordinator: int) -> Group:

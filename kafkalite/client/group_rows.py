@@ -190,6 +190,7 @@ def _described(group: Group) -> Row:
         "group_epoch": group.epoch,
         "target_epoch": group.target_epoch,
         "topology": list(group.topology),
+        "operations": group.operations,
         "coordinator": group.coordinator,
         "members": [_member(member) for member in group.members],
         "reconciliation": {"sentences": sentences_of(group), "steps": [_step(step) for step in steps_of(group)]},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
+from kafkalite.client.acl_admin import operation_names
 from kafkalite.client.blocking_client import name_of_error
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace
 from kafkalite.client.group_rows import sum_known
@@ -45,7 +46,7 @@ def places_of(cluster: ClusterClient, topic: str) -> Places:
         cluster.refresh()  # it may have been created a moment ago
         found = _found(cluster, topic)
     if not found:
-        raise not_found(f"there is no topic {topic[:249]!r}")
+        raise not_found(f"topic {topic[:249]!r} not found")
     return dict(sorted(found.items()))
 
 
@@ -115,15 +116,24 @@ def partition_row(index: int, place: PartitionPlace, facts: PartitionFacts) -> R
     }
 
 
-def topic_id(cluster: ClusterClient, topic: str) -> str | None:
-    """The topic's id; None from a broker that has no ids."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+def identity_of(cluster: ClusterClient, topic: str) -> Row:
+    """The topic's id, and the operations that the user may perform on it; None from a broker that has neither."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
     try:
-        answer = cluster.first.ask(request, _WITH_IDS_VERSION)
+        topics = cluster.first.ask(request, _WITH_IDS_VERSION).topics
     except Unanswered:
-        return None
-    found = answer.topics[0].topic_id if answer.topics else None
-    return None if found is None or not found.int else str(found)
+        topics = []
+    if not topics or topics[0].error_code:
+        return {"topic_id": None, "operations": None}
+    found = topics[0]
+    return {
+        "topic_id": str(found.topic_id) if found.topic_id.int else None,
+        "operations": operation_names(found.topic_authorized_operations),
+    }
 
 
 def settings_of(cluster: ClusterClient, topics: list[str], names: list[str]) -> dict[str, dict[str, str | None]]:

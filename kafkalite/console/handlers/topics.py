@@ -14,12 +14,12 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.console.brokers.topics import (
     config_rows,
     facts_of,
+    identity_of,
     partition_row,
     places_by_topic,
     places_of,
     require_partition,
     settings_of,
-    topic_id,
     topic_row,
 )
 from kafkalite.console.calls.route import Call
@@ -77,7 +77,7 @@ def describe_topic(call: Call) -> Row:
     return {
         **row,
         **counts,
-        "topic_id": topic_id(call.cluster, topic),
+        **identity_of(call.cluster, topic),
         "retention_bytes": _integer(settings.get("retention.bytes")),
         "min_insync_replicas": _integer(settings.get("min.insync.replicas")),
         "last_timestamp_ms": _newest_ms(call, topic, list(places)),

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkalite.client.acl_admin import Entry, add_entries
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.group_admin import GroupAdmin
 from kafkalite.client.logins import ClientSecurity, by_password
 from kafkalite.client.user_admin import add_user
 from kafkalite.testing import Broker
@@ -62,6 +64,26 @@ def test_each_user_sees_what_is_allowed(browser: Browser) -> None:
     assert browser.change("DELETE", "topics/orders")[0] in (403, 404)
     assert browser.change("POST", "logout")[0] == 200
     assert browser.refusal("topics") == (401, "LOGIN_REQUIRED")
+
+
+def test_a_user_is_shown_what_access_lists_allow_on_a_topic_and_a_group() -> None:
+    with Broker(**SETTINGS) as broker:
+        broker.create_topic("orders")
+        properties = {"security.protocol": "SASL_PLAINTEXT"}
+        admin = ClientSecurity.of(properties, by_password("PLAIN", "admin", "a-secret"))
+        with ClusterClient(broker.bootstrap_servers, 10, admin) as cluster:
+            GroupAdmin(cluster, 10).commit("billing", {("orders", 0): 0})
+            allowed = {"principal": "User:alice", "host": "*", "operation": "READ", "permission": "ALLOW"}
+            named = {"pattern": "literal", **allowed}
+            add_entries(cluster, [Entry.of({"resource": "topic", "name": "orders", **named})])
+            add_entries(cluster, [Entry.of({"resource": "group", "name": "billing", **named})])
+        with console(broker.bootstrap_servers, properties=properties) as browser:
+            assert log_in(browser, "alice", "b-secret") == 200
+            assert browser.get("topics/orders")["operations"] == ["READ", "DESCRIBE"]
+            assert browser.get("group", group_id="billing")["operations"] == ["READ", "DESCRIBE"]
+            assert log_in(browser, "admin", "a-secret") == 200
+            assert {"WRITE", "DELETE", "ALTER_CONFIGS"} <= set(browser.get("topics/orders")["operations"])
+            assert {"READ", "DELETE"} <= set(browser.get("group", group_id="billing")["operations"])
 
 
 def test_a_user_of_any_enabled_mechanism_logs_in() -> None:

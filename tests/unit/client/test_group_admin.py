@@ -187,7 +187,7 @@ def test_a_group_is_described_by_the_api_of_its_type() -> None:
     broker = Broker(has_consumer_groups=True)
     assert described_at(broker, "modern").epoch == 3
     assert described_at(broker, "classic").group_type == "classic"
-    with pytest.raises(ConfigError, match="there is no group nobody in here:9092"):
+    with pytest.raises(ConfigError, match="group nobody not found at here:9092"):
         described_at(broker, "nobody")
     assert broker.asked[:3] == [("consumer", "modern"), ("consumer", "classic"), ("classic", "classic")]
     broker.asked.clear()

@@ -8,5 +8,5 @@ import { configurationTable } from "./topic_configuration.js";
 export default async function broker(view) {
   const [id] = view.params;
   view.root.append(head(view, `Broker ${id}`, { before: h("a", { href: "/cluster" }, "Cluster") }));
-  await configurationTable(view, `/api/brokers/${id}/config`, `broker ${id}`, "broker (dynamic)", true);
+  await configurationTable(view, `/api/brokers/${id}/config`, `broker ${id}`, "broker (dynamic)", { mayBeAll: true });
 }

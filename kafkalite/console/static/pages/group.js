@@ -6,7 +6,7 @@ import { formDialog } from "../parts/dialog.js";
 import { h, replace } from "../parts/element.js";
 import { count, groupName, groupQuery, isKnown, plural, shortCount, topicPath } from "../parts/format.js";
 import { badge, remark } from "../parts/notice.js";
-import { action, facts, figures, head } from "../parts/page.js";
+import { action, facts, figures, head, lacking } from "../parts/page.js";
 import { Plot } from "../parts/plot.js";
 import { repeat } from "../parts/router.js";
 import { plainTable } from "../parts/table.js";
@@ -43,7 +43,10 @@ export default async function groupPage(view) {
     ]);
     group = now;
     draw(parts, group, view, load);
-    if (view.session.write) for (const button of actions) block(button, membersOf(group));
+    if (view.session.write) {
+      block(actions[0], keptBecause(group, "READ"));
+      block(actions[1], keptBecause(group, "DELETE"));
+    }
     drawLag(lag, history);
   };
   await load();
@@ -66,6 +69,9 @@ const unknownLag = ({ uncommitted }) =>
 
 /** The reason why a group keeps its offsets; null for one without members. */
 const membersOf = ({ members }) => (members.length ? `${plural(members.length, "member")}: stop them first` : null);
+
+/** The reason why the user cannot do it: a permission or members; null if nothing stands against it. */
+const keptBecause = (group, operation) => lacking(group, operation, groupName(group.group_id)) ?? membersOf(group);
 
 /** @param {HTMLElement} button @param {string | null} why */
 function block(button, why) {
@@ -120,7 +126,7 @@ const reset = (group, view, load) => ({
   cell: (row) => {
     const button = action(view.session, "edit", "Reset", async () => (await resetOffsets(group, row)) && load(), "quiet");
     button.setAttribute("aria-label", `Reset ${row.topic}-${row.partition}`);
-    if (view.session.write) block(button, membersOf(group));
+    if (view.session.write) block(button, keptBecause(group, "READ"));
     return button;
   },
 });

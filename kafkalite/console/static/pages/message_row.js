@@ -9,7 +9,7 @@ import { bytes, count, plural, time } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge, notice } from "../parts/notice.js";
 import { valueAt } from "../parts/json_path.js";
-import { action, facts } from "../parts/page.js";
+import { action, facts, lacking } from "../parts/page.js";
 import { toast } from "../parts/toast.js";
 
 const SHOWN_CHARACTERS = 500_000;
@@ -107,14 +107,14 @@ function about(record, topic, view) {
   const changes = record.control
     ? []
     : [
-        action(view.session, "plus", "Produce again", async () => (await writing()).produceAgain(topic, record).then(shown), "quiet"),
+        action(view.session, "plus", "Produce again", async () => (await writing()).produceAgain(topic, record).then(shown), "quiet", lacking(topic, "WRITE", topic.name)),
         action(view.session, "copy", "Copy to topic", async () => (await writing()).copyRecord(topic, record), "quiet"),
       ];
   const empty = async () =>
     (await import("./topic_actions.js")).emptyTopic(topic, view, { partition: record.partition, before: record.offset });
   const tools = [
     ...changes,
-    action(view.session, "trash", "Delete older", empty, "quiet"),
+    action(view.session, "trash", "Delete older", empty, "quiet", lacking(topic, "DELETE", topic.name)),
     compareButton(record, topic),
     copyButton(() => kcat(record, topic, view), "Copy as kcat"),
     copyButton(() => location.origin + outside(here), "Copy address"),

@@ -4,7 +4,7 @@ import { get } from "../parts/api.js";
 import { h, replace } from "../parts/element.js";
 import { icon } from "../parts/icons.js";
 import { empty, notice } from "../parts/notice.js";
-import { action, head } from "../parts/page.js";
+import { action, head, lacking } from "../parts/page.js";
 import { MessageView } from "./message_view.js";
 import { produce } from "./produce.js";
 
@@ -63,6 +63,8 @@ export default async function messages(view) {
     const topic = await get(`/api/topics/${encodeURIComponent(chosen)}`, {}, view.signal);
     shown = new MessageView({ ...view, root: content }, topic);
     replace(content, shown.element);
+    const lacks = lacking(topic, "WRITE", topic.name);
+    if (lacks) Object.assign(write, { disabled: true, title: lacks });
     shown.search();
   } catch (error) {
     replace(content, notice(error));

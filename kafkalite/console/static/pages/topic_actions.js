@@ -5,19 +5,20 @@ import { field, formDialog } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { bytes, groupName, numbersOf, plural, topicPath } from "../parts/format.js";
 import { remark } from "../parts/notice.js";
-import { action } from "../parts/page.js";
+import { action, lacking } from "../parts/page.js";
 import { toast } from "../parts/toast.js";
 import { produce } from "./produce.js";
 
 /** @param {import("../parts/router.js").View} view @param {any} topic */
 export function topicActions(view, topic) {
   const { session } = view;
+  const lacks = (operation) => lacking(topic, operation, topic.name);
   return [
-    action(session, "plus", "Produce", async () => (await produce(topic)) && view.reload()),
-    action(session, "topics", "Add partitions", () => addPartitions(topic, view)),
+    action(session, "plus", "Produce", async () => (await produce(topic)) && view.reload(), "", lacks("WRITE")),
+    action(session, "topics", "Add partitions", () => addPartitions(topic, view), "", lacks("ALTER")),
     action(session, "cluster", "Elect leaders", async () => (await import("./placement.js")).elect(topic)),
-    action(session, "stop", "Empty", () => emptyTopic(topic, view)),
-    action(session, "trash", "Delete", () => deleteTopic(topic, view), "danger"),
+    action(session, "stop", "Empty", () => emptyTopic(topic, view), "", lacks("DELETE")),
+    action(session, "trash", "Delete", () => deleteTopic(topic, view), "danger", lacks("DELETE")),
   ];
 }
 

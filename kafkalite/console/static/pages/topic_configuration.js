@@ -6,23 +6,26 @@ import { h, replace } from "../parts/element.js";
 import { bytes, duration } from "../parts/format.js";
 import { icon } from "../parts/icons.js";
 import { badge } from "../parts/notice.js";
-import { readOnly } from "../parts/page.js";
+import { lacking, readOnly } from "../parts/page.js";
 import { plainTable } from "../parts/table.js";
 import { toast } from "../parts/toast.js";
 import { choicesOf, settingValue, unitOf } from "../parts/units.js";
 
 /** @param {import("../parts/router.js").View} view @param {any} topic */
 export default function configuration(view, topic) {
-  return configurationTable(view, `/api/topics/${encodeURIComponent(topic.name)}/config`, topic.name, "topic");
+  const path = `/api/topics/${encodeURIComponent(topic.name)}/config`;
+  return configurationTable(view, path, topic.name, "topic", { lacks: lacking(topic, "ALTER_CONFIGS", topic.name) });
 }
 
 /**
  * The settings at an address, with a dialog for each.
  *
  * @param {import("../parts/router.js").View} view @param {string} path @param {string} of whose they are, in words
- * @param {string} own the source of values that can be reset @param {boolean} mayBeAll a change may be of all brokers
+ * @param {string} own the source of values that can be reset
+ * @param {{ mayBeAll?: boolean, lacks?: string | null }} [how] a change may be of all brokers; the permission that the
+ * user lacks
  */
-export async function configurationTable(view, path, of, ownSource, mayBeAll = false) {
+export async function configurationTable(view, path, of, ownSource, { mayBeAll = false, lacks = null } = {}) {
   const search = h("input", {
     type: "search",
     placeholder: "Search settings",
@@ -40,7 +43,7 @@ export async function configurationTable(view, path, of, ownSource, mayBeAll = f
       (item) =>
         (!own.checked || !item.is_default) && `${item.name} ${item.documentation ?? ""}`.toLowerCase().includes(wanted),
     );
-    replace(shown, plainTable("Configuration", columns(edit, view.session), found, "No setting like that."));
+    replace(shown, plainTable("Configuration", columns(edit, view.session, lacks), found, "No setting like that."));
   };
   const load = async () => {
     ({ items } = await get(path, {}, view.signal));
@@ -64,7 +67,7 @@ export async function configurationTable(view, path, of, ownSource, mayBeAll = f
   await load();
 }
 
-function columns(edit, session) {
+function columns(edit, session, lacks) {
   return [
     {
       title: "Setting",
@@ -73,7 +76,7 @@ function columns(edit, session) {
     },
     { title: "Value", class: "value", cell: shownValue },
     { title: "From", cell: (item) => source(item) },
-    { title: "Change", hidden: true, cell: (item) => editButton(item, edit, session) },
+    { title: "Change", hidden: true, cell: (item) => editButton(item, edit, session, lacks) },
   ];
 }
 
@@ -98,8 +101,8 @@ function source(item) {
   return badge(["topic", "broker (dynamic)"].includes(item.source) ? "accent" : "quiet", item.source, said || null);
 }
 
-function editButton(item, edit, session) {
-  const reason = item.is_read_only ? "This setting is read-only" : session.write ? null : readOnly(session);
+function editButton(item, edit, session, lacks) {
+  const reason = item.is_read_only ? "This setting is read-only" : session.write ? lacks : readOnly(session);
   return h(
     "button",
     {

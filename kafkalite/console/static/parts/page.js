@@ -15,13 +15,22 @@ export function head(view, title, { before, after, actions } = {}) {
 }
 
 /**
- * A button for a change; disabled, with the reason, while the console is read-only.
+ * The permission that the user lacks, in a sentence; null if there is none, or the brokers do not say.
+ *
+ * @param {{ operations?: string[] | null }} row a topic or group @param {string} operation @param {string} what its name
+ */
+export const lacking = ({ operations }, operation, what) =>
+  operations && !operations.includes(operation) ? `You lack ${operation} on ${what}` : null;
+
+/**
+ * A button for a change; disabled, with the reason, while the console is read-only or the user `lacks` a permission.
  *
  * @param {any} session @param {string} name icon @param {string} text @param {() => any} click @param {string} [kind]
+ * @param {string | null} [lacks]
  */
-export function action(session, name, text, click, kind = "") {
-  const allowed = session.write;
-  const hint = allowed ? null : readOnly(session);
+export function action(session, name, text, click, kind = "", lacks = null) {
+  const hint = session.write ? lacks : readOnly(session);
+  const allowed = !hint;
   const press = async () => {
     try {
       await click();
