@@ -26,14 +26,26 @@ from kafkalite.console.messages.expressions import Expression
 from kafkalite.console.messages.payload import Format, View, parse_json
 from kafkalite.console.request.parameters import ApiError, invalid
 
-CONTAINS, EQUALS, REGEX, JSON_PATH = MATCHES = ("contains", "equals", "regex", "json")
+CONTAINS, ANY_CASE, EQUALS, REGEX, JSON_PATH = MATCHES = ("contains", "contains_any_case", "equals", "regex", "json")
 REGEX_S_MAX = 0.25
 _TEXT_BYTES_MAX = 1 << 20
 _EXACT_MAX = 10**15  # larger ones may be written as 1e+16
-_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d{1,9})\]|\[\"([^\"]*)\"\]")
+_NAME = r"([A-Za-z_][\w-]*)"
+_STEP = re.compile(rf'\.\.{_NAME}|\.{_NAME}|\[(\d{{1,9}})\]|\["([^"]*)"\]|(\[\*\])')
 
 _COMPARISON = re.compile(r"(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 _ORDERS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+_AT, _EACH, _ANYWHERE = "at", "each", "anywhere"
+
+
+class _Step(NamedTuple):
+    """A step of a path: _AT a name or an index; _EACH item of a list or value of an object, [*]; _ANYWHERE, to every
+    field of a name at any depth, ..name."""
+
+    kind: str
+    place: str | int = ""
+
 
 Test = Callable[[bytes], bool]
 Filter = Callable[[ScannedRecord], bool]
@@ -48,6 +60,9 @@ def test_of(match: str, text: str, shown: Format, side: str) -> Test:
         return _regex(text, shown, side)
     if match == JSON_PATH:
         return _json_path(text, shown, side)
+    if match == ANY_CASE:
+        folded = text.casefold()
+        return lambda data: folded in _decoded_text(shown, data).casefold()
     if shown.decode is not None:
         return lambda data: text in _decoded_text(shown, data)
     return lambda data: wanted in data
@@ -110,13 +125,9 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
                 value = read_json(text)
         except ValueError:
             return False
-        for step in steps:
-            if isinstance(value, str):
-                return False
-            try:
-                value = value[step]
-            except (LookupError, TypeError):
-                return False
+        return any(holds(each) for each in _values_at(value, steps))
+
+    def holds(value: Any) -> bool:
         if compare in _ORDERS:
             return type(value) in (int, float) and _ORDERS[compare](value, wanted)
         if compare == "~":
@@ -125,6 +136,37 @@ def _json_path(text: str, shown: Format, side: str) -> Test:
         return is_equal == (compare == "=")
 
     return test
+
+
+def _values_at(value: Any, steps: Sequence[_Step]) -> Iterator[Any]:
+    """The values that a path leads to. There is at most one _ANYWHERE, so it visits each part of the value once."""
+    if not steps:
+        yield value
+        return
+    step, rest = steps[0], steps[1:]
+    if step.kind == _AT:
+        if not isinstance(value, dict | list):
+            return
+        place: Any = step.place
+        try:
+            found = value[place]
+        except (LookupError, TypeError):
+            return
+        yield from _values_at(found, rest)
+    elif step.kind == _EACH:
+        for each in _children(value):
+            yield from _values_at(each, rest)
+    else:
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, dict) and step.place in one:
+                yield from _values_at(one[step.place], rest)
+            waiting += _children(one)
+
+
+def _children(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _part_of(wanted: Any) -> str:
@@ -136,16 +178,25 @@ def _part_of(wanted: Any) -> str:
     return wanted if isinstance(wanted, str) and json.dumps(wanted, ensure_ascii=False) == f'"{wanted}"' else ""
 
 
-def _steps(text: str, side: str) -> tuple[list[str | int], str]:
+def _steps(text: str, side: str) -> tuple[list[_Step], str]:
     """The steps of the path that a text begins with, and the rest of the text. Raises ApiError."""
-    steps: list[str | int] = []
+    steps: list[_Step] = []
     position = 1
     if not text.startswith("$"):
         raise invalid(f"{side}: a path begins with $, such as $.user.id=7")
     while (found := _STEP.match(text, position)) is not None:
-        name, index, quoted = found.groups()
-        steps.append(int(index) if index is not None else name if name is not None else quoted)
+        anywhere, name, index, quoted, _ = found.groups()
+        if anywhere is not None:
+            steps.append(_Step(_ANYWHERE, anywhere))
+        elif index is not None:
+            steps.append(_Step(_AT, int(index)))
+        elif name is not None or quoted is not None:
+            steps.append(_Step(_AT, quoted if name is None else name))
+        else:
+            steps.append(_Step(_EACH))
         position = found.end()
+    if sum(step.kind == _ANYWHERE for step in steps) > 1:
+        raise invalid(f"{side}: a path may have one ..name")
     rest = text[position:].strip()
     if rest and rest[0] in ".[":
         raise invalid(f"{side}: {rest[:40]!r} is not a valid step of a path such as $.orders[0].id")

@@ -18,6 +18,7 @@ const STARTS = [
 ];
 const MATCHES = [
   ["contains", "contains"],
+  ["contains_any_case", "contains, any case"],
   ["equals", "equals"],
   ["regex", "matches"],
   ["json", "path"],
@@ -169,12 +170,12 @@ export class MessageQuery {
     });
     const match = select(
       `${name}_match`,
-      name === "header" ? MATCHES.slice(0, 3) : MATCHES,
+      name === "header" ? MATCHES.filter(([match]) => match !== "json") : MATCHES,
       value(`${name}_match`, "contains"),
     );
     match.setAttribute("aria-label", `How the ${name} is compared`);
     const hint = () => {
-      text.placeholder = match.value === "json" ? "$.user.id=7, $.total>=100, $.name~text" : PLACEHOLDERS[name];
+      text.placeholder = match.value === "json" ? "$.user.id=7, $.items[*].price>=100, $..name~text" : PLACEHOLDERS[name];
     };
     match.addEventListener("change", hint);
     hint();

@@ -9,7 +9,7 @@ import pytest
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.console.messages import search
 from kafkalite.console.messages.payload import Format
-from kafkalite.console.messages.search import CONTAINS, EQUALS, JSON_PATH, REGEX, filters_of
+from kafkalite.console.messages.search import ANY_CASE, CONTAINS, EQUALS, JSON_PATH, REGEX, filters_of
 from kafkalite.console.messages.search import test_of as filter_of
 from kafkalite.console.request.parameters import ApiError
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
@@ -37,6 +37,10 @@ def matches(one: ScannedRecord, **query: str) -> bool:
         (CONTAINS, "ell", b"hello", True),
         (CONTAINS, "", b"", True),
         (CONTAINS, "\u00e9", "caf\u00e9".encode(), True),
+        (CONTAINS, "ELL", b"hello", False),
+        (ANY_CASE, "ELL", b"hello", True),
+        (ANY_CASE, "stra\u00dfe", b"HAUPTSTRASSE", True),
+        (ANY_CASE, "elk", b"hello", False),
         (EQUALS, "hell", b"hello", False),
         (EQUALS, "hello", b"hello", True),
         (REGEX, "^h.*o$", b"hello", True),
@@ -54,6 +58,15 @@ def matches(one: ScannedRecord, **query: str) -> bool:
         (JSON_PATH, "$.user.name[0]=a", _JSON, False),
         (JSON_PATH, "$=7", b"7", True),
         (JSON_PATH, "$.a=1", b"no JSON", False),
+        (JSON_PATH, "$.ids[*]=true", _JSON, True),
+        (JSON_PATH, "$.ids[*]=2", _JSON, False),
+        (JSON_PATH, "$.ids[*]!=true", _JSON, True),
+        (JSON_PATH, "$.user[*]=ann", _JSON, True),
+        (JSON_PATH, "$.user.name[*]=a", _JSON, False),
+        (JSON_PATH, "$..id=7", _JSON, True),
+        (JSON_PATH, "$..id>7", _JSON, False),
+        (JSON_PATH, "$..sku~B", b'{"orders": [{"items": [{"sku": "A1"}, {"sku": "B2"}]}]}', True),
+        (JSON_PATH, "$..items[*].sku=B2", b'[[{"items": [{"sku": "A1"}, {"sku": "B2"}]}]]', True),
     ],
 )
 def test_bytes_match_or_not(match: str, text: str, data: bytes, found: bool) -> None:
@@ -66,7 +79,8 @@ def test_bytes_match_or_not(match: str, text: str, data: bytes, found: bool) -> 
         (REGEX, "(", r"value: '\(' is no regular expression"),
         (JSON_PATH, "user=7", r"begins with \$"),
         (JSON_PATH, "$.user", "must be a path and a comparison"),
-        (JSON_PATH, "$..id=7", "is not a valid step of a path"),
+        (JSON_PATH, "$..user..id=7", "a path may have one ..name"),
+        (JSON_PATH, "$..[0]=7", "is not a valid step of a path"),
         (JSON_PATH, "$[-1]=7", "is not a valid step of a path"),
     ],
 )

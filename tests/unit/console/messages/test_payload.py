@@ -84,7 +84,7 @@ def test_a_path_is_compared(text: str, holds: bool) -> None:
     assert filter_of(JSON_PATH, text, Format(), "value")(data) == holds
 
 
-@pytest.mark.parametrize("text", ["$.a", "$.a>text", "$.a[x]=1", "a=1", "$..a=1"])
+@pytest.mark.parametrize("text", ["$.a", "$.a>text", "$.a[x]=1", "a=1", "$..=1"])
 def test_a_path_that_compares_nothing_is_refused(text: str) -> None:
     with pytest.raises(ApiError):
         filter_of(JSON_PATH, text, Format(), "value")
