@@ -18,6 +18,7 @@ from kafkalite.client.log_dirs import describe, list_partitions
 from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
 from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.common.output import aligned, complain, json_line, print_all, say
+from kafkalite.common.text import size_text
 from kafkalite.common.timestamps import format_timestamp
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_IDLE, CLEANING_REPORTED, LogCleaning
@@ -136,7 +137,7 @@ def status_of_broker(
 
 
 _STATUS_COLUMNS = (
-    "topic", "partition", "state", "dirty", "dirty bytes", "clean bytes", "last run", "kept records", "kept bytes",
+    "topic", "partition", "state", "dirty", "dirty size", "clean size", "last run", "kept records", "kept size",
     "why not now",
 )  # fmt: skip
 
@@ -150,11 +151,11 @@ def _status_rows(found: Statuses) -> Iterator[Sequence[str]]:
             str(index),
             one.state,
             f"{one.dirty_ratio_ppm / 10_000:.1f}%",
-            f"{one.dirty_bytes:,}",
-            f"{one.clean_bytes:,}",
+            size_text(one.dirty_bytes),
+            size_text(one.clean_bytes),
             _time(one.last_run_ms),
             "-" if last is None else _kept(last.records_kept, last.records_read),
-            "-" if last is None else _kept(last.bytes_kept, last.bytes_read),
+            "-" if last is None else _kept_size(last.bytes_kept, last.bytes_read),
             _why_not(one),
         )
 
@@ -213,7 +214,7 @@ def _run_everywhere(cluster: ClusterClient, options: argparse.Namespace) -> tupl
         return partitions, cluster.not_led([options.topic]) if options.partition is None else []
     places = {index: place for (topic, index), place in cluster.places.items() if topic == options.topic}
     if not places:
-        raise Unanswered(f"there is no topic {options.topic} in {cluster.address}")
+        raise Unanswered(f"topic {options.topic} not found at {cluster.address}")
     led: dict[int, set[TopicPartition]] = {}
     is_led = True
     for index in sorted(places if options.partition is None else set(options.partition)):
@@ -263,7 +264,7 @@ def _outcome(client: BlockingClient, options: argparse.Namespace) -> list[RunCle
     return partitions
 
 
-_RUN_COLUMNS = ("topic", "partition", "result", "seconds", "kept records", "kept bytes", "tombstones dropped", "why")
+_RUN_COLUMNS = ("topic", "partition", "result", "seconds", "kept records", "kept size", "tombstones dropped", "why")
 
 
 def _run_rows(topic: str, partitions: Iterable[RunCleanerPartition], *, waited: bool) -> Iterator[Sequence[str]]:
@@ -275,7 +276,7 @@ def _run_rows(topic: str, partitions: Iterable[RunCleanerPartition], *, waited: 
             numbers = (
                 f"{done.total_ms / 1000:.1f}",
                 _kept(done.records_kept, done.records_read),
-                _kept(done.bytes_kept, done.bytes_read),
+                _kept_size(done.bytes_kept, done.bytes_read),
                 f"{done.tombstones_dropped:,}",
             )
         why = "" if one.error_code else one.message or ""
@@ -284,7 +285,7 @@ def _run_rows(topic: str, partitions: Iterable[RunCleanerPartition], *, waited: 
 
 def _result(one: RunCleanerPartition, *, waited: bool) -> str:
     if one.error_code == ErrorCode.REQUEST_TIMED_OUT:
-        return "goes on"
+        return "running"
     if one.error_code:
         return "failed"
     if one.done is not None:
@@ -327,6 +328,10 @@ def _pass(done: CleanerPass) -> dict[str, Any]:
 
 def _kept(kept: int, read: int) -> str:
     return f"{kept:,} of {read:,}"
+
+
+def _kept_size(kept: int, read: int) -> str:
+    return f"{size_text(kept)} of {size_text(read)}"
 
 
 def _time(wall_ms: int) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.options import assignments
+from kafkalite.common.options import settings_of_flag
 from kafkalite.common.output import complain, print_rows, say
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import annotated, read_environment, read_properties
 
 _COLUMNS = ("setting", "value", "source", "read-only")
-_EXAMPLE = "retention.ms=3600000"
+_EXAMPLE = "retention.ms=1h"
 
 
 def own_config(config: str | None, environment: Mapping[str, str]) -> BrokerConfig:
@@ -36,7 +36,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     place = command.add_mutually_exclusive_group()
     place.add_argument("--topic", metavar="TOPIC", help="the settings of this topic")
     place.add_argument("--broker", metavar="ID", help="the settings of this broker; a change for all is of ID all")
-    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="such as retention.ms=7d; may be repeated"
+    )
     command.add_argument(
         "--delete", action="append", default=[], metavar="KEY", help="return to the default; may be repeated"
     )
@@ -72,7 +74,7 @@ def _of_cluster(options: argparse.Namespace) -> int:
             if name and name not in {str(each) for each in cluster.brokers}:
                 raise ConfigError(f"--broker {name}: there is no such broker in {cluster.address}")
         if options.set or options.delete:
-            wanted = assignments("--set", options.set, _EXAMPLE)
+            wanted = settings_of_flag("--set", options.set, _EXAMPLE)
             if refusals := alter_configs(cluster, name, wanted, options.delete, resource_type=kind):
                 return complain(*refusals)
             say(f"settings of {name or 'all brokers'} altered")

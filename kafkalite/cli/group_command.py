@@ -36,6 +36,7 @@ from kafkalite.common.timestamps import parse_timestamp
 _TYPES = CLASSIC, CONSUMER, SHARE, STREAMS
 _EMPTY = '""'  # a group may have an empty name
 _LEFT = 0, 1  # columns of the tables that are aligned to the left
+_IDENTIFIERS = "partition", "coordinator", "epoch", "group epoch", "target epoch"
 
 Row = Sequence[object]
 
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _print(columns: Sequence[str], rows: Iterable[Row], options: argparse.Namespace) -> None:
     """None is an unknown value."""
-    print_rows(columns, rows, as_json=options.json, left=_LEFT, empty=_EMPTY, grouped=True)
+    print_rows(columns, rows, as_json=options.json, left=_LEFT, empty=_EMPTY, identifiers=_IDENTIFIERS)
 
 
 # list

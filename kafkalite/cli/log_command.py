@@ -106,11 +106,11 @@ def _summary_object(verdict: Verdict) -> str:
 
 def _summary(verdict: Verdict, *, harmless: bool) -> str:
     stop = "the last stop was orderly" if verdict.clean else "the last stop was not orderly"
-    cost = f"; a restart would lose {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
+    cost = f"; a restart would lose {verdict.lost_bytes:,} bytes" if verdict.lost_bytes else ""
     count = len(verdict.findings)
     found = f"{count} finding{'' if count == 1 else 's'}" if count else "nothing wrong"
     found += ", harmless" if count and harmless else ""
-    sizes = f"{verdict.partition_count} partitions, {size_text(verdict.log_bytes)}"
+    sizes = f"{verdict.partition_count:,} partitions, {size_text(verdict.log_bytes)}"
     return printable(f"{verdict.root}: {sizes}, {stop}: {found}{cost}")
 
 
@@ -126,7 +126,7 @@ def _count(options: argparse.Namespace) -> int:
         counted = count(path, topics)
         for topic in topics:
             if all(one.partition.topic != topic for one in counted.partitions):
-                raise ConfigError(f"there is no topic {topic} in {path}")
+                raise ConfigError(f"topic {topic} not found in {path}")
         if counted.is_running:
             complain(f"{counted.root}: a broker is running here, and may still write")
         if options.json:
@@ -137,7 +137,7 @@ def _count(options: argparse.Namespace) -> int:
     return 0 if is_whole else 1
 
 
-_COUNT_COLUMNS = ("", "live records", "control", "aborted", "batches", "bytes")
+_COUNT_COLUMNS = ("", "live records", "control", "aborted", "batches", "size")
 
 
 def _count_table(counted: Counted, *, segments: bool) -> Iterator[str]:
@@ -150,17 +150,17 @@ def _count_table(counted: Counted, *, segments: bool) -> Iterator[str]:
             if segments:
                 rows += [_count_row(f"    {base:020d}", found) for base, found in one.segments.items()]
     total = counted.total()
-    rows.append(_count_row(f"{len(counted.partitions)} partitions, {size_text(total.bytes)}", total))
+    rows.append(_count_row(f"{len(counted.partitions):,} partitions", total))
     yield from aligned(rows)
     for one in counted.partitions:
         if one.total.unread_bytes:
             name = printable(one.partition.name)
-            yield f"{name}: {one.total.unread_bytes} bytes are no whole batches; see kafkalite log verify"
+            yield f"{name}: {one.total.unread_bytes:,} bytes are no whole batches; see kafkalite log verify"
 
 
 def _count_row(name: str, count: Count) -> tuple[str, ...]:
-    numbers = (count.live_records, count.control_records, count.aborted_records, count.batches, count.bytes)
-    return (name, *[f"{number:,}" for number in numbers])
+    numbers = (count.live_records, count.control_records, count.aborted_records, count.batches)
+    return (name, *[f"{number:,}" for number in numbers], size_text(count.bytes))
 
 
 def _count_objects(counted: Counted) -> Iterator[dict[str, object]]:

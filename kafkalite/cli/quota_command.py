@@ -12,12 +12,13 @@ from kafkalite.cli.command_config import add_commands, security_of
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.quota_admin import alter_quotas, list_quotas
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.options import assignments
+from kafkalite.common.options import settings_of_flag
 from kafkalite.common.output import json_line, print_all, print_rows, say
+from kafkalite.common.text import size_text
 
 _ENTITIES = {"user": "user", "client_id": "client-id", "ip": "ip"}
 _DEFAULT = "default"
-_EXAMPLE = "producer_byte_rate=1048576"
+_EXAMPLE = "producer_byte_rate=1MiB"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +44,8 @@ def _add_set_options(command: argparse.ArgumentParser) -> None:
         "quotas",
         nargs="+",
         metavar="KEY=VALUE",
-        help="producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage, controller_mutation_rate, "
-        "connection_creation_rate (--ip)",
+        help="producer_byte_rate, consumer_byte_rate (bytes/s, or as 1MiB), request_percentage, "
+        "controller_mutation_rate, connection_creation_rate (--ip)",
     )
     _add_entity_options(command)
 
@@ -64,7 +65,7 @@ def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
         print_all(json_line({"entity": entity, "quotas": quotas}) for entity, quotas in found)
     elif found:
         rows = [
-            (", ".join(f"{kind} {name or _DEFAULT}" for kind, name in entity.items()), key, f"{value:,.15g}")
+            (", ".join(f"{kind} {name or _DEFAULT}" for kind, name in entity.items()), key, _quota_text(key, value))
             for entity, quotas in found
             for key, value in quotas.items()
         ]
@@ -74,9 +75,13 @@ def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0
 
 
+def _quota_text(key: str, value: float) -> str:
+    return f"{size_text(value)}/s" if "byte_rate" in key else f"{value:,.15g}"
+
+
 def _set(cluster: ClusterClient, options: argparse.Namespace) -> int:
     numbers = {}
-    for key, text in assignments("KEY=VALUE", options.quotas, _EXAMPLE).items():
+    for key, text in settings_of_flag("KEY=VALUE", options.quotas, _EXAMPLE).items():
         try:
             numbers[key] = float(text)
         except ValueError:

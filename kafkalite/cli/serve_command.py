@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cli.console_command import CONSOLE_LISTENER
 from kafkalite.cli.starter_contract import ReadyFile, stop_event, watch_parent
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.common.options import assignments
+from kafkalite.common.options import settings_of_flag
 from kafkalite.common.output import complain, say
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import LOOPBACK_OF
@@ -174,7 +174,7 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         read_properties(options.config_option or options.config) if options.config_option or options.config else {}
     )
     properties.update(read_environment(environment))
-    properties |= assignments("--override", options.override, "log.segment.bytes=1048576")
+    properties |= settings_of_flag("--override", options.override, "log.segment.bytes=1048576")
     if options.data_dir is not None and options.adopt is not None:
         raise ConfigError("--data-dir and --adopt both name the data directories; give one of them")
     if options.console:

@@ -21,6 +21,7 @@ from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER, TopicPartition
+from kafkalite.common.text import size_text
 
 TOPICS, GROUPS, BROKERS = VIEWS = ("topics", "groups", "brokers")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -177,15 +178,7 @@ def cell(column: str, value: Any) -> str:
     if value is None:
         return "-"
     if column.endswith(("bytes", "bytes_per_s")):
-        return in_bytes(value)
+        return size_text(value)
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) and column not in ("broker",) else str(value)
-
-
-def in_bytes(size: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if abs(size) < 1000:
-            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"

@@ -19,11 +19,11 @@ from kafkalite.client import topic_changes
 from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import INTERNAL_TOPICS, NO_LEADER
-from kafkalite.common.options import assignments
+from kafkalite.common.options import settings_of_flag
 from kafkalite.common.output import complain, print_rows, say
 
 _COUNT = whole(1, 100_000)
-_EXAMPLE = "retention.ms=3600000"
+_EXAMPLE = "retention.ms=1h"
 
 _DESCRIBE_TEXT = (
     "Show offsets, live records, control records, bytes and segments of every partition, exactly. Live records are "
@@ -101,7 +101,7 @@ def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
         options.timeout,
         partitions=options.partitions,
         replicas=options.replicas,
-        configs=assignments("--config", options.config, _EXAMPLE),
+        configs=settings_of_flag("--config", options.config, _EXAMPLE),
         if_not_exists=options.if_not_exists,
     )
     return _done(refusals, [f"topic {name} created" for name in options.topics])
@@ -144,7 +144,7 @@ def _add_alter_options(command: argparse.ArgumentParser) -> None:
 
 
 def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    configs = assignments("--config", options.config, _EXAMPLE)
+    configs = settings_of_flag("--config", options.config, _EXAMPLE)
     if options.partitions is None and not configs and not options.delete_config:
         raise ConfigError("nothing to alter; give --partitions, --config or --delete-config")
     require_topics([options.topic], cluster.topics, cluster.address)
@@ -158,7 +158,11 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 def _add_config_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the topic; may be repeated"
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the topic, such as retention.ms=7d; may be repeated",
     )
 
 

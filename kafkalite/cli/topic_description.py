@@ -27,6 +27,7 @@ from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.common.output import aligned, complain, json_line, print_all, say
+from kafkalite.common.text import size_text
 from kafkalite.protocol.messages.log_dirs import COUNTING, COUNTS, COUNTS_OF_SEGMENTS, PartitionRecordCounts
 
 _PAUSE_S = (0.05, 0.5)  # between requests, at first and at most
@@ -237,7 +238,7 @@ def from_directories(directories: Sequence[str], topics: Sequence[str]) -> Descr
 
 # printing
 
-_COUNT_COLUMNS = ("topic", "partition", "epoch", "start", "end", "live records", "control", "bytes", "segments")
+_COUNT_COLUMNS = ("topic", "partition", "epoch", "start", "end", "live records", "control", "size", "segments")
 _PLACE_COLUMNS = ("leader", "replicas", "isr", "elr", "")  # the last column names the fault
 
 
@@ -278,7 +279,9 @@ def _place_row(one: PartitionCounts) -> Sequence[str]:
 
 
 def _count_row(head: Sequence[str], counts: RecordCounts, unknown: str = "unknown") -> Sequence[str]:
-    return (*head, *[unknown if number is None else f"{number:,}" for number in counts])
+    records = counts.live_records, counts.control_records
+    shown = [unknown if number is None else f"{number:,}" for number in records]
+    return (*head, *shown, size_text(counts.bytes), f"{counts.segments:,}")
 
 
 def objects(description: Description, *, segments: bool) -> Iterator[str]:

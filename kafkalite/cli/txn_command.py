@@ -74,7 +74,7 @@ _DESCRIBE_COLUMNS = (
 def _describe(admin: TransactionAdmin, options: argparse.Namespace) -> None:
     found = admin.describe(options.transactional_id)
     if found is None:
-        raise ConfigError(f"there is no transactional id {options.transactional_id}")
+        raise ConfigError(f"transactional id {options.transactional_id} not found")
     coordinator, one = found
     start_ms = one.transaction_start_time_ms
     row = (
@@ -192,7 +192,8 @@ def _add_partition_options(command: argparse.ArgumentParser, *, is_required: boo
 
 
 def _print(columns: Sequence[str], rows: Rows, options: argparse.Namespace) -> None:
-    print_rows(columns, rows, as_json=options.json, left=range(len(columns)), unknown=_NONE)
+    everything = range(len(columns))  # in the form of kafka-transactions.sh, which scripts read
+    print_rows(columns, rows, as_json=options.json, left=everything, unknown=_NONE, identifiers=columns)
 
 
 def _now_ms() -> int:

@@ -101,6 +101,41 @@ def assignments(flag: str, texts: Iterable[str], example: str) -> dict[str, str]
     return found
 
 
+_BYTE_FACTORS = {
+    "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}  # fmt: skip
+_MS_FACTORS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PLAIN = r"[+-]?[0-9.]+(?:e[+-]?[0-9]+)?"  # not compiled by every start of a broker
+_PART = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*"
+_OF_BYTES, _OF_MS = r"(^|[._])bytes?([._]|$)|\.size$", r"(^|[._])ms$"
+
+
+def in_own_unit(setting: str, text: str) -> str:
+    """The value of a setting of Kafka in the unit of its name: `1d` of retention.ms is 86400000, `64MiB` of
+    segment.bytes 67108864, and `1h 30min` a sum. Plain numbers, and settings in no such unit, stay. Raises ConfigError.
+
+    The console has the same rule (`static/parts/units.js`)."""
+    if re.search(_OF_MS, setting):
+        factors, example = _MS_FACTORS, "86400000, 1d or 1h30min"
+    elif re.search(_OF_BYTES, setting):
+        factors, example = _BYTE_FACTORS, "1048576 or 64MiB"
+    else:
+        return text
+    value = text.strip().lower()
+    if not value or re.fullmatch(_PLAIN, value):
+        return text
+    parts = list(re.finditer(_PART, value))
+    if "".join(each[0] for each in parts) != value or any(each[2] not in factors for each in parts):
+        raise ConfigError(f"{setting}={text} must be a number, perhaps with a unit: {example}")
+    return str(round(sum(float(each[1]) * factors[each[2]] for each in parts)))
+
+
+def settings_of_flag(flag: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    """As `assignments`, for settings of Kafka, whose values may have units. Raises ConfigError."""
+    return {name: in_own_unit(name, text) for name, text in assignments(flag, texts, example).items()}
+
+
 def unknown(name: str, known: Iterable[str], purpose: str = "") -> ConfigError:
     """The error for a name that is none of `known`; it names the nearest."""
     import difflib  # 3 ms, which no start of a broker pays

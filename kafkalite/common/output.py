@@ -6,7 +6,7 @@ Names come from clients and brokers, so control characters are escaped in text f
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kafkalite.common.text import printable
 
@@ -50,19 +50,20 @@ def print_rows(
     left: Sequence[int] = (0,),
     unknown: str = "-",
     empty: str = "",
-    grouped: bool = False,
+    identifiers: Collection[str] = (),
 ) -> None:
-    """Print a table, or a JSON object for each row. None is `unknown` in a table; with `grouped` whole numbers have
-    commas there."""
+    """Print a table, or a JSON object for each row. None is `unknown` in a table, and whole numbers have commas there,
+    but for those that name something: the columns in `identifiers`."""
     if as_json:
         names = [column.replace("-", "_").replace(" ", "_") for column in columns]
         print_all(json_line(dict(zip(names, row, strict=True))) for row in rows)
     else:
 
-        def text(cell: object) -> str:
-            return f"{cell:,}" if grouped and type(cell) is int else str(cell) or empty
+        def text(column: str, cell: object) -> str:
+            is_count = type(cell) is int and column not in identifiers
+            return unknown if cell is None else f"{cell:,}" if is_count else str(cell) or empty
 
-        cells = [[unknown if cell is None else text(cell) for cell in row] for row in rows]
+        cells = [list(map(text, columns, row)) for row in rows]
         print_all(aligned([columns, *cells], left))
 
 

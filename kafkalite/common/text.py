@@ -69,11 +69,10 @@ def java_order(text: str) -> bytes:
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def size_text(count_bytes: int) -> str:
-    """`1536` as `1.5 KiB`."""
-    size = float(count_bytes)
-    for unit in _SIZE_UNITS:
-        if size < 1024 or unit == _SIZE_UNITS[-1]:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+def size_text(count_bytes: float) -> str:
+    """`1536` as `1.5 KiB`; a number below zero, of what has shrunk, likewise."""
+    size, unit = float(count_bytes), 0
+    while abs(size) >= 1024 and unit < len(_SIZE_UNITS) - 1:
         size /= 1024
-    raise AssertionError
+        unit += 1
+    return f"{size:,.0f} B" if unit == 0 else f"{size:,.1f} {_SIZE_UNITS[unit]}"

@@ -69,14 +69,14 @@ def test_an_entry_that_is_not_whole_is_refused(say: Say, arguments: list[str], c
 
 def test_quotas_are_set_listed_and_removed(say: Say) -> None:
     assert say("quota", "list") == (0, ["no quotas are set"], [])
-    assert say("quota", "set", "--user", "alice", "producer_byte_rate=1048576")[:2] == (
+    assert say("quota", "set", "--user", "alice", "producer_byte_rate=1MiB")[:2] == (
         0,
         ["quotas of user alice altered"],
     )
     assert say("quota", "set", "--client-id", "default", "consumer_byte_rate=2048")[0] == 0
     _, lines, _ = say("quota", "list", "--json")
     assert {json.dumps(json.loads(line)["entity"]) for line in lines} == {'{"user": "alice"}', '{"client-id": null}'}
-    assert any("1,048,576" in line for line in say("quota", "list")[1])
+    assert any(line.endswith("1.0 MiB/s") for line in say("quota", "list")[1])
     assert say("quota", "remove", "--user", "alice", "producer_byte_rate")[0] == 0
     assert len(say("quota", "list", "--json")[1]) == 1
     assert say("quota", "set", "producer_byte_rate=1")[2] == [
@@ -94,6 +94,11 @@ def test_settings_of_topics_and_brokers_are_shown_with_their_source_and_changed(
     assert say("config", "--broker", "0", "--all", "--json")[0] == 0
     assert "there is no such broker" in say("config", "--broker", "7")[2][0]
     assert say("config", "--topic", "orders", "--set", "retention.ms=soon")[0] == 1
+    assert say("config", "--topic", "orders", "--set", "retention.ms=1d", "--set", "segment.bytes=64MiB")[0] == 0
+    _, lines, _ = say("config", "--topic", "orders", "--json")
+    own = {found["setting"]: found["value"] for found in map(json.loads, lines) if found["source"] == "topic"}
+    assert own == {"retention.ms": "86400000", "segment.bytes": "67108864"}
+    assert say("config", "--topic", "orders", "--delete", "segment.bytes")[0] == 0
     assert say("config", "--topic", "orders", "--delete", "retention.ms")[0] == 0
     assert not [
         line for line in say("config", "--topic", "orders", "--json")[1] if '"topic"' in line.split("source")[1]

@@ -73,7 +73,7 @@ def test_a_topic_is_compacted_and_shown(tmp_path: Path, say: Callable[..., Said]
         there = ("--bootstrap-server", broker.bootstrap_servers)
         code, lines, complaints = say("status", *there)
         assert (code, complaints) == (0, [])
-        assert lines[0].split("  ")[0] == "topic" and "dirty bytes" in lines[0]
+        assert lines[0].split("  ")[0] == "topic" and "dirty size" in lines[0]
         assert lines[1].split()[:3] == ["users", "0", "idle"] and lines[1].endswith("due at the next check")
         assert lines[2].split()[:3] == ["users", "1", "idle"] and lines[2].endswith("the log is empty")
         assert len(lines) == 3, "orders is not compacted"
@@ -96,7 +96,7 @@ def test_a_topic_is_compacted_and_shown(tmp_path: Path, say: Callable[..., Said]
         assert (code, lines) == (1, [])
         assert complaints == ["kafkalite: orders is not compacted: its cleanup.policy has no 'compact'"]
         code, _, complaints = say("status", "nix", *there)
-        assert (code, complaints) == (1, [f"kafkalite: there is no topic nix in {broker.bootstrap_servers}"])
+        assert (code, complaints) == (1, [f"kafkalite: topic nix not found at {broker.bootstrap_servers}"])
         code, _, complaints = say("run", "orders", *there)
         assert complaints == [
             "kafkalite: cleanup.policy of orders is 'delete'; set it to 'compact' (or 'compact,delete')"
@@ -209,9 +209,9 @@ def test_results_of_every_kind(say: Callable[..., Said]) -> None:
     with listening(answers(RunCleanerResponse(partitions=partitions))) as address:
         code, lines, complaints = say("run", "t", "--wait", "--timeout", 0, "--bootstrap-server", address)
     assert code == 1
-    results = ("compacted", "nothing to do", "goes on", "failed", "failed")
+    results = ("compacted", "nothing to do", "running", "failed", "failed")
     assert all(result in line for result, line in zip(results, lines[1:], strict=True))
-    assert "1.5" in lines[1] and "2 of 10" in lines[1] and "150 of 1,000" in lines[1]
+    assert "1.5" in lines[1] and "2 of 10" in lines[1] and "150 B of 1,000 B" in lines[1]
     assert complaints == ["kafkalite: t-2: it goes on", "kafkalite: t-3: no space left", "kafkalite: t-4: error 999"]
     with listening(answers(RunCleanerResponse(partitions=partitions[1:2]))) as address:
         assert "queued" in say("run", "t", "--bootstrap-server", address)[1][1]

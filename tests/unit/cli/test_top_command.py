@@ -112,7 +112,7 @@ def test_what_is_not_known_comes_last_and_is_a_dash() -> None:
     rows = [{"group": name, "lag": lag} for name, lag in (("b", None), ("a", 1), ("d", 7), ("c", 1))]
     assert [row["group"] for row in in_order(rows, "lag", ascending=False)] == ["d", "a", "c", "b"]
     assert [row["group"] for row in in_order(rows, "lag", ascending=True, words="C")] == ["c"]
-    assert [cell("size_bytes", size) for size in (None, 999, 1_500, 2.5e12)] == ["-", "999 B", "1.5 KB", "2.5 TB"]
+    assert [cell("size_bytes", size) for size in (None, 999, 1536, 2.5 * 2**40)] == ["-", "999 B", "1.5 KiB", "2.5 TiB"]
 
 
 # The screen

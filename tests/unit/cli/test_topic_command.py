@@ -73,9 +73,10 @@ def test_one_refusal_does_not_hold_up_the_others(say: Say) -> None:
     ("arguments", "complaint"),
     [
         (["orders"], "nothing to alter; give --partitions, --config or --delete-config"),
-        (["nothing", "--partitions", "2"], "there is no topic nothing in"),
+        (["nothing", "--partitions", "2"], "topic nothing not found at"),
         (["orders", "--config", "retention.ms"], "--config retention.ms must be KEY=VALUE"),
-        (["orders", "--config", "retention.ms=soon"], "topic orders keeps its settings: "),
+        (["orders", "--config", "retention.ms=soon"], "retention.ms=soon must be a number, perhaps with a unit: "),
+        (["orders", "--config", "min.insync.replicas=some"], "topic orders keeps its settings: "),
         (["orders", "--partitions", "1"], "topic orders gets no more partitions: "),
     ],
 )

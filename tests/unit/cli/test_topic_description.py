@@ -51,7 +51,7 @@ from tests.support.strange_listeners import (
     talk_nonsense,
 )
 
-ONE_COPY = ["topic", "partition", "epoch", "start", "end", "live", "records", "control", "bytes", "segments"]
+ONE_COPY = ["topic", "partition", "epoch", "start", "end", "live", "records", "control", "size", "segments"]
 Said = tuple[int, list[str], list[str]]
 
 
@@ -100,12 +100,12 @@ def test_a_running_broker_and_its_files_say_the_same(tmp_path: Path, say: Callab
         assert code == 0
         assert [line.split() for line in shown] == [
             [*ONE_COPY, "leader", "replicas", "isr", "elr"],
-            ["empty", "0", "0", "0", "0", "0", "0", "0", "1", "0", "0", "0"],
-            ["empty", "all", "0", "0", "0", "1"],
-            ["orders", "0", "0", "0", "10", "10", "0", "1,395", "3", "0", "0", "0"],
-            ["orders", "1", "0", "3", "10", "7", "0", "1,395", "3", "0", "0", "0"],
-            ["orders", "all", "17", "0", "2,790", "6"],
-            ["2", "topics", "3", "17", "0", "2,790", "7"],
+            ["empty", "0", "0", "0", "0", "0", "0", "0", "B", "1", "0", "0", "0"],
+            ["empty", "all", "0", "0", "0", "B", "1"],
+            ["orders", "0", "0", "0", "10", "10", "0", "1.4", "KiB", "3", "0", "0", "0"],
+            ["orders", "1", "0", "3", "10", "7", "0", "1.4", "KiB", "3", "0", "0", "0"],
+            ["orders", "all", "17", "0", "2.7", "KiB", "6"],
+            ["2", "topics", "3", "17", "0", "2.7", "KiB", "7"],
         ]
         code, some, _ = say("orders", "--bootstrap", broker.bootstrap_servers, "--segments")
         assert not any("empty" in line for line in some) and any("0000000" in line for line in some)
@@ -132,10 +132,10 @@ def test_leaders_and_replicas_are_shown_of_running_brokers() -> None:
     described = Description([lagging, whole])
     assert [line.split() for line in table(described, segments=True)] == [
         [*ONE_COPY, "leader", "replicas", "isr", "elr"],
-        ["orders", "0", "4", "0", "7", "7", "0", "700", "1", "1", "1,2", "2,1"],
-        ["00000000000000000000", "7", "0", "700", "1"],
-        ["orders", "1", "5", "0", "7", "7", "0", "700", "1", "2", "2,3,1", "2", "3", "under-replicated"],
-        ["orders", "all", "14", "0", "1,400", "2"],
+        ["orders", "0", "4", "0", "7", "7", "0", "700", "B", "1", "1", "1,2", "2,1"],
+        ["00000000000000000000", "7", "0", "700", "B", "1"],
+        ["orders", "1", "5", "0", "7", "7", "0", "700", "B", "1", "2", "2,3,1", "2", "3", "under-replicated"],
+        ["orders", "all", "14", "0", "1.4", "KiB", "2"],
     ]
     first, second, _ = (json.loads(line) for line in objects(described, segments=False))
     assert (first["replicas"], first["isr"], first["is_under_replicated"]) == ([1, 2], [2, 1], False)
@@ -161,12 +161,12 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path: Path, say: Callable[...
     with Broker(data_dir=tmp_path / "data", port=0) as broker:
         address = broker.bootstrap_servers
         fill(broker)
-        assert say("nix", "--bootstrap", address) == (1, [], [f"kafkalite: there is no topic nix in {address}"])
+        assert say("nix", "--bootstrap", address) == (1, [], [f"kafkalite: topic nix not found at {address}"])
     assert say("--bootstrap", address) == (1, [], [f"kafkalite: nothing listens on {address}; is the broker running?"])
     code, _, complaints = say("--data-dir", tmp_path / "nowhere")
     assert code == 1 and complaints == [f"kafkalite: there is no directory {tmp_path / 'nowhere'}"]
     code, _, complaints = say("nix", "--data-dir", tmp_path / "data")
-    assert code == 1 and complaints == [f"kafkalite: there is no topic nix in {tmp_path / 'data'}"]
+    assert code == 1 and complaints == [f"kafkalite: topic nix not found at {tmp_path / 'data'}"]
 
 
 @pytest.mark.parametrize("text", ["", "localhost", ":9092", "h:", "h:x", "h:0", "h:65536", "h:99999999999", "h:-1"])
@@ -194,7 +194,7 @@ def test_addresses() -> None:
         (speak_http, "is no Kafka broker"),
         (keep_silent, "does not answer within 0.2 s"),
         (drip, "does not answer within 0.2 s"),
-        (talk_nonsense, "makes no sense"),
+        (talk_nonsense, "is invalid"),
     ],
 )
 def test_whoever_listens_there_the_command_ends(who: Callable[[socket.socket], None], said: str, say: Any) -> None:

@@ -1,6 +1,6 @@
-/** Values of settings as people write them: 1 d, 12 h, 64 MiB in the units of Kafka's names. */
+/** Values of settings as people write them: 1 d, 12 h, 64 MiB in the units of Kafka's names; as `common/options.py`. */
 
-const MS = { ms: 1, s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
+const MS = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 const BYTES = { b: 1, kb: 1000, mb: 1e6, gb: 1e9, tb: 1e12, kib: 1024, mib: 1024 ** 2, gib: 1024 ** 3, tib: 1024 ** 4 };
 const NUMERIC = ["int", "short", "long", "double"];
 

@@ -9,6 +9,7 @@ const { jsonFault } = await import("./static/pages/produce.js");
 for (const [name, type, text, value] of [
   ["retention.ms", "long", "1 d", "86400000"],
   ["retention.ms", "long", "1 h 30 min", "5400000"],
+  ["retention.ms", "long", "5m", "300000"],
   ["retention.ms", "long", "-1", "-1"],
   ["segment.bytes", "int", "64 MiB", "67108864"],
   ["segment.bytes", "int", "1.5gb", "1500000000"],

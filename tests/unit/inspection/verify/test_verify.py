@@ -195,4 +195,4 @@ def test_progress_is_drawn_on_a_terminal_only(capsys: pytest.CaptureFixture[str]
         progress.advance(300)
         progress.clear()
         said = capsys.readouterr().err
-        assert ("30%  300 B of 1000 B" in said) is shown
+        assert ("30%  300 B of 1,000 B" in said) is shown
