@@ -99,6 +99,7 @@ SETTINGS = (_HANDLER, _URL, _SERVICE, *_KINIT, *_REFRESH, *_TIMEOUTS, *_RETRIES,
 """The settings outside the login module that logins depend on."""
 
 PASSWORD_MECHANISMS = client_exchange.MECHANISMS
+TOKEN_MECHANISM = oauthbearer.MECHANISM
 
 GetSetting = Callable[[str], Any]
 """The value of a setting."""
@@ -162,7 +163,40 @@ def _by_token(options: Mapping[str, str], setting: GetSetting) -> Login:
             f"{_HANDLER}={handler[:120]}: kafkalite runs no Java classes, and knows {_PACKAGE}{_FROM_AUTHORITY} and "
             f"{_UNSECURED}"
         )
-    rules = oauthbearer.RefreshRules(*map(setting, _REFRESH))
+    return _replaced(name, fetch, oauthbearer.RefreshRules(*map(setting, _REFRESH)), extensions)
+
+
+def by_access_token(text: str, properties: Mapping[str, str], replace: Callable[[], str] | None) -> Login:
+    """A login with a user's access token, which `replace` replaces before it expires, if it can be; it may block, and
+    raises NoToken. Raises ValueError for a text that is no token."""
+    name_claim = value_of(properties, _NAME_CLAIM)
+    unused = [oauthbearer.read_token(text, name_claim)]
+    name = unused[0].name
+
+    def fetch() -> oauthbearer.OwnToken:
+        if unused:
+            return unused.pop()
+        if replace is None:
+            raise NoToken("the login has ended; log in again", is_final=True)
+        try:
+            return oauthbearer.read_token(replace(), name_claim)
+        except ValueError as fault:
+            raise NoToken(f"the new access token {fault}", is_final=True) from None
+
+    rules = oauthbearer.RefreshRules() if replace is not None else _NOT_REPLACED
+    return _replaced(name, fetch, rules, {})
+
+
+_NOT_REPLACED = oauthbearer.RefreshRules(window_factor=1.0, window_jitter=0.0, min_period_seconds=0, buffer_seconds=0)
+
+
+def _replaced(
+    name: str,
+    fetch: Callable[[], oauthbearer.OwnToken],
+    rules: oauthbearer.RefreshRules,
+    extensions: Mapping[str, str],
+) -> Login:
+    """A login with the tokens of `fetch`, each replaced by the rules before it expires."""
     token = BearerToken(fetch, rules, _wall_ms)
     return Login(
         oauthbearer.MECHANISM,

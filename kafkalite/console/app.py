@@ -47,7 +47,7 @@ from kafkalite.console.calls.route import (
 )
 from kafkalite.console.decoders.registry import SchemaRegistry
 from kafkalite.console.decoders.schema_decoder import DecoderPool
-from kafkalite.console.login import Login
+from kafkalite.console.login import BACK_PATH, SIGN_ON_PATH, Login
 from kafkalite.console.request import parameters
 from kafkalite.console.routes import ROUTES, document
 from kafkalite.console.streams import Opened, content, events, first_of
@@ -306,6 +306,7 @@ class Console:
             StarletteRoute("/api/openapi.json", describe, methods=["GET"]),
             StarletteRoute("/api/session", self._guarded(self.login.session), methods=["GET"]),
             StarletteRoute("/api/login", self._guarded(self.login.log_in), methods=["POST"]),
+            *self._sign_on_routes(),
             StarletteRoute("/api/logout", self._guarded(self.login.log_out), methods=["POST"]),
             *(
                 StarletteRoute(_path(route), self._guarded(self._endpoint(route)), methods=[route.method])
@@ -317,6 +318,14 @@ class Console:
         ]
         handlers: Any = {HTTPException: _http_error, Exception: _own_fault}
         return Guard(Starlette(routes=routes, exception_handlers=handlers), self.names)
+
+    def _sign_on_routes(self) -> list[StarletteRoute]:
+        if self.login.sign_on is None:
+            return []
+        return [
+            StarletteRoute(SIGN_ON_PATH, self._guarded(self.login.to_provider), methods=["GET"]),
+            StarletteRoute(BACK_PATH, self._guarded(self.login.from_provider), methods=["GET"]),
+        ]
 
     def _guarded(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint, with its errors turned into responses."""

@@ -29,6 +29,7 @@ from kafkalite.console.decoders.registry import SchemaRegistry
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.login import Login, Place
 from kafkalite.console.request.parameters import ApiError
+from kafkalite.console.single_sign_on import ISSUER, SingleSignOn
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -77,8 +78,11 @@ class ClusterConsole:
         registry = SchemaRegistry.of(one.schema_registry, one.properties)
         mirrors = Mirrors.of(one.mirrors)
         place = Place(one.name, path, tuple(siblings), shared.is_secure)
+        sign_on = SingleSignOn.of(one.properties)
+        if sign_on is not None and not wants_login:
+            raise ConfigError(f"{ISSUER} needs security.protocol=SASL_SSL or SASL_PLAINTEXT: brokers check the tokens")
         has = {"registry": registry is not None, "mirrors": mirrors is not None}
-        login = Login(one.bootstrap, one.properties, self._sessions, one.may_write, has, place)
+        login = Login(one.bootstrap, one.properties, self._sessions, one.may_write, has, place, sign_on)
         self.console = Console(
             self._sessions,
             self._history,

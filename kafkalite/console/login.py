@@ -2,21 +2,23 @@
 
 If the brokers require SASL, users log in with the names and passwords that the brokers accept: they are tried on a
 connection, and the session's connections log in with them. A password is kept only in the memory of the session.
+With a provider of OpenID Connect they log in there, and the session's connections by its tokens.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from kafkalite.client.blocking_client import REFUSES
 from kafkalite.client.broker_reports import KAFKALITE
-from kafkalite.client.logins import PASSWORD_MECHANISMS, ClientSecurity, by_password
+from kafkalite.client.logins import PASSWORD_MECHANISMS, TOKEN_MECHANISM, ClientSecurity, by_password
 from kafkalite.client.sasl_login import NOT_ENABLED
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
@@ -35,6 +37,8 @@ from kafkalite.console.request.parameters import (
     too_many,
 )
 from kafkalite.console.routes import CSRF_HEADER
+from kafkalite.console.single_sign_on import BEGUN_S_MAX, ISSUER, SignOnFault, SingleSignOn
+from kafkalite.console.single_sign_on import COOKIE as SIGN_ON_COOKIE
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -44,6 +48,10 @@ _FIELDS = (
     Parameter("password", required=True, where="body", text_max=1000),
 )
 _BODY_BYTES_MAX = 16 << 10
+_TARGET_CHARS_MAX = 2_000
+SIGN_ON_PATH, BACK_PATH = "/api/login/oidc", "/api/login/oidc/back"
+
+logger = logging.getLogger("kafkalite.console")
 
 
 class Place(NamedTuple):
@@ -66,6 +74,7 @@ class Login:
     may_write: bool
     has: Mapping[str, bool] = field(default_factory=dict)
     place: Place = field(default_factory=Place)
+    sign_on: SingleSignOn | None = None
     monotonic_s: Callable[[], float] = time.monotonic
     _failures: FailedLogins = field(default_factory=FailedLogins)
 
@@ -76,7 +85,7 @@ class Login:
     @property
     def mechanisms(self) -> list[str]:
         named = self.properties.get("sasl.mechanism", "").strip().upper()
-        if not self.is_required:
+        if not self.is_required or (self.sign_on is not None and named == TOKEN_MECHANISM):
             return []
         return [named] if named in PASSWORD_MECHANISMS else list(reversed(PASSWORD_MECHANISMS))
 
@@ -105,6 +114,55 @@ class Login:
         if (former := self.sessions.find(request.cookies.get(COOKIE))) is not None:
             self.sessions.end(former)
         return await self._session_answer(self.sessions.begin(pool, fields["user"]), is_new=True)
+
+    async def to_provider(self, request: Request) -> Response:
+        """Sends the browser to the provider of OpenID Connect."""
+        assert self.sign_on is not None
+        target = request.query_params.get("to", "/")[:_TARGET_CHARS_MAX]
+        scheme = "https" if self.place.is_secure else "http"
+        own = f"{scheme}://{request.headers.get('host', '')}{self.place.path}{BACK_PATH}"
+        try:
+            key, url = await run_in_threadpool(self.sign_on.begin, self.sign_on.redirect_uri or own, target)
+        except SignOnFault as fault:
+            return self._not_signed_on(str(fault))
+        answer = RedirectResponse(url, 303, {"cache-control": "no-store"})
+        path, is_secure = f"{self.place.path}{BACK_PATH}", self.place.is_secure
+        how: dict[str, Any] = {"path": path, "secure": is_secure, "httponly": True, "samesite": "lax"}
+        answer.set_cookie(SIGN_ON_COOKIE, key, max_age=int(BEGUN_S_MAX), **how)
+        return answer
+
+    async def from_provider(self, request: Request) -> Response:
+        """Begins a session for the user with whom the provider sends the browser back."""
+        assert self.sign_on is not None
+        key = request.cookies.get(SIGN_ON_COOKIE)
+        try:
+            finish = self.sign_on.finish
+            user, security, target = await run_in_threadpool(finish, key, request.url.query)
+            pool = await run_in_threadpool(self._accepted, security)
+        except (SignOnFault, ApiError) as fault:
+            return self._not_signed_on(str(fault))
+        if (former := self.sessions.find(request.cookies.get(COOKIE))) is not None:
+            self.sessions.end(former)
+        is_ours = target.startswith("/") and not target.startswith(("//", "/\\"))
+        answer = RedirectResponse(f"{self.place.path}{target if is_ours else '/'}", 303, {"cache-control": "no-store"})
+        self._set_cookie(answer, self.sessions.begin(pool, user))
+        answer.delete_cookie(SIGN_ON_COOKIE, path=f"{self.place.path}{BACK_PATH}", httponly=True, samesite="lax")
+        return answer
+
+    def _not_signed_on(self, why: str) -> Response:
+        """The login page, which says so; the reason is for the log."""
+        logger.warning("a login by %s failed: %s", ISSUER, why)
+        return RedirectResponse(f"{self.place.path}/login?fault=provider", 303, {"cache-control": "no-store"})
+
+    def _accepted(self, security: ClientSecurity) -> BrokerPool:
+        """The connections of a login, which a broker accepts. Raises ApiError."""
+        pool = BrokerPool(self.bootstrap, security)
+        try:
+            pool.check()
+        except CLIENT_FAULTS as fault:
+            pool.close()
+            raise of_client(fault) from None
+        return pool
 
     async def log_out(self, request: Request) -> Response:
         session = self.sessions.find(request.cookies.get(COOKIE))
@@ -154,15 +212,19 @@ class Login:
         answer = JSONResponse(await run_in_threadpool(self._describe, session))
         answer.headers["cache-control"] = "no-store"
         if is_new:
-            path, is_secure = f"{self.place.path}/", self.place.is_secure
-            answer.set_cookie(COOKIE, session.key, path=path, secure=is_secure, httponly=True, samesite="strict")
+            self._set_cookie(answer, session)
         return answer
+
+    def _set_cookie(self, answer: Response, session: Session) -> None:
+        path, is_secure = f"{self.place.path}/", self.place.is_secure
+        answer.set_cookie(COOKIE, session.key, path=path, secure=is_secure, httponly=True, samesite="strict")
 
     def _describe(self, session: Session) -> Row:
         row: dict[str, Any] = {
             "user": session.user,
             "login_required": self.is_required,
             "mechanisms": self.mechanisms,
+            "sign_on": self.sign_on is not None,
             "write": self.may_write,
             "write_setting": WRITE_SETTING,
             "csrf_token": session.csrf_token,

@@ -13,6 +13,7 @@ import pytest
 from kafkalite.cli import main
 from kafkalite.cli.main import main as run_main
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.console.single_sign_on import PROPERTIES
 from kafkalite.testing import Broker
 from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S
@@ -89,7 +90,7 @@ def test_properties_on_a_page_are_settings(page: str) -> None:
         for line in text.replace("\\\n", " ").splitlines():
             if line and not line.startswith("#"):
                 name = re.sub(r"^listener\.name\.[^.]+\.(?:(?:plain|scram-sha-\d+|oauthbearer|gssapi)\.)?", "", line)
-                assert name.partition("=")[0] in {*BrokerConfig.by_name, *OF_CLIENTS}, line
+                assert name.partition("=")[0] in {*BrokerConfig.by_name, *OF_CLIENTS, *PROPERTIES}, line
 
 
 def test_a_message_of_the_page_of_troubles_is_printed_by_the_package() -> None:
