@@ -129,7 +129,7 @@ def resumed(options: Mapping[str, str], bounds: Ranges, loaded: Mapping[TopicPar
             if strict:
                 raise ConfigError(
                     f"{name} is loaded up to offset {offset}, but offsets {log_start} to {log_end} are there; "
-                    "give --ignore-data-loss to go on with what is left, or load into a new output"
+                    "give --ignore-data-loss to continue with what is left, or load into a new output"
                 )
             say(f"load: {name} is loaded up to {offset}; going on at {log_start}, the first that is there")
             offset = log_start

@@ -167,7 +167,7 @@ class CleanerHealth:
         """An exception that is a bug of the cleaner."""
         self._has_faulted = True
         self._fault = f"{what} failed: {error!r}"
-        logger.error("%s failed in the cleaner, which goes on", what, exc_info=error)
+        logger.error("%s failed in the cleaner, which continues", what, exc_info=error)
 
     @contextlib.contextmanager
     def guard(self, what: str) -> Iterator[None]:

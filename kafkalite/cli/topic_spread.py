@@ -36,10 +36,10 @@ def spread(cluster: ClusterClient, options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError, Unanswered."""
     brokers = options.brokers or sorted(cluster.brokers)
     if absent := set(brokers) - cluster.brokers.keys():
-        raise ConfigError(f"--brokers: there is no broker {min(absent)} in {cluster.address} now")
+        raise ConfigError(f"--brokers: broker {min(absent)} not found at {cluster.address}")
     wanted = set(options.topics)
     if unknown := wanted - cluster.topics:
-        raise ConfigError(f"there is no topic {min(unknown)} in {cluster.address}")
+        raise ConfigError(f"topic {min(unknown)} not found at {cluster.address}")
     placed = {key: broker for key, broker in placed_alone(cluster).items() if not wanted or key[0] in wanted}
     loads = measure(cluster, options.sample)
     moves = plan_moves(placed, loads, brokers)

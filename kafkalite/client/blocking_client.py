@@ -165,7 +165,7 @@ class BlockingClient:
         try:
             correlation_id, response = decode_response(kind, version, memoryview(frame))
         except Malformed as error:
-            raise self._lost(f"the answer of {self.address} makes no sense: {error}") from error
+            raise self._lost(f"the answer of {self.address} is invalid: {error}") from error
         if correlation_id != self._unanswered.popleft():
             raise self._lost(f"{self.address} answers another request")
         return response

@@ -31,7 +31,7 @@ def ask_report(client: BlockingClient, kind: str, **arguments: Any) -> Any:
     try:
         return read_json(bytes(answer.content))
     except ValueError as fault:
-        raise Unanswered(f"the broker's report makes no sense: {fault}") from None
+        raise Unanswered(f"the broker's report is invalid: {fault}") from None
 
 
 def is_kafkalite(client: BlockingClient) -> bool | None:

@@ -214,7 +214,7 @@ class ClusterClient:
     def client(self, broker_id: int) -> BlockingClient:
         """The connection for requests to a broker. Raises Unanswered, ConfigError for an unknown broker."""
         if broker_id not in self.brokers:
-            raise ConfigError(f"there is no broker {broker_id} in {self.address}")
+            raise ConfigError(f"broker {broker_id} not found at {self.address}")
         return self.first if self.is_one else self._connect(_OTHERS, self.brokers[broker_id])
 
     def leader(self, broker_id: int) -> BlockingClient:
@@ -344,9 +344,9 @@ class ClusterClient:
         place = self.places.get(partition)
         topic, index = partition
         if place is None:
-            raise ConfigError(f"there is no partition {topic}-{index} in {self.address}")
+            raise ConfigError(f"partition {topic}-{index} not found at {self.address}")
         if place.leader == NO_LEADER:
-            raise Unanswered(f"nobody leads {topic}-{index}")
+            raise Unanswered(f"{topic}-{index} has no leader")
         return place.leader
 
     def not_led(self, topics: Iterable[str]) -> list[str]:
@@ -360,7 +360,7 @@ class ClusterClient:
                 by_absent.setdefault(absent, set()).add(key)
         complaints = []
         for broker_id, keys in sorted(by_absent.items(), key=lambda one: -1 if one[0] is None else one[0]):
-            why = "nobody leads them" if broker_id is None else f"broker {broker_id} is away"
+            why = "they have no leader" if broker_id is None else f"broker {broker_id} is away"
             complaints.append(f"{_left_out(keys)}: {why}")
         return complaints
 
@@ -377,4 +377,4 @@ def require_topics(topics: Iterable[str], found: set[str], where: str) -> None:
     """Raises ConfigError for a topic that is not in `found`."""
     for topic in topics:
         if topic not in found:
-            raise ConfigError(f"there is no topic {topic} in {where}")
+            raise ConfigError(f"topic {topic} not found at {where}")

@@ -131,7 +131,7 @@ class LogOffsets:
             if place is None:
                 faults[key] = _Fault("there is no such partition", True)  # it may have been created a moment ago
             elif place.leader == NO_LEADER:
-                faults[key] = _Fault("nobody leads it", True)
+                faults[key] = _Fault("it has no leader", True)
             else:
                 by_leader.setdefault(place.leader, []).append(key)
         for leader, keys in by_leader.items():

@@ -196,9 +196,9 @@ class TransactionAdmin:
             and (place.leader != NO_LEADER if broker_id is None else broker_id in place.replicas)
         ]
         if topic is not None and not any(key[0] == topic for key in self._cluster.places):
-            raise ConfigError(f"there is no topic {topic} in {self._cluster.address}")
+            raise ConfigError(f"topic {topic} not found at {self._cluster.address}")
         if index is not None and (topic, index) not in self._cluster.places:
-            raise ConfigError(f"there is no partition {topic}-{index} in {self._cluster.address}")
+            raise ConfigError(f"partition {topic}-{index} not found at {self._cluster.address}")
         return found
 
     def not_led(self, topic: str | None) -> list[str]:

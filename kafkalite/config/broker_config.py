@@ -95,7 +95,7 @@ class BrokerConfig(StreamsSettings):
     connections_max_idle_ms: int = long(600_000, "An idle connection is closed after this time; negative is never.")
 
     _zookeeper = section("ZooKeeper")
-    zookeeper_connect: str | None = string(None, "The servers of the cluster's ZooKeeper, perhaps with a root node: host:port,host:port/chroot. Unset, this broker is a cluster by itself and keeps its metadata in a file.", convert=setting_checks.parse_zookeeper_connect)
+    zookeeper_connect: str | None = string(None, "The servers of the cluster's ZooKeeper, perhaps with a root node: host:port,host:port/chroot. Unset, this broker runs standalone and keeps its metadata in a file.", convert=setting_checks.parse_zookeeper_connect)
     zookeeper_session_timeout_ms: int = integer(18_000, "The session of a broker from which ZooKeeper receives nothing for this long expires.", at_least=1)
     zookeeper_connection_timeout_ms: int | None = integer(None, "How long a start waits for ZooKeeper; unset, zookeeper.session.timeout.ms.", at_least=1)
     zookeeper_set_acl: bool = boolean(False, "Restrict changes of the znodes that this broker writes to clients with its credentials.")
@@ -309,7 +309,7 @@ class BrokerConfig(StreamsSettings):
             return found
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:
-            return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
+            return "log.retention.ms (or .minutes, .hours) must be -1 (without limit) or at least 1"
         own = self.values()
         return topic_conflict(values) or group_conflict(own) or share_conflict(own) or streams_conflict(own)
 

@@ -1,7 +1,7 @@
 """Checks of a broker's settings that need more than a type and bounds.
 
 Parsers of one setting's text raise ValueError saying what is allowed. Rules between settings work on parsed values:
-broker.id and node.id are one number, and a broker that is a cluster by itself has one copy of each partition.
+broker.id and node.id are one number, and a broker that runs standalone has one copy of each partition.
 Source: kafka.server.KafkaConfig.
 """
 

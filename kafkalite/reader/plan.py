@@ -116,7 +116,7 @@ def _present(options: ReadOptions, of: TopicPartition, bounds: Bounds, wanted: O
 def _lose(options: ReadOptions, of: TopicPartition, start: int, end: int, why: str) -> None:
     what = f"offsets {start} to {end - 1} of {of[0]}-{of[1]} are gone: {why}"
     if options.fail_on_data_loss:
-        raise StorageError(f"{what}; set failOnDataLoss to false to go on with what is left")
+        raise StorageError(f"{what}; set failOnDataLoss to false to continue with what is left")
     logger.warning("%s", what)
 
 

@@ -238,7 +238,7 @@ def _schema(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
     known = [name for name in COLUMNS if name != "headers" or headers]
     for name in columns or ():
         if name not in COLUMNS:
-            raise ConfigError(f"columns names {name!r}, which there is not; choose among {', '.join(COLUMNS)}")
+            raise ConfigError(f"columns names {name!r}, which is unknown; choose among {', '.join(COLUMNS)}")
     chosen = known if columns is None else list(dict.fromkeys(columns))
     if not chosen:
         raise ConfigError(f"columns names no column; choose among {', '.join(COLUMNS)}")

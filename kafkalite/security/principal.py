@@ -67,7 +67,7 @@ def subject_of(certificate: bytes) -> str:
         subject = fields[4]  # behind serial number, algorithm, issuer and validity
         parts = ["+".join(map(_attribute, _elements(one.content))) for one in _elements(subject.content)]
     except (ValueError, IndexError, StopIteration):
-        raise ValueError("a certificate that makes no sense") from None
+        raise ValueError("an invalid certificate") from None
     return ",".join(reversed(parts))
 
 
@@ -81,7 +81,7 @@ def alternative_names(certificate: bytes) -> frozenset[bytes]:
                     if _oid(number.content) == _ALTERNATIVE_NAMES:
                         return frozenset(each.whole for each in _elements(next(_elements(value.content)).content))
     except (ValueError, IndexError, StopIteration):
-        raise ValueError("a certificate that makes no sense") from None
+        raise ValueError("an invalid certificate") from None
     return frozenset()
 
 

@@ -123,7 +123,7 @@ def short_names(rules: Sequence[str], default_realm: str) -> ShortName:
         found = _PRINCIPAL.match(principal)
         if found is None:
             if "@" in principal:
-                raise ValueError(f"the principal {principal[:_PRINCIPAL_CHARS]!r} makes no sense")
+                raise ValueError(f"the principal {principal[:_PRINCIPAL_CHARS]!r} is invalid")
             return principal
         name, host, realm = found.groups()
         parts = [realm, name] if host is None else [realm, name, host]

@@ -107,9 +107,9 @@ _CLEANING_COLUMNS = (
     Column(f"{_CLEANING}_partition_runs_total", "Cleanings of the log since the start."),
     Column(f"{_CLEANING}_last_run_timestamp_seconds", "When the last cleaning ended, in seconds since 1970."),
     Column(f"{_CLEANING}_last_run_seconds", "How long the last cleaning took."),
-    Column(f"{_CLEANING}_last_run_read_bytes", "Bytes that the last cleaning read to write anew."),
+    Column(f"{_CLEANING}_last_run_read_bytes", "Bytes that the last cleaning read to rewrite."),
     Column(f"{_CLEANING}_last_run_kept_bytes", "Bytes that it kept."),
-    Column(f"{_CLEANING}_last_run_read_records", "Records that the last cleaning read to write anew."),
+    Column(f"{_CLEANING}_last_run_read_records", "Records that the last cleaning read to rewrite."),
     Column(f"{_CLEANING}_last_run_kept_records", "Records that it kept."),
 )
 
@@ -325,9 +325,9 @@ def _add_cleaner_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -
         Column(f"{_CLEANING}_workers_busy", "Worker processes that are compacting a log."),
         Column(f"{_CLEANING}_worker_deaths_total", "Worker processes that ended when they should not."),
         Column(f"{_CLEANING}_runs_total", "Cleanings of logs."),
-        Column(f"{_CLEANING}_read_bytes_total", "Bytes read to be written anew."),
+        Column(f"{_CLEANING}_read_bytes_total", "Bytes read to be rewritten."),
         Column(f"{_CLEANING}_kept_bytes_total", "Bytes of them that were kept."),
-        Column(f"{_CLEANING}_read_records_total", "Records read to be written anew."),
+        Column(f"{_CLEANING}_read_records_total", "Records read to be rewritten."),
         Column(f"{_CLEANING}_kept_records_total", "Records of them that were kept."),
     )
 

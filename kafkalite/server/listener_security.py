@@ -235,7 +235,7 @@ def login_settings(config: BrokerConfig) -> object:
 
 def broker_login(config: BrokerConfig) -> Login | None:
     """The login of this broker at the others, where the brokers meet at a SASL listener; None where they meet without
-    SASL, or this one is a cluster by itself. Raises ConfigError.
+    SASL, or this one runs standalone. Raises ConfigError.
 
     sasl.mechanism.inter.broker.protocol names the mechanism; the login stands in the login module of that listener and
     mechanism, beside the users that PLAIN has there: username and password, clientId and clientSecret, or keyTab and

@@ -142,7 +142,7 @@ class _MicroBatches(DataSourceStreamReader):
 
     def _lose(self, what: str) -> None:
         if self.options.fail_on_data_loss:
-            raise StorageError(f"{what}; set failOnDataLoss to false to go on with what is there")
+            raise StorageError(f"{what}; set failOnDataLoss to false to continue with what is there")
         logger.warning("%s", what)
 
 

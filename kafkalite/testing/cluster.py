@@ -141,7 +141,7 @@ class Cluster:
     def _broker(self, number: int) -> ClusterBroker:
         self._home.require("this cluster")
         if not 0 <= number < len(self.brokers):
-            raise IndexError(f"there is no broker {number}: they have the numbers 0 to {len(self.brokers) - 1}")
+            raise IndexError(f"broker {number} not found: they have the numbers 0 to {len(self.brokers) - 1}")
         return self.brokers[number]
 
     def start(self, number: int) -> None:

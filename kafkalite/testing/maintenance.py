@@ -40,7 +40,7 @@ def require_topic(server: BrokerServer, name: str) -> Topic:
     """Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
     topic = server.replica_manager.by_name.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found")
     return topic
 
 
@@ -288,7 +288,7 @@ def lag(server: BrokerServer, group_id: str, topic: str | None, isolation: str) 
     if no topic is given."""
     group = describe_groups(server).get(group_id)
     if group is None and topic is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} not found")
     offsets = {} if group is None else group.offsets
     wanted = set(offsets)
     if group is not None:
@@ -296,7 +296,7 @@ def lag(server: BrokerServer, group_id: str, topic: str | None, isolation: str) 
     if topic is not None:
         found = server.replica_manager.by_name.get(topic)
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} not found")
         wanted = {(topic, index) for index in found.partitions}
     count = 0
     for key in wanted:

@@ -29,6 +29,12 @@ PRIVATE = {
 }
 _PRIVATE = {re.compile(rf"\b({words})\b", re.IGNORECASE): better for words, better in PRIVATE.items()}
 
+# Words that messages for people have no need of: the wording table of users has shorter ones.
+_IN_MESSAGES = re.compile(
+    r"\b(told|nobody|somebody|everybody|whoever|makes? no sense|go(es)? on|for ever|anew|there (is|are) none of"
+    r"|which there is not|there is no (topic|group|user|broker|partition) [{'])",
+)
+
 # Top-level folders whose docstrings still have such words. Take a folder out when it is clean; add none.
 NOT_YET_CLEAN = frozenset(("coordinator",))
 
@@ -50,6 +56,34 @@ def _findings() -> dict[str, list[str]]:
                 place = f"{module}:{line} says {match[0]!r}; write {better}"
                 found.setdefault(module.split(".")[0], []).append(place)
     return found
+
+
+def _messages() -> Iterator[tuple[str, int, str]]:
+    """Module, line and text of each string with several words that is no docstring; `{` stands for a value in it."""
+    for module, tree in trees().items():
+        docstrings = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+        parts: set[int] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts.update(map(id, node.values))
+                yield (
+                    module,
+                    node.lineno,
+                    "".join(
+                        getattr(each, "value", "{") if isinstance(each, ast.Constant) else "{" for each in node.values
+                    ),
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | parts:
+                yield module, node.lineno, node.value
+
+
+def test_messages_use_plain_words() -> None:
+    wrong = [
+        f"{module}:{line} says {found[0]!r}"
+        for module, line, text in _messages()
+        if " " in text and (found := _IN_MESSAGES.search(text)) is not None
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_docstrings_use_words_with_an_exact_meaning() -> None:

@@ -98,7 +98,7 @@ class TransactionCluster(ClusterClient):
 
     def client(self, broker_id: int) -> Any:
         if broker_id not in self.brokers:
-            raise ConfigError(f"there is no broker {broker_id} in {self.address}")
+            raise ConfigError(f"broker {broker_id} not found at {self.address}")
 
         def ask(request: Any, version: int) -> Any:
             self.asked.append((broker_id, request, version))

@@ -80,7 +80,7 @@ class CleanerApi:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(asked)} partitions: no topic has so many")
         topic = self._replica_manager.by_name.get(request.topic)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {_printable(request.topic)}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {_printable(request.topic)} not found")
         policy = topic.config.cleanup_policy
         if "compact" not in policy:
             raise KafkaError(

@@ -72,7 +72,7 @@ def delete_user(call: Call) -> Row:
     name = call.query["name"]
     found = list_users(call.cluster).get(name)
     if not found:
-        raise not_found(f"there is no user {name[:80]!r}")
+        raise not_found(f"user {name[:80]!r} not found")
     remove_user(call.cluster, name, [each for each in found if each in MECHANISMS])
     return {"ok": True}
 

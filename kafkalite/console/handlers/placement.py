@@ -26,7 +26,7 @@ def start_reassignment(call: Call) -> Row:
         if not replicas or len(set(replicas)) != len(replicas):
             raise invalid("replicas: one or more brokers, each once")
         if unknown := sorted(set(replicas) - set(call.cluster.brokers)):
-            raise not_found(f"there is no broker {unknown[0]}")
+            raise not_found(f"broker {unknown[0]} not found")
     wanted = {(topic, index): replicas for index in call.body["partitions"]}
     if not wanted:
         raise invalid("no partition is chosen")
@@ -85,5 +85,5 @@ def alter_broker_config(call: Call) -> Row:
 def _broker(call: Call) -> int:
     broker: int = call.path["broker"]
     if broker not in call.cluster.brokers:
-        raise not_found(f"there is no broker {broker}")
+        raise not_found(f"broker {broker} not found")
     return broker

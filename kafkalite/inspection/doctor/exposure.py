@@ -165,9 +165,9 @@ def _open_doors(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator
         if not one.is_open or one.requires_authentication:
             continue
         may = "may do everything" if _may_everything(config) else "is let in as User:ANONYMOUS"
-        why = "asks nobody who he is" if one.client_auth != "requested" else "lets clients in without a certificate"
+        why = "has no authentication" if one.client_auth != "requested" else "lets clients in without a certificate"
         yield Finding(
-            f"listener {one.listener} ({one.protocol}) {why}: whoever reaches {one.address} {may}",
+            f"listener {one.listener} ({one.protocol}) {why}: any client that reaches {one.address} {may}",
             "use SASL_SSL, or SSL with ssl.client.auth=required; or bind the listener to 127.0.0.1",
         )
 
@@ -176,8 +176,8 @@ def _unsigned_tokens(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Ite
     for one in endpoints:
         if one.is_open and one.takes_unsecured_tokens:
             yield Finding(
-                f"listener {one.listener} takes tokens that nobody has signed: whoever reaches {one.address} is who he "
-                "likes to be",
+                f"listener {one.listener} takes unsigned tokens: any client that reaches {one.address} can "
+                "claim any name",
                 "set sasl.server.callback.handler.class=org.apache.kafka.common.security.oauthbearer."
                 "OAuthBearerValidatorCallbackHandler and sasl.oauthbearer.jwks.endpoint.url",
             )
@@ -204,25 +204,25 @@ def _authorizer(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator
     if not config.authorizer_class_name:
         if is_open and any(one.is_open and one.requires_authentication for one in endpoints):
             yield Finding(
-                "there is no authorizer: whoever logs in may do everything, to every topic",
+                "there is no authorizer: every user that logs in may do everything, to every topic",
                 "set authorizer.class.name=kafka.security.authorizer.AclAuthorizer and super.users",
             )
         return
     if config.allow_everyone_if_no_acl_found:
         yield Finding(
-            "allow.everyone.if.no.acl.found=true: what has no access control list is everybody's",
+            "allow.everyone.if.no.acl.found=true: resources without an access control list are open to every user",
             "set it to false, and give lists to what clients need",
         )
     if not config.super_users:
         yield Finding(
-            "super.users is empty: nobody may make the first access control list",
+            "super.users is empty: no user may add the first access control list",
             "set super.users=User:NAME",
         )
     if ANONYMOUS in config.super_users:
         for one in endpoints:
             if one.is_open and not one.requires_authentication:
                 yield Finding(
-                    f"{ANONYMOUS} is in super.users, and is everybody who reaches {one.address} ({one.listener})",
+                    f"{ANONYMOUS} is in super.users: every client at {one.address} ({one.listener}) is a super user",
                     "let brokers meet at a SASL or SSL listener, and take ANONYMOUS out of super.users",
                 )
 
@@ -311,7 +311,7 @@ def _zookeeper(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[
         return
     if not config.zookeeper_set_acl:
         yield Finding(
-            "zookeeper.set.acl=false: whoever reaches ZooKeeper changes users, access control lists and topics",
+            "zookeeper.set.acl=false: any client of ZooKeeper can change users, access control lists and topics",
             "set zookeeper.set.acl=true with zookeeper.digest, zookeeper.sasl.* or a certificate",
         )
     if not config.zookeeper_ssl_client_enable:
@@ -324,7 +324,7 @@ def _zookeeper(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[
 def _metrics(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Iterator[Finding]:
     if config.metrics_listener and not is_loopback(metrics_listener(config.metrics_listener).host):
         yield Finding(
-            f"metrics.listener={config.metrics_listener} tells everybody names of topics and groups, without a login",
+            f"metrics.listener={config.metrics_listener} shows the names of topics and groups without a login",
             "bind it to 127.0.0.1, or let a firewall guard it",
         )
     if config.console_listener and not is_loopback(metrics_listener(config.console_listener).host):

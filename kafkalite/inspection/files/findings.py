@@ -45,7 +45,7 @@ LINK_TO_NOWHERE = "a link that leads nowhere"
 
 def no_file(path: str, kind: str) -> Fault:
     """The fault of anything else in the place of a file that a broker reads or writes when it starts."""
-    stops = "the broker does not get past it, and may wait for it for ever, until it is taken away"
+    stops = "the broker does not get past it, and may wait without end until it is removed"
     return Fault(path, "", f"it is {kind}, not a file", Severity.REFUSES, stops)
 
 

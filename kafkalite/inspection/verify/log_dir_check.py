@@ -37,12 +37,12 @@ _ASIDE = "the partition is kept as a -stray directory, and not served"
 _CHECKPOINTS = {
     RECOVERY_POINTS: "it counts as empty: after an orderly stop nothing is lost, after another one every log is read",
     LOG_STARTS: "it counts as empty: records that were deleted inside a segment are served again",
-    HIGH_WATERMARKS: "it counts as empty, and is written anew",
-    CLEANER_OFFSETS: "it counts as empty: compaction begins anew",
+    HIGH_WATERMARKS: "it counts as empty, and is rewritten",
+    CLEANER_OFFSETS: "it counts as empty: compaction begins again",
 }
 _LEFTOVERS = {
     DELETE_DIRECTORY: ("a partition on its way out", "it is deleted after a while"),
-    STRAY_DIRECTORY: ("a partition that no broker knew, kept for somebody to look at", "it is left alone"),
+    STRAY_DIRECTORY: ("a partition that no broker knew, kept for the operator", "it is left alone"),
     FUTURE_DIRECTORY: ("a partition that was being moved here from another directory", "it is left alone"),
 }
 
@@ -87,7 +87,7 @@ def _check_meta(root: str, names: list[str], faults: list[Fault]) -> str | None:
     path = f"{root}/{META_PROPERTIES}"
     if META_PROPERTIES not in names:
         what = "it is missing: nothing says which broker's directory this is"
-        made = "it is made anew, for the cluster of the registry or a new one"
+        made = "it is created, for the cluster of the registry or a new one"
         faults.append(Fault(path, "", what, Severity.REPAIRED, made))
         return None
     try:
@@ -156,7 +156,7 @@ def _offset_fault(
     if offset > log.end_offset:
         what = f"offset {offset} lies behind the log's end, {log.end_offset}"
         if name == LOG_STARTS:
-            lost = f"all {log.partition.log_bytes} bytes of the log go: it starts anew at {offset}"
+            lost = f"all {log.partition.log_bytes} bytes of the log go: it starts again at {offset}"
             return what, Severity.LOSES, lost
         more = "; what lay behind it was lost before" if name == RECOVERY_POINTS else ""
         return what, Severity.REPAIRED, f"the log's own end counts{more}"

@@ -126,7 +126,7 @@ def _check_gaps(scans: list[SegmentScan], compacted_to: int) -> Iterator[Fault]:
 
     def fault(scan: SegmentScan, position: int, first: int, last: int) -> Fault:
         what = f"the offsets {first} to {last} are missing"
-        passed = "the log goes on behind the gap: consumers pass over it"
+        passed = "the log continues behind the gap: consumers skip it"
         where = f"position {position}, offset {last + 1}"
         return Fault(scan.segment.path, where, what, restart=passed, position=position)
 
@@ -164,7 +164,7 @@ def _check_counts(partition: PartitionDirectory, scans: list[SegmentScan]) -> It
         there = Tally(scan.records, scan.control_records)
         if identity == identity_of(os.stat(scan.segment.path)) and counted != there:
             what = f"it says {tuple(counted)} data and control records, the segment has {tuple(there)}"
-            wrong = "the broker tells wrong numbers until the file is deleted; records are not concerned"
+            wrong = "the broker reports wrong numbers until the file is deleted; records are not concerned"
             yield Fault(path, f"entry {number}", what, Severity.STAYS, wrong)
 
 
@@ -305,7 +305,7 @@ def check_txn_index(
         marker = markers.get(last)
         what = ""
         if version != 0:
-            what = f"version {version}, which there is none of"
+            what = f"the unknown version {version}"
         elif last <= previous:
             what = "it does not ascend"
         elif marker is None or marker.producer_id != producer_id:

@@ -270,7 +270,7 @@ class _Scanner:
         """The header of any format; the count of v0 and v1 is 1, which no compaction changes. Raises Malformed."""
         magic = batch[MAGIC_AT]
         if magic > MAGIC:
-            raise Malformed(f"a batch of format {magic}, which there is none of")
+            raise Malformed(f"a batch of the unknown format {magic}")
         if magic == MAGIC:
             if len(batch) < HEADER_BYTES:
                 raise Malformed(f"a batch of {len(batch)} bytes, shorter than its header")
@@ -298,8 +298,8 @@ class _Scanner:
             (count < 0, "a number of records below zero"),
             (count > delta + 1, "more records than offsets"),
             ((codec == 0) & (count * RECORD_BYTES_MIN > size), "more records than its bytes can hold"),
-            (codec >= len(CODEC_NAMES), "a codec that there is none of"),
-            ((rows.attributes & ~_ATTRIBUTES_KNOWN) != 0, "attributes that there are none of"),
+            (codec >= len(CODEC_NAMES), "an unknown codec"),
+            ((rows.attributes & ~_ATTRIBUTES_KNOWN) != 0, "unknown attributes"),
             (((rows.attributes & CONTROL) != 0) & (count > 1), "more than one control record"),
         ]
         for wrong, what in checks:

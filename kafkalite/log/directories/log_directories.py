@@ -390,7 +390,7 @@ def _warn(directory: LogDirectory, strays: Sequence[str], futures: Mapping[Topic
     if strays:
         logger.warning(
             "%s holds %d partitions that no topic knew when they were found, such as %s: they are kept, but not "
-            "served; delete them when nobody misses them",
+            "served; delete them when they are not needed",
             directory.path, len(strays), strays[0],
         )  # fmt: skip
     if futures:

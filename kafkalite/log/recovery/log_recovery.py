@@ -199,7 +199,7 @@ class LogRecovery:
         base, end_offset = following.base_offset, self.end_offset
         if base < end_offset:
             # left by a failed roll, after which the log continued without it
-            logger.warning("%s: the segment before it goes on to offset %d", following.path, end_offset)
+            logger.warning("%s: the segment before it continues to offset %d", following.path, end_offset)
             return False
         # offsets missing below the recovery point, or below the start of the log, were removed on purpose
         if base > max(end_offset, self._start_offset, self._gaps_below) and end_offset >= self._recovery_point:

@@ -104,7 +104,7 @@ def _chosen(options: ReadOptions, found: Found) -> dict[str, list[int]]:
         if topic not in found:
             known = sorted(name for name in found if name != KRAFT_LOG)
             listed = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
-            raise ConfigError(f"there is no topic {topic!r} in {where}; topics there: {listed or 'none'}")
+            raise ConfigError(f"topic {topic!r} not found in {where}; topics there: {listed or 'none'}")
         for partition in partitions:
             if partition not in found[topic]:
                 raise ConfigError(f"topic {topic!r} has no partition {partition} in {where}")

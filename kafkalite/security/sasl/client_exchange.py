@@ -137,7 +137,7 @@ class ScramClient:
     def _final(self, text: str) -> bytes:
         found = _FIRST.match(text)
         if found is None:
-            raise ValueError("its first message makes no sense as SCRAM")
+            raise ValueError("its first message is no valid SCRAM")
         nonce, iterations = found["nonce"], int(found["iterations"])
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise ValueError("it gives no nonce of its own after ours")

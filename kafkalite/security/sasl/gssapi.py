@@ -84,7 +84,7 @@ class GssapiExchange:
         if self._stage is _Stage.TICKETS:
             self._steps += 1
             if self._steps > _TICKET_STEPS_MAX:
-                raise TicketRefused("the client goes on with tickets for ever")
+                raise TicketRefused("the client sends tickets without end")
             answer = context.step(token)
             if not context.is_complete:
                 return Step(answer)
@@ -153,7 +153,7 @@ class GssapiClient:
             return self._choose(self._context.unwrap(challenge))
         self._steps += 1
         if self._steps > _TICKET_STEPS_MAX:
-            raise ValueError("it goes on with tickets for ever")
+            raise ValueError("it sends tickets without end")
         return self._context.step(challenge)  # empty when the server sends first
 
     def _choose(self, offer: bytes) -> bytes:

@@ -147,7 +147,7 @@ def read_token(text: str, name_claim: str = "sub") -> OwnToken:
         claims = claims_of(text)
         name, expires_ms, issued_ms = claims.get(name_claim), _time_ms(claims, "exp"), _time_ms(claims, "iat")
     except TokenRefused as fault:
-        raise ValueError(f"makes no sense: {fault}") from None
+        raise ValueError(f"is invalid: {fault}") from None
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"has no claim {name_claim} with a name")
     if expires_ms is None:

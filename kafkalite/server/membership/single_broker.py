@@ -117,7 +117,7 @@ def identity(data_dirs: Sequence[str]) -> MetaProperties:
             found[path] = meta
     if not found:
         raise ConfigError(
-            f"cannot adopt {','.join(data_dirs)}: no {META_PROPERTIES} tells whose it is; "
+            f"cannot adopt {','.join(data_dirs)}: no {META_PROPERTIES} names its owner; "
             "give the directory that log.dirs named, or use --data-dir for a new one"
         )
     return agreed(found)

@@ -152,7 +152,7 @@ def _group(server: BrokerServer, group_id: str) -> GroupDescription:
     check_text("group", group_id)
     group, error = server.groups.describe(group_id)
     if group is None:
-        raise ValueError(f"there is no group {group_id!r}{_why(error)}")
+        raise ValueError(f"group {group_id!r} not found{_why(error)}")
     return group
 
 

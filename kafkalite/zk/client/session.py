@@ -107,7 +107,7 @@ class ZooKeeperSession:
             raise ConfigError(
                 f"zookeeper.connect={connect}: no ZooKeeper answers there within "
                 f"zookeeper.connection.timeout.ms={limit_ms}{f' ({fault})' if fault else ''}: start it, or correct "
-                "the setting; without it this broker is a cluster by itself"
+                "the setting; without it this broker runs standalone"
             ) from None
         except (ConfigError, OperationFailed) as fault:
             await self.stop()

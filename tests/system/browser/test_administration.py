@@ -126,7 +126,7 @@ def test_leaders_are_elected_and_partitions_moved(open_page: OpenPage) -> None:
     assert dialog.get_by_label("Partitions").input_value() == "1"
     dialog.get_by_label("Replicas").fill("77")
     dialog.get_by_role("button", name="Move").click()
-    dialog.get_by_text("there is no broker 77").wait_for()
+    dialog.get_by_text("broker 77 not found").wait_for()
 
 
 def test_records_are_produced_again_copied_and_deleted(open_page: OpenPage, world: World, axe: str) -> None:

@@ -83,7 +83,7 @@ def test_settings_with_many(place: Place) -> None:
         "5 warnings:",
         "its advertised address is kafka.example:9093",
         "    bootstrap.servers=kafka.example:9093\n",
-        "! listener PLAINTEXT (PLAINTEXT) asks nobody who he is",
+        "! listener PLAINTEXT (PLAINTEXT) has no authentication",
         "listener SASL_SSL: the certificate expires in 2 days",
         "the certificate is not for kafka.example, which clients dial; it is for localhost, 127.0.0.1",
         f"{place.key} (ssl.keystore.location of SASL_SSL) can be read by every user of this machine",

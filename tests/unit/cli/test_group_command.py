@@ -127,7 +127,7 @@ def test_a_group_goes_on_where_it_is_set(broker: Broker, say: Say, where: list[s
     ("arguments", "complaint"),
     [
         (["nobody", "--to-latest"], "nobody has no offsets; name topics with --topic"),
-        (["billing", "--to-latest", "--topic", "nothing"], "there is no topic nothing in"),
+        (["billing", "--to-latest", "--topic", "nothing"], "topic nothing not found at"),
         (["billing", "--to-latest", "--topic", "orders:2"], "--topic orders:2: orders has the partitions 0 to 1"),
         (["billing", "--to-latest", "--topic", "orders:x"], "--topic orders:x: must be TOPIC or TOPIC:0,1,2"),
         (["billing", "--to-datetime", "2026-10-25T02:30"], "--to-datetime 2026-10-25T02:30 comes twice here"),
@@ -207,10 +207,10 @@ def test_a_group_with_members_stays(broker: Broker, say: Say) -> None:
 
 def test_groups_are_deleted(broker: Broker, say: Say) -> None:
     code, _, complaints = say(broker, "delete", "nobody", "billing")
-    assert code == 1 and len(complaints) == 1 and "there is no group nobody in" in complaints[0]
+    assert code == 1 and len(complaints) == 1 and "group nobody not found at" in complaints[0]
     assert not broker.groups
     code, _, complaints = say(broker, "describe", "billing")
-    assert code == 1 and "there is no group billing in" in complaints[0]
+    assert code == 1 and "group billing not found at" in complaints[0]
 
 
 def test_a_group_can_begin_with_a_reset(broker: Broker, say: Say) -> None:

@@ -89,7 +89,7 @@ def test_what_cannot_be_taken_over_is_one_line(tmp_path):
     (tmp_path / "damaged" / "meta.properties").write_text("version=0\nbroker.id=three\n")
     for arguments, message in (
         (["--adopt", tmp_path / "nowhere"], "no such directory"),
-        (["--adopt", tmp_path / "new"], "no meta.properties tells whose it is"),
+        (["--adopt", tmp_path / "new"], "no meta.properties names its owner"),
         (["--adopt", tmp_path / "damaged"], "meta.properties is damaged"),
         (["--adopt", tmp_path / "new", "--data-dir", tmp_path / "new"], "give one of them"),
     ):

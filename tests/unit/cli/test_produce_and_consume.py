@@ -167,7 +167,7 @@ def test_only_committed_records_unless_others_are_asked_for(say: Say, broker: Br
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("consume", "nowhere"), "there is no topic nowhere"),
+        (("consume", "nowhere"), "topic nowhere not found"),
         (("consume", "t", "--from", "soon"), "must be beginning, end, an offset, or a time"),
         (("consume", "t", "--partition", "7"), "topic t has no partition 7"),
         (("consume", "t", "--format", "%x"), "has %x"),

@@ -150,4 +150,4 @@ def test_offsets_and_groups_are_deleted(broker: Broker, worker: ShareRequester, 
     assert code == 1 and "jobs keeps its offsets: UNKNOWN_TOPIC_OR_PARTITION" in complaints[0]
     assert say("delete", "workers")[0] == 0
     until(lambda: "workers" not in broker.groups, "its deletion")
-    assert "there is no group workers" in say("describe", "workers")[2][0]
+    assert "group workers not found" in say("describe", "workers")[2][0]

@@ -100,7 +100,7 @@ def test_a_transactional_id_is_described_by_its_coordinator(
     }
     _, (_, row), _ = say("describe", "--transactional-id", "idle")
     assert row[-2:] == ["None", "None"]
-    assert say("describe", "--transactional-id", "x") == (1, [], ["kafkalite: there is no transactional id x"])
+    assert say("describe", "--transactional-id", "x") == (1, [], ["kafkalite: transactional id x not found"])
 
 
 def test_a_row_is_also_an_object(cluster: TransactionCluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,12 +174,12 @@ def test_a_transaction_is_aborted_by_a_marker_from_its_leader(
     [
         (("abort", "--topic", "orders", "--partition", 1), "abort needs --start-offset, or --producer-id"),
         (("abort", "--topic", "orders", "--partition", 1, "--start-offset", 3), "no open transaction of orders-1"),
-        (("abort", "--topic", "orders", "--partition", 9, "--start-offset", 3), "there is no partition orders-9"),
-        (("describe-producers", "--topic", "alone", "--partition", 0), "nobody leads alone-0"),
+        (("abort", "--topic", "orders", "--partition", 9, "--start-offset", 3), "partition orders-9 not found"),
+        (("describe-producers", "--topic", "alone", "--partition", 0), "alone-0 has no leader"),
         (("describe-producers", "--topic", "orders", "--partition", 0, "--broker-id", 2), "NOT_LEADER_OR_FOLLOWER"),
-        (("describe-producers", "--topic", "orders", "--partition", 0, "--broker-id", 9), "there is no broker 9"),
-        (("find-hanging", "--topic", "nix"), "there is no topic nix"),
-        (("find-hanging", "--topic", "orders", "--partition", 9), "there is no partition orders-9"),
+        (("describe-producers", "--topic", "orders", "--partition", 0, "--broker-id", 9), "broker 9 not found"),
+        (("find-hanging", "--topic", "nix"), "topic nix not found"),
+        (("find-hanging", "--topic", "orders", "--partition", 9), "partition orders-9 not found"),
         (("find-hanging", "--partition", 0), "--partition needs --topic"),
     ],
 )

@@ -70,7 +70,7 @@ async def _all_tell(connect: str, tmp_path: Path, say: Say) -> None:
             assert [(one["partition"], one["end_offset"]) for one in told[:-1]] == [(0, 1), (1, 2), (2, 3)]
             assert (told[-1]["type"], told[-1]["live_records"]) == ("topic", 6)
         code, _, complaints = await say("topic", "describe", "nix", "--bootstrap", there[2])
-        assert (code, complaints) == (1, [f"kafkalite: there is no topic nix in {there[2]}"])
+        assert (code, complaints) == (1, [f"kafkalite: topic nix not found at {there[2]}"])
 
         code, lines, complaints = await say("cleaner", "status", "users", "--bootstrap", there[3])
         assert (code, len(lines), complaints) == (0, 4, [])

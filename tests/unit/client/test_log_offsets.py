@@ -155,7 +155,7 @@ def test_a_partition_that_is_not_there_is_looked_for_once_more() -> None:
 
 def test_a_leader_that_is_gone_is_asked_again() -> None:
     cluster = Cluster({A: [], B: []})
-    ask, failures = cluster.client, [ConfigError("there is no broker 1 in here:9092")]
+    ask, failures = cluster.client, [ConfigError("broker 1 not found at here:9092")]
 
     def client(broker_id: int) -> Any:
         if failures:

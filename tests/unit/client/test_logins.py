@@ -94,7 +94,7 @@ def test_a_token_in_a_file_needs_no_client(tmp_path) -> None:  # type: ignore[no
     found = login(
         f"{MODULE};", sasl_login_callback_handler_class=HANDLER, sasl_oauthbearer_token_endpoint_url=file.as_uri()
     )
-    with pytest.raises(NoCredential, match=r"the token of file:///.*/token makes no sense"):
+    with pytest.raises(NoCredential, match=r"the token of file:///.*/token is invalid"):
         first_token(found)
 
 

@@ -171,7 +171,7 @@ def test_corrupt_batches_are_left_out_if_that_is_asked_for(topics: Any) -> None:
         ({"topic": ["orders", "bills"], "starting_offsets": {0: 1}}, r"starting_offsets by partition goes with one"),
         ({"starting_timestamp": datetime(2026, 1, 1)}, r"starting_timestamp has no time zone"),
         ({"batch_bytes": 0}, r"'batch_bytes'.*0"),
-        ({"topic": "bills"}, r"there is no topic 'bills'.*topics there: orders"),
+        ({"topic": "bills"}, r"topic 'bills' not found.*topics there: orders"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_named_at_the_call(topics: Any, arguments: Any, fault: str) -> None:

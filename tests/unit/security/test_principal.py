@@ -102,7 +102,7 @@ def test_the_names_of_hosts_of_a_certificate() -> None:
 
 @given(st.binary(max_size=300))
 def test_names_of_what_is_no_certificate(data: bytes) -> None:
-    with pytest.raises(ValueError, match="makes no sense"):
+    with pytest.raises(ValueError, match="invalid certificate"):
         alternative_names(data)
 
 
@@ -111,5 +111,5 @@ def test_a_number_of_more_bytes_than_java_takes_is_refused_before_it_is_read() -
         return certificate(attribute(b"\x55" + b"\1" * (size - 1), b"x"))
 
     assert subject_of(named(4096)).endswith(".1=#0c0178")
-    with pytest.raises(ValueError, match="makes no sense"):
+    with pytest.raises(ValueError, match="invalid certificate"):
         subject_of(named(4097))

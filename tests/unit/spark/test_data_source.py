@@ -96,7 +96,7 @@ def test_nothing_is_no_rows(spark: Any, topics: Any) -> None:
 
 def test_faults_reach_the_user_in_plain_words(spark: Any, topics: Any) -> None:
     topics.write([NewRecord(None, b"v")])
-    with pytest.raises(Exception, match=r"there is no topic 'bills' in .*; topics there: orders"):
+    with pytest.raises(Exception, match=r"topic 'bills' not found in .*; topics there: orders"):
         read(spark, topics, "bills").collect()
     with pytest.raises(Exception, match="did you mean 'startingOffsets'"):
         read(spark, topics, startingOffset="earliest")

@@ -75,7 +75,7 @@ export const RUNS = [
   { title: "Deliveries", number: true, cell: (run) => count(run.delivery_count) },
   {
     title: "Held by",
-    cell: (run) => (run.member_id ? holder(run) : h("span", { class: "muted" }, "nobody")),
+    cell: (run) => (run.member_id ? holder(run) : h("span", { class: "muted" }, "no member")),
   },
   { title: "Since", wide: true, cell: (run) => (isKnown(run.acquired_ms) ? ago(run.acquired_ms) : "") },
   { title: "Locked until", wide: true, cell: (run) => (isKnown(run.locked_until_ms) ? clock(run.locked_until_ms) : "") },

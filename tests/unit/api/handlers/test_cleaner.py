@@ -165,8 +165,8 @@ def test_runs_do_not_pile_up(tell: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("how", "code", "message"),
     [
-        ({"topic": "none"}, 3, "there is no topic none"),
-        ({"topic": "n\x1b[2J"}, 3, r"there is no topic 'n\x1b[2J'"),
+        ({"topic": "none"}, 3, "topic none not found"),
+        ({"topic": "n\x1b[2J"}, 3, r"topic 'n\x1b[2J' not found"),
         ({"topic": "old"}, 44, "cleanup.policy of old is 'delete'; set it to 'compact' (or 'compact,delete')"),
         ({"partitions": [1, 3, -1]}, 3, "users has 3 partitions, counted from 0; there is no -1, 3"),
         ({"partitions": list(range(100_001))}, 42, "100001 partitions: no topic has so many"),

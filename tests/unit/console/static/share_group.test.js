@@ -79,7 +79,7 @@ test("records in flight have holders, or were given back", () => {
   assert.equal(offsetsOf(FREE), "9");
   assert.equal(cell(RUNS, "Held by", HELD), "tillm1");
   assert.equal(cell(RUNS, "Held by", { ...HELD, client_id: null }), "a member that has leftm1");
-  assert.equal(cell(RUNS, "Held by", FREE), "nobody");
+  assert.equal(cell(RUNS, "Held by", FREE), "no member");
   assert.equal(cell(RUNS, "State", FREE), "given back");
   assert.equal(cell(RUNS, "Since", { ...FREE, acquired_ms: null }), "");
 });

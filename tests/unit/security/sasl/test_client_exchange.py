@@ -66,12 +66,12 @@ def begun() -> tuple[ScramClient, str]:
     [
         ("r={nonce}x,s=QSXCR+Q6sek8bf92,i=4095", "wants 4095 iterations"),
         (f"r={{nonce}}x,s=QSXCR+Q6sek8bf92,i={ITERATIONS_MAX + 1}", "4096 to 100000 are accepted"),
-        ("r={nonce}x,s=QSXCR+Q6sek8bf92,i=99999999999999", "makes no sense"),
+        ("r={nonce}x,s=QSXCR+Q6sek8bf92,i=99999999999999", "is no valid SCRAM"),
         ("r={nonce},s=QSXCR+Q6sek8bf92,i=4096", "no nonce of its own"),
         ("r=another,s=QSXCR+Q6sek8bf92,i=4096", "no nonce of its own"),
-        ("m=ext,r={nonce}x,s=QSXCR+Q6sek8bf92,i=4096", "makes no sense"),
+        ("m=ext,r={nonce}x,s=QSXCR+Q6sek8bf92,i=4096", "is no valid SCRAM"),
         ("r={nonce}x,s=A,i=4096", "not base64"),
-        ("e=other-error", "makes no sense"),
+        ("e=other-error", "is no valid SCRAM"),
         ("r={nonce}" + "x" * 5000 + ",s=QSXCR+Q6sek8bf92,i=4096", "more than belongs"),
     ],
 )

@@ -162,7 +162,7 @@ def test_what_a_token_tells() -> None:
         ("opaque-and-secret", "no JWT in the compact form"),
         ("a.b.c d", "no JWT in the compact form"),
         ("a" * 300_000 + ".a.a", "no JWT in the compact form"),
-        ("a.b.c", "makes no sense"),
+        ("a.b.c", "is invalid"),
         (unsecured(sub="a"), "has no exp"),
         (unsecured(exp=1), "has no claim sub"),
         (unsecured(sub=7, exp=1), "has no claim sub"),

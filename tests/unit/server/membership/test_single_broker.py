@@ -87,7 +87,7 @@ def test_whose_the_directories_are(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such directory"):
         identity([str(tmp_path / "nowhere")])
     (tmp_path / "new").mkdir()
-    with pytest.raises(ConfigError, match=r"no meta\.properties tells whose it is"):
+    with pytest.raises(ConfigError, match=r"no meta\.properties names its owner"):
         identity([str(tmp_path / "new")])
     assert identity([str(tmp_path / "new"), str(GOLDEN / "one")]).broker_id == 3
     (tmp_path / "new" / "meta.properties").write_bytes(MetaProperties("other", 3).encode(0))
