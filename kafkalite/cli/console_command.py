@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.heap import bound_heap
 from kafkalite.common.log_lines import LogLines
 from kafkalite.common.output import say, version
 from kafkalite.config.listeners import LOOPBACK_OF, metrics_listener, parse_metrics_listener
@@ -76,6 +77,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
+    bound_heap()  # large records come and go
     listener = metrics_listener(parse(options.listen))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))

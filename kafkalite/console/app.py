@@ -11,7 +11,6 @@ of the package, with entity tags; an address that is neither a file nor of the A
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import hashlib
 import ipaddress
@@ -30,6 +29,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route as StarletteRoute
 
 from kafkalite.client.history import History
+from kafkalite.common.heap import trim_memory
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.text import read_json
 from kafkalite.console.brokers.broker_pool import BrokerPool
@@ -58,14 +58,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 logger = logging.getLogger("kafkalite.console")
-
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
-
-
-def trim_memory() -> None:
-    """Returns freed memory to the system: glibc keeps what threads have freed, 10 MB for each large record."""
-    if _trim is not None:
-        _trim(0)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]

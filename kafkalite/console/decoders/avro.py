@@ -141,15 +141,15 @@ def compile_schema(text: str, references: str) -> Callable[[bytes], str]:
         return value
 
     def decode(data: bytes) -> str:
-        fault: Exception | None = None
+        why = ""
         for each in dict.fromkeys((without_prefix(data), data)):
             try:
                 return to_text(value_of(each))
             except MemoryError:
                 raise
-            except Exception as error:
-                fault = fault or error
-        raise ValueError(str(fault) or type(fault).__name__)
+            except Exception as fault:
+                why = why or str(fault) or type(fault).__name__
+        raise ValueError(why)
 
     with suppress(Exception):
         value_of(b"")  # a record type that contains itself ends this process now, and not with every record

@@ -13,11 +13,13 @@ import signal
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from kafkalite.common.heap import bound_heap, trim_memory
 from kafkalite.console.decoders import avro, expression, protobuf, self_describing, wire
 
 _STDIN, _STDOUT = 0, 1
 _REASON_CHARS_MAX = 200
 _SMALL_BYTES = 16 << 10
+_TRIMMED_BYTES = 256 << 10
 _COMPILE = {
     wire.AVRO: avro.compile_schema,
     wire.PROTOBUF: protobuf.compile_schema,
@@ -34,16 +36,19 @@ def _compiled(schema: wire.Schema) -> Callable[[bytes], str]:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the terminal, meant for the console
+    bound_heap()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # a lower one may be set, and some systems have none
         resource.setrlimit(resource.RLIMIT_AS, (wire.MEMORY_BYTES_MAX, wire.MEMORY_BYTES_MAX))
     with contextlib.suppress(BrokenPipeError):
         while head := _read(wire.REQUEST.size):
             head_bytes, body_bytes = wire.REQUEST.unpack(head)
-            _answer(*wire.decode_request(_read(head_bytes), _read(body_bytes)))
+            if _answer(*wire.decode_request(_read(head_bytes), _read(body_bytes))) > _TRIMMED_BYTES:
+                trim_memory()  # or an idle process would keep what its largest record took
 
 
-def _answer(schema: wire.Schema, records: list[bytes]) -> None:
+def _answer(schema: wire.Schema, records: list[bytes]) -> int:
+    """Returns the size of the largest record, decoded or not."""
     frames: list[bytes] = []
     try:
         limit_s = wire.exchange_cpu_s(sum(map(len, records)))
@@ -64,8 +69,10 @@ def _answer(schema: wire.Schema, records: list[bytes]) -> None:
     except Exception as fault:  # the libraries' own errors have no common base
         frames.append(_fault_frame(fault))
     signal.setitimer(signal.ITIMER_PROF, 0)
+    largest = max(map(len, (*records, *frames)), default=0)
     for frame in _joined(frames):
         _write(frame)
+    return largest
 
 
 def _fault_frame(fault: Exception) -> bytes:

@@ -55,7 +55,7 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
         return kinds[name]
 
     def decode(data: bytes) -> str:
-        fault: Exception | None = None
+        why = ""
         indexes, rest = indexes_of(data)
         readers = readers_of(message or _message_at(files[main], indexes))
         for each in dict.fromkeys((rest, data)):
@@ -64,9 +64,9 @@ def compile_schema(text: str, message: str) -> Callable[[bytes], str]:
                     return to_text(telling.whole(kind.FromString(each)))
                 except MemoryError:
                     raise
-                except Exception as error:
-                    fault = fault or error
-        raise ValueError(str(fault) or type(fault).__name__)
+                except Exception as fault:
+                    why = why or str(fault) or type(fault).__name__
+        raise ValueError(why)
 
     return decode
 

@@ -72,8 +72,11 @@ class SchemaRegistry:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._schemas: OrderedDict[int, RegisteredSchema] = OrderedDict()
-        self._faults: dict[int | None, tuple[float, RegistryFault]] = {}  # None: of the registry itself
+        # None: of the registry itself. Not the exceptions: their tracebacks hold the records of the search they ended
+        self._faults: dict[int | None, tuple[float, str, int]] = {}
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Connection": "close"}
+        if not self._urls:
+            raise ConfigError(f"{URL_PROPERTY} must be http://HOST:PORT or https://HOST:PORT")
         for url in self._urls:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -99,13 +102,13 @@ class SchemaRegistry:
             if schema_id in self._schemas:
                 return self._schemas[schema_id]
             for key in (None, schema_id):
-                since_s, fault = self._faults.get(key, (float("-inf"), None))
-                if fault is not None and self._monotonic_s() - since_s < _FAILED_S:
-                    raise fault
+                since_s, why, status = self._faults.get(key, (float("-inf"), "", 0))
+                if self._monotonic_s() - since_s < _FAILED_S:
+                    raise RegistryFault(why, status)
             try:
                 found = self._read(schema_id)
             except RegistryFault as fault:
-                self._faults[None if not fault.status else schema_id] = self._monotonic_s(), fault
+                self._faults[schema_id if fault.status else None] = self._monotonic_s(), str(fault), fault.status
                 while len(self._faults) > _SCHEMAS_MAX:
                     self._faults.pop(next(iter(self._faults)))
                 raise
@@ -129,16 +132,13 @@ class SchemaRegistry:
 
     def ask(self, path: str) -> Any:
         """The JSON of an address. Raises RegistryFault."""
-        fault: RegistryFault | None = None
-        for url in self._urls:
+        for url in self._urls[:-1]:
             try:
                 return self._ask_one(url, path)
-            except RegistryFault as error:
-                fault = error
+            except RegistryFault as fault:
                 if fault.status:
-                    break
-        assert fault is not None
-        raise fault
+                    raise
+        return self._ask_one(self._urls[-1], path)
 
     def _ask_one(self, url: str, path: str) -> Any:
         parts = urlsplit(url)
@@ -239,7 +239,7 @@ class RegistryDecoder:
         self._registry = registry
         self._pool = pool
         self._budget = Budget()
-        self._decoders: dict[int, SchemaDecoder | RegisteredSchema | ValueError] = {}
+        self._decoders: dict[int, SchemaDecoder | RegisteredSchema | str] = {}  # a text: why there is none
 
     def kind_of(self, data: bytes) -> str:
         """The format of data that were decoded."""
@@ -267,27 +267,27 @@ class RegistryDecoder:
         if schema_id is None:
             raise NotEncoded("no id of a schema")
         decoder = self._decoder(schema_id)
-        if isinstance(decoder, ValueError):
-            raise decoder
+        if isinstance(decoder, str):
+            raise ValueError(decoder)
         if isinstance(decoder, SchemaDecoder):
             return decoder(data)
         text = wire.without_prefix(data).decode()
         read_json(text, strict=True)
         return text
 
-    def _decoder(self, schema_id: int) -> SchemaDecoder | RegisteredSchema | ValueError:
+    def _decoder(self, schema_id: int) -> SchemaDecoder | RegisteredSchema | str:
         found = self._decoders.get(schema_id)
         if found is None:
             found = self._decoders[schema_id] = self._new(schema_id)
         return found
 
-    def _new(self, schema_id: int) -> SchemaDecoder | RegisteredSchema | ValueError:
+    def _new(self, schema_id: int) -> SchemaDecoder | RegisteredSchema | str:
         if len(self._decoders) >= _IDS_OF_SEARCH_MAX:
-            return ValueError(f"not decoded: a search decodes {_IDS_OF_SEARCH_MAX} schemas")
+            return f"not decoded: a search decodes {_IDS_OF_SEARCH_MAX} schemas"
         try:
             found = self._registry.schema(schema_id)
             return found if found.schema is None else SchemaDecoder(self._pool, found.schema, self._budget)
         except RegistryFault as fault:
-            return fault
+            return str(fault)
         except (SchemaRefused, OSError) as fault:
-            return ValueError(f"its schema cannot be used: {fault}")
+            return f"its schema cannot be used: {fault}"

@@ -126,7 +126,7 @@ class DecoderProcess:
         """The reason why the process has ended, or is to be ended."""
         if isinstance(fault, Malformed | TimeoutError):
             self._process.kill()
-            return f"the decoder {'does not answer' if isinstance(fault, TimeoutError) else 'makes no sense'}"
+            return f"the decoder {'does not answer' if isinstance(fault, TimeoutError) else 'sends invalid frames'}"
         code = self._wait()
         known = _REASONS.get(signal.Signals(-code)) if code < 0 else None
         return known or f"the decoder has ended with code {code}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gc
 import importlib.util
 import io
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,6 +127,21 @@ def test_json_by_a_schema_is_json(registry: Registry, pool: DecoderPool) -> None
     found = seen(framed(schema_id, b'{"a": 1}'), auto(registry, pool))
     assert (found["format"], found["text"], found["note"]) == ("json", '{"a": 1}', "schema id 1")
     assert seen(framed(schema_id, b"{"), auto(registry, pool))["format"] == "hex"
+
+
+def test_a_failure_that_is_kept_holds_no_record(registry: Registry, pool: DecoderPool) -> None:
+    """Tracebacks of kept exceptions held every record of a search: 75 MiB for 20,000 records with unknown ids."""
+    schemas = SchemaRegistry(registry.url, {})
+    record = framed(99, b"x" * 1000)
+    held = sys.getrefcount(record)
+    for _ in range(3):
+        wanted = format_of("auto", None, None, "value", pool, schemas)
+        assert wanted.decode is not None
+        wanted.decode.expect([record])
+        assert seen(record, wanted)["format"] == "hex"
+        del wanted
+    gc.collect()
+    assert sys.getrefcount(record) == held
 
 
 def test_a_schema_that_is_not_there_costs_its_records_only(registry: Registry, pool: DecoderPool) -> None:

@@ -72,6 +72,9 @@ def test_other_bytes_are_hexadecimal_with_the_reason(name: str, pool: DecoderPoo
         ("cbor", b"\x81" * 200_000 + b"\0"),
         ("cbor", b"\x9b\x00\x00\x01" + b"\0" * 5),  # 2^40 items
         ("cbor", b"\xd8\x1c\x81\xd8\x1d\0"),  # a list that holds itself
+        ("msgpack", b"\xdd\x00\x98\x96\x80" + b"\xc0" * 10_000_000),  # ten million items that are there
+        ("msgpack", b"\xdd\x00\x07\xa1\x20" + b"\x90" * 500_000),  # as many lists as items are allowed
+        ("cbor", b"\x9a\x00\x0f\x42\x40" + b"\xf6" * 1_000_000),
     ],
 )
 def test_a_hostile_value_costs_itself(name: str, data: bytes, pool: DecoderPool) -> None:
