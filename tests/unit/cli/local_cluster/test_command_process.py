@@ -131,6 +131,8 @@ async def tell(commands):
     print(*await lines(process), await process.wait())
     ended.set()
     thread.join()
+    while len(os.listdir("/proc/self/task")) > 1:  # asyncio waits for a process in a thread, too
+        await asyncio.sleep(0)
     print(*await lines(await commands.start(["version"], "it", (), lambda: None)))
     commands.renounce_forks()
     print(*await lines(await commands.start(["version"], "it", (), lambda: None)))
