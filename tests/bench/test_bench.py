@@ -250,7 +250,8 @@ def test_the_table_leaves_empty_columns_out_and_names_what_failed() -> None:
 
 def test_work_is_chosen_by_name_and_pattern() -> None:
     assert chosen(None) == ["start", *WORKS, "memory"]
-    assert chosen("replay-*,start") == ["start", "replay-150x100B", "replay-16x1KB", "replay-1x100B"]
+    replays = [name for name in WORKS if name.startswith("replay-")]
+    assert chosen("replay-*,start") == ["start", *replays]
     assert chosen("java-*") == ["java-produce-100B", "java-consume-100B"]
     with pytest.raises(BrokerError, match="nonsense"):
         chosen("nonsense")
