@@ -53,7 +53,7 @@ def differ(data: Bytes, start: Array, end: Array) -> Flags:
     differs |= (heads[1:] != heads[:-1]).any(axis=1)
     for distance in range(8, most - 8 * common + 8, 8):
         word = words[np.maximum(end - distance, 0)]
-        differs |= word[1:] != word[:-1]
+        differs |= (word[1:] != word[:-1]) & (size[1:] >= distance)  # of a shorter one it begins in the field before
     return differs
 
 

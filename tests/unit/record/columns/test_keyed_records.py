@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalite.record.columns.keyed_records import cut, differ, first_two_bytes, last_four_bytes
@@ -32,6 +32,7 @@ def test_large_fields_and_fields_of_many_sizes_are_cut_too() -> None:
 
 
 @given(fields)
+@example([b"a long beginning, ", bytes(8), bytes(8)])
 def test_a_field_that_differs_is_seen(rows: list[bytes]) -> None:
     changes = differ(*placed(rows)).tolist()
     assert len(changes) == len(rows) - 1
