@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import fastavro
+import fastavro.read
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,16 @@ from kafkalite.common.text import read_json
 from kafkalite.console.decoders import avro
 from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder
 from kafkalite.console.decoders.wire import AVRO, Schema
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _readers_of_others() -> Iterator[None]:
+    """The readers of logical types, which all users of fastavro in a process share, are as before when this is over."""
+    readers: Any = fastavro.read.LOGICAL_READERS
+    before = dict(readers)
+    yield
+    readers.clear()
+    readers.update(before)
 
 
 def record_of(**fields: Any) -> str:
