@@ -15,6 +15,8 @@ from tests.support.consumer_members import ConsumerMember
 from tests.support.share_requests import ACCEPT, REJECT, RELEASE, ShareRequester, acquired, begin_at_earliest, the_row
 from tests.support.wait import DEADLINE_S, until
 
+QUICK = {"group_share_heartbeat_interval_ms": 100, "group_share_min_heartbeat_interval_ms": 100}
+
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
@@ -26,6 +28,14 @@ def broker() -> Iterator[Broker]:
 
 def member(broker: Broker, member_id: str = "m") -> ShareRequester:
     return ShareRequester(broker.bootstrap_servers, "workers", "jobs", member_id).join()
+
+
+def stock_worker(bootstrap: str) -> ShareConsumer:
+    """A member that acknowledges each record itself."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "workers", "share.acknowledgement.mode": "explicit"}
+    consumer = ShareConsumer(settings)
+    consumer.subscribe(["jobs"])
+    return consumer
 
 
 def send(broker: Broker, count: int) -> None:
@@ -141,20 +151,12 @@ def test_a_rebalance_is_a_new_epoch(broker: Broker) -> None:
 
 
 def test_a_stock_worker_gets_again_what_it_held_for_too_long() -> None:
-    quick = {"group_share_heartbeat_interval_ms": 100, "group_share_min_heartbeat_interval_ms": 100}
-    with Broker(group_share_assignment_interval_ms=0, **quick) as broker:
+    with Broker(group_share_assignment_interval_ms=0, **QUICK) as broker:
         broker.create_topic("jobs")
         begin_at_earliest(broker.bootstrap_servers, "workers")
         send(broker, 3)
         group = broker.share_group("workers")
-        consumer = ShareConsumer(
-            {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "group.id": "workers",
-                "share.acknowledgement.mode": "explicit",
-            }
-        )
-        consumer.subscribe(["jobs"])
+        consumer = stock_worker(broker.bootstrap_servers)
         counts: list[int] = []
 
         def is_accepted() -> bool:
@@ -179,9 +181,8 @@ def test_a_group_of_another_kind_is_refused(broker: Broker) -> None:
 
 
 def test_a_cluster_takes_each_part_from_the_broker_that_has_it() -> None:
-    quick = {"group_share_heartbeat_interval_ms": 100, "group_share_min_heartbeat_interval_ms": 100}
     with Cluster(
-        3, group_share_assignment_interval_ms=0, share_coordinator_state_topic_num_partitions=1, **quick
+        3, group_share_assignment_interval_ms=0, share_coordinator_state_topic_num_partitions=1, **QUICK
     ) as cluster:
         group = cluster.share_group("workers")
         assert (group.state, group.members, group.start_offsets, group.expire_locks()) == ("Dead", (), {}, 0)
@@ -191,14 +192,7 @@ def test_a_cluster_takes_each_part_from_the_broker_that_has_it() -> None:
         for partition in range(3):
             producer.produce("jobs", b"one", partition=partition)
         producer.flush(DEADLINE_S)
-        consumer = ShareConsumer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "group.id": "workers",
-                "share.acknowledgement.mode": "explicit",
-            }
-        )
-        consumer.subscribe(["jobs"])
+        consumer = stock_worker(cluster.bootstrap_servers)
         seen: list[int] = []
 
         def is_accepted() -> bool:
