@@ -38,11 +38,12 @@ _MAY_LEAD = (RegistrationState.MEMBER, RegistrationState.DISCONNECTED)
 class Topic:
     """One topic. `states` are all of its partitions as the cluster sees them; `partitions` are the ones that this
     broker leads, or would lead if their disk had not failed, `followers` the ones that it copies from their leaders.
-    `overrides` are the topic's own settings as text; `config` follows from them. `admission` is kept here by the API,
-    which makes it once per topic."""
+    `overrides` are the topic's own settings as text; `config` follows from them. `admission` and `descriptions` are
+    kept here by the API, which makes them once per topic."""
 
     __slots__ = (
-        "admission", "config", "followers", "internal", "name", "overrides", "partitions", "states", "topic_id",
+        "admission", "config", "descriptions", "followers", "internal", "name", "overrides", "partitions", "states",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(self, record: TopicRecord, config: TopicConfig) -> None:
@@ -55,6 +56,7 @@ class Topic:
         self.partitions: dict[int, Partition] = {}
         self.followers: dict[int, FollowerPartition] = {}
         self.admission: Any = None
+        self.descriptions: Any = None
 
 
 class HostedReplicas:

@@ -21,6 +21,7 @@ from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions, FollowerFetches
 from kafkalite.api.request.request_context import Runtime
 from kafkalite.api.request.request_watch import ReportSources
+from kafkalite.api.request.topic_describer import EncodedTopics
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.metadata.finalized_features import FinalizedFeatures
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
@@ -171,6 +172,7 @@ class BrokerApis:
             self._topic_admin,
             self._coordinators.internal_topics,
             self._features,
+            EncodedTopics(self._replica_manager),
         )
 
     @cached_property

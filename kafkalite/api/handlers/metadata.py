@@ -13,26 +13,25 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
-from kafkalite.api.request.broker_endpoints import BrokerEndpoint, BrokerEndpoints
+from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext, Runtime
 from kafkalite.api.request.throttling import MutationQuota
+from kafkalite.api.request.topic_describer import EncodedTopics, TopicDescriber
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import (
     INTERNAL_TOPICS,
-    NO_LEADER,
     ZERO_UUID,
     topic_name_fault,
 )
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.internal_topic import InternalTopic
-from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
+from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.metadata.finalized_features import HIGHEST_LEVELS, FinalizedFeatures
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages import metadata as wire
-from kafkalite.replication.hosted_replicas import Topic
-from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.security.acl.acl import Operation
@@ -64,6 +63,7 @@ class MetadataApi(NamedTuple):
     topic_admin: TopicAdmin
     internal_topics: Mapping[str, InternalTopic]
     features: FinalizedFeatures
+    encoded_topics: EncodedTopics
 
     def metadata(
         self, request: wire.MetadataRequest, context: RequestContext
@@ -71,7 +71,9 @@ class MetadataApi(NamedTuple):
         version = context.api_version
         by_name = self.replica_manager.by_name
         if request.topics is None or (version == 0 and not request.topics):
-            names = [name for name in by_name if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False)]
+            names = list(by_name)
+            if context.access is not None:
+                names = [name for name in names if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False)]
             return self._answer(request, context, names)
         if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
             return self._by_id(request, request.topics, context)
@@ -151,30 +153,16 @@ class MetadataApi(NamedTuple):
         faults: Mapping[str, ErrorCode] = MappingProxyType({}),
     ) -> wire.MetadataResponse:
         """The answer about topics that the client may describe, and about `refused` ones."""
-        topics: list[wire.MetadataResponseTopic] = []
         brokers = self.brokers.all_for(context.connection)
         describer = TopicDescriber(
             self.brokers.broker_id, brokers, self.cluster, self.replica_manager, context.api_version
         )
-        is_asked = request.include_topic_authorized_operations
-        for name in names:
-            operations = context.operations(TOPIC, name) if is_asked else OPERATIONS_NOT_ASKED
-            topic = self.replica_manager.by_name.get(name)
-            if topic is not None:
-                topics.append(describer.topic(topic, operations))
-            else:
-                code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if topic_name_fault(name) is not None:
-                    code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                topics.append(
-                    wire.MetadataResponseTopic(
-                        error_code=code,
-                        name=name,
-                        is_internal=name in INTERNAL_TOPICS,
-                        partitions=[],
-                        topic_authorized_operations=operations,
-                    )
-                )
+        by_name, is_asked = self.replica_manager.by_name, request.include_topic_authorized_operations
+        topics: list[Any]  # an element may be encoded already
+        if not is_asked and all(map(by_name.__contains__, names)):
+            topics = self.encoded_topics.encoded(describer, [by_name[name] for name in names])
+        else:
+            topics = [self._topic(name, describer, context, is_asked, faults) for name in names]
         return wire.MetadataResponse(
             brokers=[
                 wire.MetadataResponseBroker(
@@ -187,6 +175,29 @@ class MetadataApi(NamedTuple):
             topics=[*topics, *refused],
             cluster_authorized_operations=_cluster_operations(request, context),
             missing_at=self._missing_at(request.is_missing),
+        )
+
+    def _topic(
+        self,
+        name: str,
+        describer: TopicDescriber,
+        context: RequestContext,
+        is_asked: bool,
+        faults: Mapping[str, ErrorCode],
+    ) -> wire.MetadataResponseTopic:
+        operations = context.operations(TOPIC, name) if is_asked else OPERATIONS_NOT_ASKED
+        topic = self.replica_manager.by_name.get(name)
+        if topic is not None:
+            return describer.topic(topic, operations)
+        code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic_name_fault(name) is not None:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return wire.MetadataResponseTopic(
+            error_code=code,
+            name=name,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=[],
+            topic_authorized_operations=operations,
         )
 
     def _missing_at(self, broker_id: int) -> int:
@@ -253,78 +264,6 @@ def _refused(topics: list[wire.MetadataRequestTopic], code: ErrorCode) -> wire.M
 
 def _cluster_operations(request: wire.MetadataRequest | wire.DescribeClusterRequest, context: RequestContext) -> int:
     return context.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
-
-
-class TopicDescriber:
-    """Describes topics to one client: partitions led here by their own state, the others by the metadata."""
-
-    def __init__(
-        self,
-        broker_id: int,
-        brokers: Iterable[BrokerEndpoint],
-        cluster: ClusterMetadata,
-        replica_manager: ReplicaManager,
-        version: int,
-    ) -> None:
-        """`brokers` are those with an endpoint on the client's listener, `version` is that of Metadata."""
-        self._me = broker_id
-        self._reachable = {broker.broker_id for broker in brokers}
-        self._alive = cluster.brokers
-        self._is_old = version == 0
-        self._knows_listeners = version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
-        self._is_offline_here = replica_manager.is_offline
-
-    def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
-        led = topic.partitions
-        return wire.MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            is_internal=topic.internal,
-            partitions=[
-                self._partition(topic.name, index, state, led.get(index)) for index, state in topic.states.items()
-            ],
-            topic_authorized_operations=operations,
-        )
-
-    def partition(self, topic: Topic, index: int) -> wire.MetadataResponsePartition:
-        """One of the topic's partitions."""
-        return self._partition(topic.name, index, topic.states[index], topic.partitions.get(index))
-
-    def _partition(
-        self, topic: str, index: int, state: PartitionRecord, led: Partition | None
-    ) -> wire.MetadataResponsePartition:
-        me, alive = self._me, self._alive
-        leader, epoch, replicas, isr = state.leader, state.leader_epoch, state.replicas, state.isr
-        offline = [replica for replica in replicas if replica not in alive]
-        if led.is_offline if led is not None else me in replicas and self._is_offline_here(topic, index):
-            offline = [replica for replica in replicas if replica not in alive or replica == me]
-        if led is not None:
-            leader, epoch = me, led.leader_epoch
-            if led.is_offline:
-                leader = NO_LEADER
-        elif leader == me:  # not open yet, or resigned
-            leader = NO_LEADER
-        code = ErrorCode.NONE
-        if leader not in self._reachable:
-            code = ErrorCode.LEADER_NOT_AVAILABLE
-            if leader in alive and self._knows_listeners:
-                code = ErrorCode.LISTENER_NOT_FOUND
-            leader = NO_LEADER
-        if self._is_old and not self._reachable.issuperset(replicas):
-            # clients of version 0 look up every replica in the list of brokers
-            replicas = tuple(replica for replica in replicas if replica in self._reachable)
-            isr = tuple(replica for replica in isr if replica in self._reachable)
-            if code is ErrorCode.NONE:
-                code = ErrorCode.REPLICA_NOT_AVAILABLE
-        return wire.MetadataResponsePartition(
-            error_code=code,
-            partition_index=index,
-            leader_id=leader,
-            leader_epoch=epoch,
-            replica_nodes=list(replicas),
-            isr_nodes=list(isr),
-            offline_replicas=offline,
-        )
 
 
 def _supported_features(version: int) -> list[wire.SupportedFeatureKey]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kafkalite.api.handlers.metadata import FIRST_VERSION_BY_ID, TopicDescriber
+from kafkalite.api.handlers.metadata import FIRST_VERSION_BY_ID
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.request_context import TOPIC, RequestContext
+from kafkalite.api.request.topic_describer import TopicDescriber
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, topic_name_fault

@@ -33,6 +33,13 @@ def encoder(message_type: type[M], version: int) -> Callable[[M, list[Part]], No
     return _encoder(message_type, version)
 
 
+def encoded(message: Message, version: int) -> bytes:
+    """The bytes of a message without records."""
+    parts: list[Part] = []
+    encoder(type(message), version)(message, parts)
+    return b"".join(parts)  # type: ignore[arg-type]  # no file regions in here
+
+
 def decode(message_type: type[M], version: int, data: memoryview, position: int = 0) -> tuple[M, int]:
     """The message of this type at `position`, and the position behind it. Raises Malformed."""
     return cast("tuple[M, int]", _decoder(message_type, version)(data, position))
@@ -62,9 +69,7 @@ VERSION = struct.Struct(">h")
 
 def versioned(message: Message, version: int) -> bytes:
     """The version, followed by the message in that version."""
-    parts: list[Part] = [VERSION.pack(version)]
-    encoder(type(message), version)(message, parts)
-    return b"".join(parts)  # type: ignore[arg-type]  # no file regions in here
+    return VERSION.pack(version) + encoded(message, version)
 
 
 def version_of(data: bytes) -> int:

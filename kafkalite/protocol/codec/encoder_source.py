@@ -180,6 +180,10 @@ class EncoderSource:
         else:
             element = source.fresh("o")
             with source.block(f"for {element} in {elements}:"):
+                if field.may_be_encoded:
+                    with source.block(f"if type({element}) is bytes:"):
+                        source.line(f"{self._out}.append({element})")
+                        source.line("continue")
                 self._struct(kind, element)
 
     def _numbers(self, field: Field, code: str, elements: str, count: str) -> None:

@@ -144,6 +144,7 @@ class Field(NamedTuple):
     null_sent_as_empty: bool = False  # null is decoded, but never sent
     mostly_empty: bool = False  # a hint for the encoder
     has_presence: bool = False  # a struct that may be null: one signed byte comes first, and it is always sent
+    may_be_encoded: bool = False  # elements may be the bytes that the encoder would write
 
     @property
     def is_made_anew(self) -> bool:
@@ -163,9 +164,10 @@ def _declare(
     null_sent_as_empty: bool = False,
     mostly_empty: bool = False,
     has_presence: bool = False,
+    may_be_encoded: bool = False,
 ) -> T:
     # A class body holds a Field, and readers of an object see the field's value: the type is the latter's.
-    hints = (null_sent_as_empty, mostly_empty, has_presence)
+    hints = (null_sent_as_empty, mostly_empty, has_presence, may_be_encoded)
     field = Field(kind, parse_versions(versions), default, parse_versions(nullable or "none"), tag, is_array, *hints)
     return cast(T, field)
 
@@ -230,6 +232,8 @@ def records(versions: str, *, nullable: str, null_sent_as_empty: bool = False) -
 @overload
 def array(of: type[M], versions: str, *, tag: int | None = None, mostly_empty: bool = False) -> list[M]: ...
 @overload
+def array(of: type[M], versions: str, *, may_be_encoded: bool) -> list[M]: ...
+@overload
 def array(
     of: type[M], versions: str, *, nullable: str, mostly_empty: bool = False, null_by_default: bool = False
 ) -> list[M] | None: ...
@@ -245,11 +249,13 @@ def array(
     tag: int | None = None,
     mostly_empty: bool = False,
     null_by_default: bool = False,
+    may_be_encoded: bool = False,
 ) -> Any:
     """An array of structs or of plain values. The default is a new empty list, also where null is possible, unless the
-    schema says null."""
+    schema says null. With `may_be_encoded` an element that is sent may be its bytes instead (`encoded`)."""
     default: list[Any] | None = None if null_by_default else []
-    return _declare(of, versions, default, nullable, tag, is_array=True, mostly_empty=mostly_empty)
+    hints = {"mostly_empty": mostly_empty, "may_be_encoded": may_be_encoded}
+    return _declare(of, versions, default, nullable, tag, is_array=True, **hints)
 
 
 @overload

@@ -47,7 +47,7 @@ class MetadataResponsePartition(Message):
     offline_replicas: list[int] = array(INT32, "5+")
 
 
-class MetadataResponseTopic(Message):
+class MetadataResponseTopic(Message, flexible="9+"):
     error_code: int = int16("0+")
     name: str | None = string("0+", nullable="12+", default="")
     topic_id: UUID = uuid("10+")
@@ -61,7 +61,7 @@ class MetadataResponse(Message, flexible="9+"):
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker, "0+")
     cluster_id: str | None = string("2+", nullable="2+")
     controller_id: int = int32("1+", default=-1)
-    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, "0+")
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, "0+", may_be_encoded=True)
     cluster_authorized_operations: int = int32("8-10", default=AUTHORIZED_OPERATIONS_OMITTED)
     error_code: int = int16("13+")
     # The broker of `is_missing` is not in the cluster as of this ZooKeeper transaction; -1: it is in the cluster.
