@@ -25,6 +25,7 @@ from kafkalite.api.request.topic_describer import EncodedTopics
 from kafkalite.common.log_lines import RateLimitedLogger
 from kafkalite.metadata.finalized_features import FinalizedFeatures
 from kafkalite.replication.replica.replication_quota import ReplicationQuota
+from kafkalite.server.share_apis import ShareApis
 
 if TYPE_CHECKING:
     from kafkalite.api.handlers.acls import AclApi
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     from kafkalite.api.handlers.list_offsets import ListOffsetsApi
     from kafkalite.api.handlers.log_dirs import LogDirApi
     from kafkalite.api.handlers.partition_admin import PartitionAdminApi
-    from kafkalite.api.handlers.share_fetch import ShareFetchApi
-    from kafkalite.api.handlers.share_groups import ShareGroupApi
-    from kafkalite.api.handlers.share_state import ShareStateApi
     from kafkalite.api.handlers.streams_groups import StreamsGroupApi
     from kafkalite.api.handlers.telemetry import TelemetryApi
     from kafkalite.api.handlers.topic_partitions import TopicPartitionApi
@@ -160,6 +158,18 @@ class BrokerApis:
         telemetry = ClientTelemetry(self._runtime.clock.monotonic_ms)
         follow_client_metrics(self._metadata, telemetry)
         return telemetry
+
+    @cached_property
+    def shares(self) -> ShareApis:
+        return ShareApis(
+            self._runtime,
+            self._config,
+            self._metadata,
+            self._brokers,
+            self._replica_manager,
+            self._coordinators,
+            self._features,
+        )
 
     @cached_property
     def _metadata_api(self) -> MetadataApi:
@@ -309,52 +319,6 @@ class BrokerApis:
         return CleanerApi(self._runtime, self._config, self._replica_manager, self._cleaner)
 
     @cached_property
-    def share_fetches(self) -> ShareFetchApi:
-        """Records of share groups, from the first request for them on."""
-        from kafkalite.api.handlers.share_fetch import ShareFetchApi
-        from kafkalite.api.request.share_acknowledgements import ShareAcknowledgements
-        from kafkalite.api.request.share_sessions import ShareSessions
-        from kafkalite.api.request.share_traffic import ShareTraffic
-        from kafkalite.replication.share.share_partitions import SharePartitions
-
-        its = self._coordinators
-        shares = SharePartitions(self._runtime.clock, its.share_states, its.share_reading)
-        self._replica_manager.on_resignation.subscribe(shares.on_resignation)
-        traffic = ShareTraffic()
-
-        def on_last_end(group_id: str) -> None:
-            shares.drop_group(group_id)
-            traffic.forget_group(group_id)
-
-        sessions = ShareSessions(
-            lambda: self._config().group_share_max_share_sessions, shares.on_session_end, on_last_end
-        )
-        replicas = self._replica_manager
-        taken = ShareAcknowledgements(replicas, shares, traffic)
-        return ShareFetchApi(
-            self._runtime, self._config, self._brokers, replicas, shares, sessions, self._features, traffic, taken
-        )
-
-    @property
-    def used_share_fetches(self) -> ShareFetchApi | None:
-        """`share_fetches` if there was a request for them."""
-        found: ShareFetchApi | None = self.__dict__.get("share_fetches")
-        return found
-
-    @cached_property
-    def _share_group_api(self) -> ShareGroupApi:
-        from kafkalite.api.handlers.share_groups import ShareGroupApi
-
-        its = self._coordinators
-        return ShareGroupApi(self._runtime, its.groups, self._features, self._metadata, its.end_offsets.find)
-
-    @cached_property
-    def _share_state_api(self) -> ShareStateApi:
-        from kafkalite.api.handlers.share_state import ShareStateApi
-
-        return ShareStateApi(self._coordinators.shares)
-
-    @cached_property
     def _streams_group_api(self) -> StreamsGroupApi:
         from kafkalite.api.handlers.streams_groups import StreamsGroupApi
         from kafkalite.api.request.streams_topics import StreamsTopics
@@ -375,7 +339,7 @@ class BrokerApis:
             self._coordinators.groups,
             self._cleaner,
             self._reports,
-            lambda: None if (used := self.used_share_fetches) is None else used.shares,
+            lambda: None if (used := self.shares.used_fetches) is None else used.shares,
         )
 
 
@@ -460,19 +424,19 @@ _HANDLERS: Mapping[str, Callable[[BrokerApis], Handler]] = {
     "DescribeTopicPartitions": lambda its: its._topic_partition_api.describe_topic_partitions,
     "RunCleaner": lambda its: its._cleaner_api.run_cleaner,
     "BrokerReport": lambda its: its._report_api.broker_report,
-    "ShareFetch": lambda its: its.share_fetches.share_fetch,
-    "ShareAcknowledge": lambda its: its.share_fetches.share_acknowledge,
-    "ShareGroupHeartbeat": lambda its: its._share_group_api.share_group_heartbeat,
-    "ShareGroupDescribe": lambda its: its._share_group_api.share_group_describe,
-    "DescribeShareGroupOffsets": lambda its: its._share_group_api.describe_share_group_offsets,
-    "AlterShareGroupOffsets": lambda its: its._share_group_api.alter_share_group_offsets,
-    "DeleteShareGroupOffsets": lambda its: its._share_group_api.delete_share_group_offsets,
+    "ShareFetch": lambda its: its.shares.fetches.share_fetch,
+    "ShareAcknowledge": lambda its: its.shares.fetches.share_acknowledge,
+    "ShareGroupHeartbeat": lambda its: its.shares.groups.share_group_heartbeat,
+    "ShareGroupDescribe": lambda its: its.shares.groups.share_group_describe,
+    "DescribeShareGroupOffsets": lambda its: its.shares.groups.describe_share_group_offsets,
+    "AlterShareGroupOffsets": lambda its: its.shares.groups.alter_share_group_offsets,
+    "DeleteShareGroupOffsets": lambda its: its.shares.groups.delete_share_group_offsets,
     "StreamsGroupHeartbeat": lambda its: its._streams_group_api.streams_group_heartbeat,
     "StreamsGroupDescribe": lambda its: its._streams_group_api.streams_group_describe,
-    "InitializeShareGroupState": lambda its: its._share_state_api.initialize_share_group_state,
-    "ReadShareGroupState": lambda its: its._share_state_api.read_share_group_state,
-    "WriteShareGroupState": lambda its: its._share_state_api.write_share_group_state,
-    "DeleteShareGroupState": lambda its: its._share_state_api.delete_share_group_state,
-    "ReadShareGroupStateSummary": lambda its: its._share_state_api.read_share_group_state_summary,
+    "InitializeShareGroupState": lambda its: its.shares.states.initialize_share_group_state,
+    "ReadShareGroupState": lambda its: its.shares.states.read_share_group_state,
+    "WriteShareGroupState": lambda its: its.shares.states.write_share_group_state,
+    "DeleteShareGroupState": lambda its: its.shares.states.delete_share_group_state,
+    "ReadShareGroupStateSummary": lambda its: its.shares.states.read_share_group_state_summary,
 }
 """The method or function that answers each API, found at its first request, which imports the file."""

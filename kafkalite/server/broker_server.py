@@ -288,7 +288,7 @@ class BrokerServer:
             self.clock,
         )
         add_replication_metrics(metrics, self.replica_manager, self.apis.follower_fetches)
-        add_share_metrics(metrics, self.coordinators, self.replica_manager, lambda: self.apis.used_share_fetches)
+        add_share_metrics(metrics, self.coordinators, self.replica_manager, lambda: self.apis.shares.used_fetches)
         add_quota_metrics(metrics, self._quotas, self.server.quotas, self.clock)
         add_client_metrics(metrics, self.apis.telemetry)
         endpoint = MetricsEndpoint(

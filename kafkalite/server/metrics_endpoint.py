@@ -1,6 +1,6 @@
 """An HTTP/1.1 endpoint that a Prometheus server scrapes: GET /metrics, and GET /health for programs that start brokers.
 
-A test's broker also has its control there (`kafkalite.testing.controlled_broker`). It runs on the broker's loop and
+A test's broker also has its control there (`kafkalite.testing.control`). It runs on the broker's loop and
 yields to clients: text is made in small pieces with a turn of the loop between two, for one scraper at a time, while
 others wait. A connection carries one request, of a few kilobytes, and has a few seconds for it; a handful of
 connections may be open, more are closed at once.

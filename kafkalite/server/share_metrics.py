@@ -16,7 +16,7 @@ from kafkalite.api.request.share_traffic import ShareTraffic
 from kafkalite.common.latest_values import LatestValues
 from kafkalite.common.metrics import COUNTER, Column, Metrics, Row
 from kafkalite.common.names import SHARE_STATE_TOPIC
-from kafkalite.replication.share.share_partition import ACCEPT, REJECT, RELEASE, RENEW
+from kafkalite.replication.share.acknowledgement import ACCEPT, REJECT, RELEASE, RENEW
 from kafkalite.server.coordinator_metrics import add_internal_topic_metrics
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.checksum import partition_for_key
-from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.coordinator.group.group import SHARE
 from kafkalite.record.batch import NewRecord
 from kafkalite.server.broker import Broker as ServerBroker
@@ -269,12 +268,7 @@ class AsyncBroker(ServerBroker):
         found = await self._topic_to_write(topic)
         if partition is None:
             partition = self._partition_for(topic, new.key, len(found.partitions))
-        target = found.partitions.get(partition)
-        if target is None:
-            count = len(found.partitions)
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has no partition {partition}, it has {count}"
-            )
+        target = maintenance.require_partition(found, partition)
         result = await maintenance.append(server, topic, target, new, now_ms)
         stored_ms = new.timestamp if result.log_append_time_ms < 0 else result.log_append_time_ms
         return StoredRecord(
@@ -308,8 +302,8 @@ class AsyncBroker(ServerBroker):
         """
         check_isolation(isolation)
         found = maintenance.require_topic(self.server, topic)
-        if partition is not None and partition not in found.partitions:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has no partition {partition}")
+        if partition is not None:
+            maintenance.require_partition(found, partition)
         watch = RecordWatch(self.server, topic, isolation)
         return [
             record.decoded(key, value) for record in watch.poll() if partition is None or record.partition == partition

@@ -44,6 +44,17 @@ def require_topic(server: BrokerServer, name: str) -> Topic:
     return topic
 
 
+def require_partition(topic: Topic, index: int) -> Partition:
+    """Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic.name!r} has no partition {index}, it has {len(topic.partitions)}",
+        )
+    return partition
+
+
 async def append(
     server: BrokerServer, topic: str, partition: Partition, record: NewRecord, now_ms: int
 ) -> AppendResult:

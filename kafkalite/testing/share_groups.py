@@ -226,7 +226,7 @@ def _keys(server: BrokerServer, group_id: str) -> Iterable[tuple[SharePartitionK
 
 
 def _shares(server: BrokerServer) -> SharePartitions | None:
-    used = server.apis.used_share_fetches
+    used = server.apis.shares.used_fetches
     return None if used is None else used.shares
 
 

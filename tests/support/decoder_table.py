@@ -46,7 +46,7 @@ from kafkalite.log.segment.record_count_file import decode_entries as decode_rec
 from kafkalite.log.segment.record_counting import count
 from kafkalite.log.segment.segment_file import iter_batches as iter_file_batches
 from kafkalite.log.segment.segment_file import iter_headers
-from kafkalite.log.state.producer import SnapshotEntry, decode_snapshot, encode_snapshot
+from kafkalite.log.state.producer_snapshots import SnapshotEntry, decode_snapshot, encode_snapshot
 from kafkalite.log.storage.checkpoint_file import decode_entries, decode_offsets, decode_topic_id
 from kafkalite.log.storage.files import Files
 from kafkalite.metadata import metadata_journal
@@ -631,7 +631,7 @@ DECODERS = (
     ),
     Decoder(
         "files beside a segment",
-        ("log/state/producer.py", "log/segment/record_count_file.py"),
+        ("log/state/producer_snapshots.py", "log/segment/record_count_file.py"),
         _all_of(decode_snapshot, decode_record_counts),
         (encode_snapshot([SnapshotEntry(1, 0, 1, 1, 0, 1, 0, -1)] * 2),),
     ),
@@ -798,7 +798,7 @@ NO_DECODERS = {
     "replication/replica_fetcher.py": _ONE,
     "config/password_encoder.py": _OWN,
     "zk/server/listener.py": _FRAME,
-    "testing/controlled_broker.py": "base64 of a request",
+    "testing/control.py": "base64 of a request",
     "testing/faults/spoils.py": _BATCHES,
     "testing/requests/replay.py": _BATCHES,
     "testing/requests/recorded_request.py": "base64 of a line",

@@ -25,7 +25,7 @@ from kafkalite.api.fast_path.answer_template import MARKS, NUMBERS, cut
 from kafkalite.api.fast_path.wide_fetch import WideFetch
 from kafkalite.api.handlers.fetch import FetchApi
 from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, LongPoll
+from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED
 from kafkalite.api.request.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_VERSION_BY_ID,
@@ -33,6 +33,7 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
+from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.api.request.throttling import fetch_wait_ms, quotas_of
 from kafkalite.common.errors import KafkaError

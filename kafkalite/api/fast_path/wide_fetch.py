@@ -20,8 +20,9 @@ from struct import Struct
 from struct import error as struct_error
 
 from kafkalite.api.handlers.fetch import FetchApi
-from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, LongPoll
+from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED
 from kafkalite.api.request.fetch_sessions import FIRST_VERSION_BY_ID, FetchContext, wanted_partitions
+from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.region import FileRegion, Part

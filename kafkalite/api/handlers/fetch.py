@@ -14,14 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.fetch_reader import (
-    FIRST_VERSION_OF_BATCHES,
-    WAIT_MS_MAX,
-    FetchParts,
-    FetchReader,
-    Found,
-    LongPoll,
-)
+from kafkalite.api.request.fetch_reader import FIRST_VERSION_OF_BATCHES, FetchParts, FetchReader, Found
 from kafkalite.api.request.fetch_sessions import (
     FIRST_VERSION_BY_ID,
     NO_SESSION,
@@ -30,6 +23,7 @@ from kafkalite.api.request.fetch_sessions import (
     WantedPartition,
     replica_of,
 )
+from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.replica_fetch import DelayedReplicaFetch, ReplicaFetchReader
 from kafkalite.api.request.request_context import TOPIC, RequestContext
 from kafkalite.api.request.throttling import exempt, quotas_of

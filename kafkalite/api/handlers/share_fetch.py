@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints, node_endpoints
-from kafkalite.api.request.fetch_reader import WAIT_MS_MAX, LongPoll
+from kafkalite.api.request.long_poll import WAIT_MS_MAX, LongPoll
 from kafkalite.api.request.request_context import GROUP, TOPIC, RequestContext, Runtime
 from kafkalite.api.request.share_acknowledgements import (
     FIRST_VERSION_WITH_RENEWAL,

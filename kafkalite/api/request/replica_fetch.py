@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchParts, FetchReader, Found, LongPoll
+from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchParts, FetchReader, Found
 from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, Key, WantedPartition, replica_of
+from kafkalite.api.request.long_poll import LongPoll
 from kafkalite.api.request.request_context import Runtime
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import PreemptiblePending, ignore

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from kafkalite.api.request.fetch_reader import LongPoll
+from kafkalite.api.request.long_poll import LongPoll
 from kafkalite.api.request.share_sessions import TopicIdPartition
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple

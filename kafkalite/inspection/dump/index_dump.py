@@ -26,7 +26,7 @@ from kafkalite.inspection.files.printer import (
 )
 from kafkalite.log.index.sparse_index import OFFSET_ENTRY, TIME_ENTRY
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
-from kafkalite.log.state.producer import decode_snapshot
+from kafkalite.log.state.producer_snapshots import decode_snapshot
 from kafkalite.record.batch import MAGIC, SEQUENCE_MAX, BatchHeader
 
 _WARM_BYTES = 8192  # an index is searched in its last two pages first

@@ -25,7 +25,8 @@ from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.record_count_file import ENTRY_BYTES, identity_of
 from kafkalite.log.segment.record_count_file import decode_entries as decode_counts
 from kafkalite.log.segment.record_counting import Tally
-from kafkalite.log.state.producer import Producer, SnapshotEntry, decode_snapshot
+from kafkalite.log.state.producer import Producer
+from kafkalite.log.state.producer_snapshots import SnapshotEntry, decode_snapshot
 from kafkalite.log.storage.checkpoint_file import LaterVersion, decode_entries, decode_topic_id, number_of
 from kafkalite.log.storage.file_names import (
     CLEANED,

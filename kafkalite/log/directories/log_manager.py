@@ -210,23 +210,9 @@ class LogManager:
             except OSError as error:
                 logger.error("%s will be taken over again at the next start: %s", directory.path, error)
                 directory.on_io_error(error)
-        self._continue_moves()
+        self.moves.begin_unfinished(self.online)
         if not self.was_clean:
             startup_loading.flush_recovered(self.logs, self._timers, self.checkpoint)
-
-    def _continue_moves(self) -> None:
-        """Deletes unfinished copies of an earlier run, and begins them again."""
-        for directory in self.online:
-            for key in directory.partitions.unfinished:
-                if key in self.logs:
-                    try:
-                        paths = directory.partitions.rename_futures(key)
-                    except OSError as error:
-                        directory.on_io_error(error)
-                        continue
-                    for path in paths:
-                        directory.partitions.remove_later(path, 0)
-                    self.moves.begin(key, directory)
 
     # logs
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
@@ -119,6 +119,20 @@ class LogMoves:
         if self._directory_of[key] is not target:
             self._waiting[key] = target
             self._begin_next()
+
+    def begin_unfinished(self, online: Iterable[LogDirectory]) -> None:
+        """Deletes unfinished copies of an earlier run, and begins them again."""
+        for directory in online:
+            for key in directory.partitions.unfinished:
+                if key in self._logs:
+                    try:
+                        paths = directory.partitions.rename_futures(key)
+                    except OSError as error:
+                        directory.on_io_error(error)
+                        continue
+                    for path in paths:
+                        directory.partitions.remove_later(path, 0)
+                    self.begin(key, directory)
 
     def cancel(self, key: TopicPartition) -> None:
         """Ends the move of a log, if there is one, and removes the copy."""

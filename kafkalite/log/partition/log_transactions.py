@@ -73,8 +73,7 @@ class LogTransactions:
         self._forget_aborted()
         self._producers.clear()
         self._producers.forget_markers_from(0)
-        for offset in self._producers.snapshots.copy():
-            self._producers.drop_snapshot(offset)
+        self._producers.snapshots.drop_all()
 
     def _forget_aborted(self) -> None:
         """A truncation may take the entries of a segment that stays."""

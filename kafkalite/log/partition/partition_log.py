@@ -126,7 +126,7 @@ class PartitionLog:
         options = LoadOptions(True, self.end_offset, self.start_offset, self.replicated_offset)
         self.abandon()
         loaded = self._context.load((self.topic, self.partition), directory, self.config, options)
-        producers.move(directory, loaded.producers.snapshots)
+        producers.move(directory, loaded.producers.snapshots.offsets)
         with LogLocation(self.topic, self.partition, directory, self.files).refusing("reopen"):
             loaded.epochs.assign_all(epochs, durable=True)  # the last one may have no batch yet, and be in none
         self._adopt(directory, self.config, loaded._replace(producers=producers))

@@ -316,7 +316,7 @@ class SegmentList:
             for segment in self.segments:
                 if segment in removed:
                     segment.abandon()
-                    self.producers.forget_snapshot(segment.base_offset)
+                    self.producers.snapshots.forget(segment.base_offset)
             self._set([segment for segment in self.segments if segment not in removed])
             if renamed:
                 self.flusher.mark_dirty(self.location.directory)
@@ -416,7 +416,7 @@ class SegmentList:
         flusher, active = self.flusher, self.active
         paths = [path for segment in flusher.unflushed(self.segments) for path in segment.files.paths()]
         # a truncation may have removed the only snapshot; without one a start believes that there were no producers
-        is_dirty = bool(flusher.dirty_paths or (len(self.producers) and not self.producers.snapshots))
+        is_dirty = bool(flusher.dirty_paths or (len(self.producers) and not self.producers.snapshots.offsets))
         if active.is_touched or end_offset > flusher.recovery_point:
             is_dirty = True
             paths += active.files.paths()

@@ -193,7 +193,7 @@ class SegmentReplacement:
                 with contextlib.suppress(FileNotFoundError):
                     self._files.rename(snapshot, snapshot + DELETED)
                     self._renamed.append(snapshot + DELETED)
-                self._segments.producers.forget_snapshot(segment.base_offset)
+                self._segments.producers.snapshots.forget(segment.base_offset)
             self._remaining.remove(segment)
 
     def _go_live(self) -> None:

@@ -107,8 +107,8 @@ def load(
         index.keep_before(end_offset)
     start_offset = max(options.start_offset, segments[0].base_offset)
     recovery.complete_producers(start_offset, end_offset, clean=options.clean)
-    if len(producers.snapshots) > 1 or not options.clean:
-        producers.keep_useful_snapshots([segment.base_offset for segment in segments])
+    if len(producers.snapshots.offsets) > 1 or not options.clean:
+        producers.snapshots.keep_useful([segment.base_offset for segment in segments])
     _fit_epochs(recovery, epochs, start_offset, end_offset, clean=options.clean)
     is_intact = options.clean and options.is_flushed and not recovery.lost_bytes
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
@@ -148,7 +148,7 @@ def _clear(
     segments.clear()
     epochs.clear()
     for offset in snapshots:
-        producers.drop_snapshot(offset)
+        producers.snapshots.drop(offset)
 
 
 def _paths_from(offset: int, segments: Sequence[Segment], end_offset: int) -> list[str]:

@@ -297,7 +297,7 @@ class LogRecovery:
         A cleanly stopped log without a snapshot never had producers.
         """
         producers = self._producers
-        had_any = bool(producers.snapshots)
+        had_any = bool(producers.snapshots.offsets)
         covered = producers.restore(start_offset, end_offset, self._now_ms, self._expiration_ms)
         if covered == end_offset or (clean and not had_any):
             return

@@ -3,7 +3,7 @@
 A duplicate is recognised by (epoch, first and last sequence) and answered with its first offset; a batch that does not
 follow the last is refused. A transactional batch opens a transaction, if its producer is verified
 (`transaction_verification`), and a marker ends it. The state is written to `<offset>.snapshot` when a segment is rolled
-and when the log closes (`producer`); a start takes the newest snapshot and applies the batches behind it. A
+and when the log closes (`producer_snapshots`); a start takes the newest snapshot and applies the batches behind it. A
 snapshot holds only the last batch of each producer. Earlier ones are looked up in the log when a batch comes that
 does not follow the last: it may be the first of several that were appended, and not answered, before a restart. Kafka
 refuses it, and librdkafka gives up for good then.
@@ -14,7 +14,6 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerSta
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -26,13 +25,11 @@ from kafkalite.log.state.producer import (
     ActiveProducer,
     AppendedBatch,
     Producer,
-    decode_snapshot,
-    encode_snapshot,
     no_beginning,
     stale_epoch,
 )
+from kafkalite.log.state.producer_snapshots import ProducerSnapshots
 from kafkalite.log.state.transaction_verification import VerificationGuard, Verifications
-from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import SEQUENCE_MAX, BatchHeader
 from kafkalite.record.transaction_marker import TransactionMarker, read_marker
@@ -51,8 +48,8 @@ EarlierBatches = Callable[[int, int, int, int], Iterable[AppendedBatch]]
 
 
 class ProducerState:
-    """The producers of one partition. `snapshots` are the offsets of the existing snapshot files, ascending;
-    `highest_id` is the greatest producer id that ever appended, expired or not, -1 without any.
+    """The producers of one partition. `snapshots` are the files of their state; `highest_id` is the greatest producer
+    id that ever appended, expired or not, -1 without any.
 
     `ongoing` maps the first offset of every open transaction to its producer id. `unacknowledged` has the marker's
     offset and the first offset of each transaction that has ended, and whose marker the log has not acknowledged.
@@ -64,12 +61,11 @@ class ProducerState:
     """
 
     __slots__ = (
-        "_awaited", "_directory", "_files", "_producers", "earlier_batches", "first_unstable_offset", "highest_id",
+        "_awaited", "_directory", "_producers", "earlier_batches", "first_unstable_offset", "highest_id",
         "ongoing", "snapshots", "unacknowledged", "verifications",
     )  # fmt: skip
 
     def __init__(self, directory: str, snapshots: list[int], files: Files) -> None:
-        self._files = files
         self._directory = directory
         self._producers: dict[int, Producer] = {}
         self._awaited = AwaitedBatches()
@@ -79,7 +75,7 @@ class ProducerState:
         self.first_unstable_offset = NO_TRANSACTION
         self.verifications = Verifications()
         self.earlier_batches: EarlierBatches = lambda *_: ()
-        self.snapshots = sorted(snapshots)
+        self.snapshots = ProducerSnapshots(directory, snapshots, files)
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -101,7 +97,7 @@ class ProducerState:
     def move(self, directory: str, snapshots: list[int]) -> None:
         """The log continues in another directory, which has these snapshots."""
         self._directory = directory
-        self.snapshots = sorted(snapshots)
+        self.snapshots.move(directory, snapshots)
 
     # append
 
@@ -387,73 +383,28 @@ class ProducerState:
         outside the range. Raises OSError.
         """
         self.clear()
-        for offset in self.snapshots.copy():
-            if not start_offset <= offset <= end_offset:
-                self.drop_snapshot(offset)
-        while self.snapshots:
-            offset = self.snapshots[-1]
-            path = self._path(offset)
-            try:
-                entries, excess_bytes = decode_snapshot(self._files.read(path))
-                if excess_bytes:
-                    raise Malformed(f"{excess_bytes} bytes behind its last producer")
-            except (Malformed, FileNotFoundError) as error:
-                logger.warning("%s is unusable (%s); falling back to an older one", path, error)
-                self.drop_snapshot(offset)
-                continue
-            for entry in entries:
-                self.highest_id = max(self.highest_id, entry.producer_id)
-                if entry.txn_first_offset >= 0 or now_ms - entry.timestamp_ms < expiration_ms:
-                    self._producers[entry.producer_id] = Producer.from_snapshot(entry)
-            opened = sorted(
-                (one.txn_first_offset, i) for i, one in self._producers.items() if one.txn_first_offset >= 0
-            )
-            self.ongoing = dict(opened)
-            self._find_first_unstable()
-            return offset
-        return start_offset
+        found = self.snapshots.newest(start_offset, end_offset)
+        if found is None:
+            return start_offset
+        offset, entries = found
+        for entry in entries:
+            self.highest_id = max(self.highest_id, entry.producer_id)
+            if entry.txn_first_offset >= 0 or now_ms - entry.timestamp_ms < expiration_ms:
+                self._producers[entry.producer_id] = Producer.from_snapshot(entry)
+        opened = sorted((one.txn_first_offset, i) for i, one in self._producers.items() if one.txn_first_offset >= 0)
+        self.ongoing = dict(opened)
+        self._find_first_unstable()
+        return offset
 
     def clear(self) -> None:
         self._producers.clear()
         self.ongoing = {}
         self._find_first_unstable()
 
-    # snapshot files
-
     def take_snapshot(self, offset: int) -> str | None:
         """Writes the state, which covers everything below `offset`; returns the path of the file, for the caller to
         fsync, or None if there is a newer snapshot. Raises OSError."""
-        if offset <= (self.snapshots[-1] if self.snapshots else 0):
+        offsets = self.snapshots.offsets
+        if offset <= (offsets[-1] if offsets else 0):
             return None
-        path = self._path(offset)
-        self._files.write_new(path, encode_snapshot([one.to_snapshot(i) for i, one in self._producers.items()]))
-        insort(self.snapshots, offset)
-        return path
-
-    def keep_useful_snapshots(self, base_offsets: list[int]) -> None:
-        """Deletes the snapshots at offsets where no segment begins, except the newest in the last segment.
-
-        Raises OSError.
-        """
-        bases = set(base_offsets)
-        strays = [offset for offset in self.snapshots if offset not in bases]
-        if strays and strays[-1] >= base_offsets[-1]:
-            strays.pop()
-        for offset in strays:
-            self.drop_snapshot(offset)
-
-    def drop_snapshot(self, offset: int) -> None:
-        """Deletes the snapshot at `offset`, if there is one. Raises OSError."""
-        if self.forget_snapshot(offset):
-            self._files.unlink_if_exists(self._path(offset))
-
-    def forget_snapshot(self, offset: int) -> bool:
-        """Returns whether there was a snapshot at `offset`; its file is deleted elsewhere."""
-        at = bisect_left(self.snapshots, offset)
-        if at == len(self.snapshots) or self.snapshots[at] != offset:
-            return False
-        del self.snapshots[at]
-        return True
-
-    def _path(self, offset: int) -> str:
-        return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
+        return self.snapshots.write(offset, [one.to_snapshot(i) for i, one in self._producers.items()])

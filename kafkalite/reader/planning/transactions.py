@@ -20,7 +20,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.log.index.transaction_index import AbortedTxn, decode_index
 from kafkalite.log.segment.segment_file import CutOff, SegmentFile, iter_headers
-from kafkalite.log.state.producer import decode_snapshot
+from kafkalite.log.state.producer_snapshots import decode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, SegmentFiles, segment_stem
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from kafkalite.record.columns.batch_columns import Batches

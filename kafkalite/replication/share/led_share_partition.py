@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.replication.share.acknowledgement import Acknowledgement
 from kafkalite.replication.share.acquisition import AcquiredRange, AcquisitionRequest, FetchedBatch, acquire
 from kafkalite.replication.share.durable_state import (
     UNKNOWN_OFFSET,
@@ -23,7 +24,7 @@ from kafkalite.replication.share.durable_state import (
     StoredState,
 )
 from kafkalite.replication.share.share_counts import ShareCounts
-from kafkalite.replication.share.share_partition import Acknowledgement, ShareLimits, SharePartition, Transition
+from kafkalite.replication.share.share_partition import ShareLimits, SharePartition, Transition
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer

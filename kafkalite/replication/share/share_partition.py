@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.replication.share.acknowledgement import ACCEPT, GAP, REJECT, RELEASE, RENEW, Acknowledgement
 from kafkalite.replication.share.durable_state import StateRange
 from kafkalite.replication.share.in_flight import (
     ACKNOWLEDGED,
@@ -32,11 +32,6 @@ from kafkalite.replication.share.in_flight import (
 )
 from kafkalite.replication.share.share_counts import ShareCounts
 
-GAP = 0
-ACCEPT = 1
-RELEASE = 2
-REJECT = 3
-RENEW = 4
 _TARGET = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
 
 
@@ -47,14 +42,6 @@ class ShareLimits(NamedTuple):
     delivery_count_limit: int  # share.delivery.count.limit
     max_record_locks: int  # share.partition.max.record.locks
     is_renew_enabled: bool  # share.renew.acknowledge.enable
-
-
-class Acknowledgement(NamedTuple):
-    """The word of a member about the offsets `first` to `last` (inclusive): one type for all, or one for each."""
-
-    first: int
-    last: int
-    types: Sequence[int]
 
 
 class Transition(NamedTuple):
@@ -231,7 +218,7 @@ class SharePartition:
         first = max(acknowledgement.first, self.start_offset)
         for whole_run in batch.runs(first, acknowledgement.last):
             _check_acquired(whole_run, member_id, "offset", "offset")
-            for run, kind in _by_type(whole_run, acknowledgement):
+            for run, kind in acknowledgement.cut(whole_run):
                 if kind != RENEW:
                     self._begin(transition, batch, run, _TARGET[kind], limits)
                 elif limits.is_renew_enabled and run.lock is not None:
@@ -441,17 +428,3 @@ def _check_acquired(run: Run, member_id: str, of: str, owned: str) -> None:
         )
     if run.lock.member_id != member_id:
         raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"Member is not the owner of {owned}")
-
-
-def _by_type(run: Run, acknowledgement: Acknowledgement) -> Iterator[tuple[Run, int]]:
-    """The parts of the run that are acknowledged alike."""
-    types = acknowledgement.types
-    if len(types) == 1:
-        yield run, types[0]
-        return
-    first = run.first
-    low = first - acknowledgement.first
-    for kind, alike in groupby(types[low : low + run.last - first + 1]):
-        last = first + sum(1 for _ in alike) - 1
-        yield run._replace(first=first, last=last), kind
-        first = last + 1

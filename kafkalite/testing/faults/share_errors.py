@@ -130,7 +130,7 @@ def _fetched(server: BrokerServer, request: wire.ShareFetchRequest) -> Iterable[
 
 def session_partitions(server: BrokerServer, request: wire.ShareFetchRequest) -> Iterable[TopicIdPartition]:
     """The partitions of the session that the request continues."""
-    used = server.apis.used_share_fetches
+    used = server.apis.shares.used_fetches
     return () if used is None else used.sessions.partitions(request.group_id or "", request.member_id or "")
 
 

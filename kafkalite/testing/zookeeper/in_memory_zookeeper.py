@@ -23,18 +23,15 @@ Source: org.apache.zookeeper.server.ZooKeeperServer, SessionTrackerImpl; org.apa
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 from kafkalite.common.forks import HomeProcess
 from kafkalite.testing.zookeeper.thread_clock import ThreadClock
+from kafkalite.testing.zookeeper.wire import Traffic, Wire
 from kafkalite.zk.client.operations import ConnectionState
 from kafkalite.zk.server.access_lists import Identity, digest_identity
-from kafkalite.zk.server.refusals import Refused
-from kafkalite.zk.server.requests import WRITES
 from kafkalite.zk.server.sessions import Session, Sessions
 from kafkalite.zk.server.snapshot import decode_snapshot, encode_snapshot
 from kafkalite.zk.server.znode_tree import ZnodeTree
@@ -46,9 +43,6 @@ if TYPE_CHECKING:
     from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
 RECONNECT_MS = 5  # after a connection has broken; kazoo takes up to 500
-REQUEST_BYTES_MAX = 0xFFFFF  # jute.maxbuffer; a server closes the connection that exceeds it
-
-_CONNECTION_LOST = Refused(-4)
 
 
 class InMemoryZooKeeper:
@@ -123,18 +117,13 @@ class InMemoryZooKeeper:
             self._own_clock.close()
 
 
-class ZooKeeperLine:
-    """One client's link to the servers, for all its connections, also after a restart of the client.
-
-    `delay_ms`: each message takes a random time between these two, in either direction.
-    """
+class ZooKeeperLine(Traffic):
+    """One client's link to the servers, for all its connections, also after a restart of the client."""
 
     def __init__(self, zookeeper: InMemoryZooKeeper) -> None:
-        self.delay_ms = (0.0, 0.0)
+        super().__init__(zookeeper.clock, zookeeper.lock, zookeeper.random)
         self.zookeeper = zookeeper
-        self.is_silent = False
         self._is_cut = False
-        self._answers_to_lose = self._requests_to_lose = 0
         self._connection: InMemoryConnection | None = None
 
     @property
@@ -209,144 +198,11 @@ class ZooKeeperLine:
             if self._connection is not None:
                 self._connection.reconnect()
 
-    def lose_answers(self, count: int) -> None:
-        """Each of the next `count` writes is performed, and its connection ends before the answer."""
-        self._answers_to_lose = count
-
-    def lose_requests(self, count: int) -> None:
-        """Each of the next `count` writes is not performed: its connection ends before that."""
-        self._requests_to_lose = count
-
     def abandon(self) -> None:
         """The client's process has ended without closing its session, which ends after its timeout."""
         with self.zookeeper.lock:
             if self._connection is not None:
                 self._connection.vanish()
-
-    # -- for connections
-
-    def delay(self) -> float:
-        least, most = self.delay_ms
-        return self.zookeeper.random.uniform(least, most) if most else 0.0
-
-    def takes_request(self, request: Request) -> bool:
-        if request.type in WRITES and self._requests_to_lose:
-            self._requests_to_lose -= 1
-            return False
-        return len(request.serialize()) <= REQUEST_BYTES_MAX
-
-    def takes_answer(self, request: Request) -> bool:
-        if request.type in WRITES and self._answers_to_lose:
-            self._answers_to_lose -= 1
-            return False
-        return True
-
-
-class _Message:
-    __slots__ = ("deliver", "is_due")
-
-    def __init__(self, deliver: Callable[[], None], is_due: bool) -> None:
-        self.deliver = deliver
-        self.is_due = is_due
-
-
-class _Lane:
-    """One direction of a wire: messages are delivered in their order, each after a delay of its own."""
-
-    def __init__(self, line: ZooKeeperLine) -> None:
-        self._line = line
-        self._messages: deque[_Message] = deque()
-
-    def send(self, deliver: Callable[[], None]) -> None:
-        delay_ms = self._line.delay()
-        message = _Message(deliver, is_due=not delay_ms)
-        self._messages.append(message)
-        if delay_ms:
-            self._line.zookeeper.clock.call_later(delay_ms, partial(self._arrived, message))
-        else:
-            self.deliver_due()
-
-    def deliver_due(self) -> None:
-        while self._messages and self._messages[0].is_due and not self._line.is_silent:
-            self._messages.popleft().deliver()
-
-    def clear(self) -> None:
-        self._messages.clear()
-
-    def _arrived(self, message: _Message) -> None:
-        with self._line.zookeeper.lock:
-            message.is_due = True
-            self.deliver_due()
-
-
-class _Wire:
-    """One connection between a client and a server, from its beginning to its end. `lost` is called when it ends by
-    itself."""
-
-    def __init__(
-        self,
-        line: ZooKeeperLine,
-        session: Session,
-        identities: Sequence[Identity],
-        on_watch_event: Callable[[str], None],
-        lost: Callable[[], None],
-    ) -> None:
-        self._line = line
-        self._session = session
-        self._on_watch_event = on_watch_event
-        self._lost = lost
-        self._to_server = _Lane(line)
-        self._to_client = _Lane(line)
-        self._waiting: dict[Reply, None] = {}
-        self._is_over = False
-        line.zookeeper.sessions.attach(session, self._notify, identities)
-
-    def send(self, request: Request, reply: Reply) -> None:
-        self._waiting[reply] = None
-        self._to_server.send(partial(self._serve, request, reply))
-
-    def deliver_due(self) -> None:
-        self._to_server.deliver_due()
-        self._to_client.deliver_due()
-
-    def end(self) -> None:
-        """End the connection: messages in transit are lost; requests without an answer fail."""
-        self._is_over = True
-        self._to_server.clear()
-        self._to_client.clear()
-        self._line.zookeeper.sessions.detach(self._session)
-        waiting, self._waiting = self._waiting, {}
-        for reply in waiting:
-            reply.set_exception(_CONNECTION_LOST)
-
-    def _notify(self, _: int, path: str) -> None:
-        self._to_client.send(partial(self._on_watch_event, path))
-
-    def _serve(self, request: Request, reply: Reply) -> None:
-        sessions = self._line.zookeeper.sessions
-        if self._is_over or not sessions.is_alive(self._session):
-            return
-        if not self._line.takes_request(request):
-            self._lost()
-            return
-        result: bytes | Refused
-        try:
-            result = sessions.serve(self._session, request.type, request.serialize())
-        except Refused as refusal:
-            result = refusal
-        if self._line.takes_answer(request):
-            self._to_client.send(partial(self._answer, reply, result))
-        else:
-            self._lost()
-
-    def _answer(self, reply: Reply, result: bytes | Refused) -> None:
-        if reply not in self._waiting:
-            return
-        del self._waiting[reply]
-        if isinstance(result, Refused):
-            reply.set_exception(result)
-        else:
-            reply.set((result, 0))
 
 
 class InMemoryConnection:
@@ -370,7 +226,7 @@ class InMemoryConnection:
         self._line = line
         self._zookeeper = line.zookeeper
         self._on_state = on_state
-        self._wire: _Wire | None = None
+        self._wire: Wire | None = None
         self._silence: Timer | None = None
 
     @property
@@ -406,7 +262,14 @@ class InMemoryConnection:
                 self._on_state(ConnectionState.EXPIRED)
             if self.session is None:
                 self.session = self._zookeeper.sessions.open(self.session_timeout_ms)
-            self._wire = _Wire(self._line, self.session, self.identities, self._on_watch_event, self.hang_up)
+            self._wire = Wire(
+                self._line,
+                self._zookeeper.sessions,
+                self.session,
+                self.identities,
+                self._on_watch_event,
+                self.hang_up,
+            )
             self._on_state(ConnectionState.CONNECTED)
 
     def hang_up(self) -> None:

@@ -247,7 +247,7 @@ def test_fetches_that_wait_get_what_is_left_one_after_another(tell: Callable[...
             await other.join()
             waiting.append(asyncio.ensure_future(other.fetch(max_wait_ms=20_000, max_records=10)))
             writers.append(writer)
-        led = broker._running.apis.share_fetches.shares.find("shares", member.topic_id, 0)
+        led = broker._running.apis.shares.fetches.shares.find("shares", member.topic_id, 0)
         for _ in range(100_000):
             if len(led.delayed_fetches) == 4:
                 break

@@ -299,7 +299,7 @@ class Queue:
         )  # fmt: skip
 
     def held(self) -> list[int]:
-        (led,) = self.it.broker._running.apis.used_share_fetches.shares
+        (led,) = self.it.broker._running.apis.shares.used_fetches.shares
         return [run.first for run in led.state.records.runs() if run.lock is not None]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError, UnverifiedTransaction
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.state.producer import decode_snapshot
+from kafkalite.log.state.producer_snapshots import decode_snapshot
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, iter_batches, stamp
 from kafkalite.record.compression import GZIP

@@ -144,7 +144,7 @@ def test_the_snapshot_at_its_begin_stays_and_those_inside_go(memory_disk: str) -
     world.flush()
     world.replace([2, 4, 6], [6])
     world.work()
-    assert world.log.producers.snapshots == [2, 8]
+    assert world.log.producers.snapshots.offsets == [2, 8]
     assert not [name for name in world.names() if name.endswith(".snapshot") and name[19] not in "28"]
     world.kill()
     producer = world.log.producers.get(7)

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
-from kafkalite.log.state.producer import SnapshotEntry, decode_snapshot, encode_snapshot
+from kafkalite.log.state.producer_snapshots import SnapshotEntry, decode_snapshot, encode_snapshot
 
 ENTRY = SnapshotEntry(7, 2, 14, 104, 4, 1_700_000_000_000, -1, -1)
 BODY = bytes.fromhex(

@@ -114,19 +114,19 @@ def test_a_restart_goes_back_to_the_newest_good_snapshot(tmp_path: Path, state: 
     assert found is not None
     assert found.first_offset == 1
     assert again.restore(0, 1, 1000, 86_400_000) == 1
-    assert again.snapshots == [1]
+    assert again.snapshots.offsets == [1]
     assert again.restore(5, 9, 1000, 86_400_000) == 5
     assert len(again) == 0
-    assert again.snapshots == []
+    assert again.snapshots.offsets == []
 
 
 def test_snapshots_that_no_segment_begins_with_go_but_the_newest_stays(tmp_path: Path, state: ProducerState) -> None:
     for offset in (5, 10, 15, 20, 25):
         state.take_snapshot(offset)
-    state.keep_useful_snapshots([0, 10, 20])
-    assert state.snapshots == [10, 20, 25]
-    state.keep_useful_snapshots([0, 10, 30])
-    assert state.snapshots == [10]
+    state.snapshots.keep_useful([0, 10, 20])
+    assert state.snapshots.offsets == [10, 20, 25]
+    state.snapshots.keep_useful([0, 10, 30])
+    assert state.snapshots.offsets == [10]
 
 
 def test_transactions_in_a_foreign_log_are_followed(state: ProducerState) -> None:

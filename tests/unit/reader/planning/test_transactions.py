@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.index.transaction_index import AbortedTxn, encode_entry
-from kafkalite.log.state.producer import SnapshotEntry, encode_snapshot
+from kafkalite.log.state.producer_snapshots import SnapshotEntry, encode_snapshot
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafkalite.testing.zookeeper.in_memory_zookeeper import RECONNECT_MS, REQUEST_BYTES_MAX, InMemoryZooKeeper
+from kafkalite.testing.zookeeper.in_memory_zookeeper import RECONNECT_MS, InMemoryZooKeeper
+from kafkalite.testing.zookeeper.wire import REQUEST_BYTES_MAX
 from kafkalite.zk.client.operations import ConnectionState, Create, SetData, Unavailable
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import until
