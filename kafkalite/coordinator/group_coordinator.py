@@ -44,6 +44,7 @@ from kafkalite.coordinator.runtime.effects import (
 )
 
 if TYPE_CHECKING:
+    from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
     from kafkalite.coordinator.group.share.share_group import ShareGroupConfig
     from kafkalite.coordinator.group.streams.streams_environment import StreamsGroupConfig
     from kafkalite.coordinator.share_groups import ShareGroups, ShareStates
@@ -153,17 +154,21 @@ class GroupCoordinator:
             self.store.perform(group, effects)
         return error
 
-    def _make_classic(self, group: Group) -> Group:
+    def _make_classic(self, group: Group) -> ClassicGroup:
         """An empty group of another kind becomes a classic one at its first JoinGroup, and keeps its offsets."""
         classic = self.store.new_group(group.group_id)
         self.store.replace(group, classic)
-        self.store.append(group.partition, group.tombstones(), partial(self._on_made_classic, classic))
+        classic.former_tombstones = group.tombstones()
+        self.store.append(group.partition, classic.former_tombstones, partial(self._on_made_classic, classic))
         return classic
 
-    def _on_made_classic(self, classic: Group, error: ErrorCode) -> None:
-        """Without the tombstones the record of the classic group counts, for it is the later one."""
+    def _on_made_classic(self, classic: ClassicGroup, error: ErrorCode) -> None:
+        """Without the tombstones the record of the classic group counts, for it is the later one. A group that takes
+        its place removes the old records as well, or they would be taken for its own."""
         if error:
             logger.warning("group %s: its old records could not be removed: %s", classic.group_id, error.name)
+        else:
+            classic.former_tombstones = []
         self.store.confirm(classic)
 
     def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]], waiter: Waiter[LeaveResult]) -> None:

@@ -39,6 +39,7 @@ from kafkalite.protocol.codec.codec import version_of
 if TYPE_CHECKING:
     from kafkalite.common.clock import Moment
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
     from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
     from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
     from kafkalite.coordinator.group.share.share_group import ShareGroup, ShareGroupConfig
@@ -260,7 +261,7 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
             return ErrorCode.INVALID_GROUP_ID
         return self.error_without_value(group_id)
 
-    def new_group(self, group_id: str) -> Group:
+    def new_group(self, group_id: str) -> ClassicGroup:
         """A group without members and offsets. The caller adds it to `by_id` with its first member or offset."""
         return self._make_group(group_id, self.partition_for(group_id), self._now())
 
@@ -399,7 +400,9 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         for group in self._in_transaction.pop((partition, producer_id), ()):
             group.offsets.end_transaction(producer_id, is_committed=is_committed)
 
-    def _make_group(self, group_id: str, partition: int, now: Moment, value: GroupMetadataValue | None = None) -> Group:
+    def _make_group(
+        self, group_id: str, partition: int, now: Moment, value: GroupMetadataValue | None = None
+    ) -> ClassicGroup:
         from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
 
         if value is None:

@@ -135,6 +135,19 @@ def test_empty_groups_change_freely_and_keep_their_offsets(world):
     assert world.group().kind == "consumer"
 
 
+def test_records_that_a_refused_conversion_left_are_removed_by_the_next_group(world):
+    world.join("aa", "foo")
+    world.leave("aa")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.classic_join(known=True).result.error == ErrorCode.MEMBER_ID_REQUIRED
+    world.refuses = ErrorCode.NONE
+    assert world.group().kind == "classic" and not world.group().has_members
+    epoch = world.join("bb", "foo").member_epoch
+    world.restart()
+    group = world.group()
+    assert (group.state_name, group.tables.group_epoch, set(group.tables.members)) == ("Stable", epoch, {"bb"})
+
+
 def test_a_member_that_does_not_join_again_is_fenced(world):
     old = classic_group(world)
     world.join("zz", "foo")

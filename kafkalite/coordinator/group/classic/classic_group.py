@@ -56,9 +56,10 @@ MEMBER_ID_PREFIX_LENGTH_MAX = 8_000  # so that a member id fits a string of 3276
 
 
 class ClassicGroup(Group):
-    """State and members of one group."""
+    """State and members of one group. `former_tombstones` are those of a group of another kind whose place it took, as
+    long as the log may lack them."""
 
-    __slots__ = ("_effects", "_max_size", "_rebalance", "members")
+    __slots__ = ("_effects", "_max_size", "_rebalance", "former_tombstones", "members")
     kind = CLASSIC
 
     def __init__(self, group_id: str, partition: int, config: BrokerConfig, wall_ms: int) -> None:
@@ -67,6 +68,7 @@ class ClassicGroup(Group):
         self._effects: list[Effect] = []
         self._rebalance = Rebalance(group_id, config.group_initial_rebalance_delay_ms, self._effects, wall_ms)
         self.members = self._rebalance.members
+        self.former_tombstones: Records = []
 
     @classmethod
     def from_record(
@@ -258,7 +260,8 @@ class ClassicGroup(Group):
 
     def tombstones(self) -> Records:
         """None for a group that only stored offsets, and has no record."""
-        return [(group_key(self.group_id), None)] if self._rebalance.generation_id > 0 else []
+        own: Records = [(group_key(self.group_id), None)] if self._rebalance.generation_id > 0 else []
+        return self.former_tombstones + own
 
     # --- events
 
