@@ -133,6 +133,7 @@ class ClassicClient(GroupClient):
         super().__init__(world, "", instance_id, topics, "")
         self.protocol = protocol
         self.must_join = True
+        self.joined_topics = []  # the subscription of its JoinGroup
         self.generation = -1
         self.result = None  # of its JoinGroup, until its SyncGroup is answered
         self.asks = None
@@ -158,6 +159,7 @@ class ClassicClient(GroupClient):
             if self.protocol == EAGER:
                 self.owned, self.assigned = set(), set()
             self.asks, self.result, self.is_settled = self._on_join, None, False
+            self.joined_topics = list(self.topics)
             self.waiter = world.classic_join(
                 self.member_id,
                 instance=self.instance_id,
@@ -190,9 +192,8 @@ class ClassicClient(GroupClient):
         if result.error == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = result.member_id
         elif not self._is_refused(result.error):
-            self.member_id, self.generation, self.result, self.must_join = (
-                result.member_id, result.generation_id, result, False
-            )  # fmt: skip
+            self.member_id, self.generation, self.result = result.member_id, result.generation_id, result
+            self.must_join = self.joined_topics != self.topics  # it has another subscription than it said
 
     def _on_sync(self, result):
         if self._is_refused(result.error):
