@@ -30,6 +30,7 @@ _numbers = itertools.count()
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 4 << 30
 _QUICK = "not long and not browser"  # the default of pyproject.toml; a suite of `./dev` runs its long tests, too
+_NAME_LENGTH_MAX = 100
 _made: list[Path] = []
 
 
@@ -64,6 +65,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fast_run.draw_fewer_examples(items, fast_run.FAST_PART)
     elif config.option.markexpr == _QUICK:
         fast_run.draw_fewer_examples(items, fast_run.QUICK_PART)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """The beginning of a long value stands for it in the name of its test: names of ten million bytes, which each
+    worker makes, sends and reports, took 8 s of each worker."""
+    if not isinstance(val, str | bytes) or len(val) <= _NAME_LENGTH_MAX:
+        return None
+    return f"{val[:40]!r}... of {len(val)}"
 
 
 @pytest.hookimpl(wrapper=True)

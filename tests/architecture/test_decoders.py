@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 import pytest
 
 from tests.support.decoder_table import DECODERS, NO_DECODERS
-from tests.support.package_modules import trees
+from tests.support.package_modules import nodes
 
 pytestmark = pytest.mark.xdist_group("architecture")  # one worker parses the package
 _READS = frozenset({
@@ -19,10 +20,10 @@ _READ_JSON = {"cli/console_command.py"}
 """A module that calls `json.loads` itself: for its parent's line."""
 
 
-def _names(tree: ast.Module) -> set[str]:
+def _names(file: Iterable[ast.AST]) -> set[str]:
     """The names that a module calls or refers to, with the module in front for json."""
     found = set()
-    for node in ast.walk(tree):
+    for node in file:
         if isinstance(node, ast.Attribute):
             is_json = isinstance(node.value, ast.Name) and node.value.id == "json"
             found.add(f"json.{node.attr}" if is_json else node.attr)
@@ -34,7 +35,7 @@ def _names(tree: ast.Module) -> set[str]:
 @pytest.fixture(scope="module")
 def modules() -> dict[str, set[str]]:
     """The names in each module, by its path below the package."""
-    return {f"{module.replace('.', '/')}.py": _names(tree) for module, tree in trees().items()}
+    return {f"{module.replace('.', '/')}.py": _names(found) for module, found in nodes().items()}
 
 
 def test_every_module_that_takes_bytes_apart_is_in_the_table(modules: dict[str, set[str]]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.support.package_modules import imported, imports, trees
+from tests.support.package_modules import imported, imports, nodes, trees
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.xdist_group("architecture")  # one worker parses the package
@@ -52,8 +52,8 @@ def test_a_folder_imports_only_folders_below_it() -> None:
 def test_no_module_of_the_package_is_imported_by_a_string() -> None:
     wrong = [
         f"{module}:{node.lineno}"
-        for module, tree in trees().items()
-        for node in ast.walk(tree)
+        for module, found in nodes().items()
+        for node in found
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
         if "kafkalite" in ast.unparse(node.args[0]) or isinstance(node.args[0], ast.JoinedStr)
     ]
@@ -89,10 +89,10 @@ BESIDE_A_BROKER = (
 
 def test_what_waits_in_a_process_with_a_broker_goes_by_a_clock_that_no_test_freezes() -> None:
     wrong = []
-    for module, tree in trees().items():
+    for module, found in nodes().items():
         if module.split(".")[0] not in BESIDE_A_BROKER:
             continue
-        for node in ast.walk(tree):
+        for node in found:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
                 names = [node.attr]
             elif isinstance(node, ast.ImportFrom) and node.module == "time":
@@ -129,7 +129,7 @@ def test_the_house_stays_small_enough_to_be_seen_at_once() -> None:
         edges[room(module)].update(room(target) for target, _ in targets if room(target) != room(module))
     for beside in ("bench", "spark_jobs", "pyspark_kafkalite"):
         for path in (ROOT / beside).rglob("*.py"):
-            edges[beside].update(room(target) for target, _ in imports(ast.parse(path.read_text())))
+            edges[beside].update(room(target) for target, _ in imports(ast.walk(ast.parse(path.read_text()))))
     floors = levels(edges)
     arrows = sum(map(len, edges.values()))
     assert len(floors) <= ROOMS_MAX and max(floors.values()) <= FLOORS_MAX and arrows <= ARROWS_MAX, (
@@ -190,8 +190,8 @@ def test_nothing_heavy_is_imported_before_it_is_needed(entry: str, forbidden: se
 def test_every_named_tuple_is_of_the_kind_that_is_declared_fast() -> None:
     wrong = [
         f"{module}:{node.lineno}"
-        for module, tree in trees().items()
-        for node in ast.walk(tree)
+        for module, found in nodes().items()
+        for node in found
         if isinstance(node, ast.ImportFrom) and node.module == "typing"
         if any(alias.name == "NamedTuple" for alias in node.names) and module != "common.named_tuple"
     ]

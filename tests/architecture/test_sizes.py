@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.support.package_modules import trees
+from tests.support.package_modules import nodes
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.xdist_group("architecture")  # one worker parses the package
@@ -24,8 +24,8 @@ LONGER = {
 
 def test_no_class_has_more_public_methods_than_a_user_can_choose_from() -> None:
     wide = {}
-    for tree in trees().values():
-        for node in ast.walk(tree):
+    for found in nodes().values():
+        for node in found:
             if isinstance(node, ast.ClassDef):
                 functions = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
                 names = {function.name for function in functions if not function.name.startswith("_")}
@@ -38,8 +38,8 @@ def test_no_class_has_more_public_methods_than_a_user_can_choose_from() -> None:
 def test_no_function_is_longer_than_a_screen() -> None:
     long = {
         f"{module}:{node.name}"
-        for module, tree in trees().items()
-        for node in ast.walk(tree)
+        for module, found in nodes().items()
+        for node in found
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= LINES_MAX

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
-from tests.support.package_modules import trees
+from tests.support.package_modules import nodes
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.xdist_group("architecture")  # one worker parses the package
@@ -41,12 +42,13 @@ NOT_YET_CLEAN = frozenset(("coordinator",))
 
 def _docstrings() -> Iterator[tuple[str, int, str]]:
     """Module, line and text of each docstring of the package."""
-    for module, tree in trees().items():
-        for node in ast.walk(tree):
+    for module, found in nodes().items():
+        for node in found:
             if isinstance(node, _Documented) and (text := ast.get_docstring(node)):
                 yield module, getattr(node, "lineno", 1), text
 
 
+@cache
 def _findings() -> dict[str, list[str]]:
     """Private words by top-level folder, each with its place."""
     found: dict[str, list[str]] = {}
@@ -60,10 +62,10 @@ def _findings() -> dict[str, list[str]]:
 
 def _messages() -> Iterator[tuple[str, int, str]]:
     """Module, line and text of each string with several words that is no docstring; `{` stands for a value in it."""
-    for module, tree in trees().items():
-        docstrings = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    for module, found in nodes().items():
+        docstrings = {id(each.value) for each in found if isinstance(each, ast.Expr)}
         parts: set[int] = set()
-        for node in ast.walk(tree):
+        for node in found:
             if isinstance(node, ast.JoinedStr):
                 parts.update(map(id, node.values))
                 yield (

@@ -121,18 +121,18 @@ class TestWorkers:
         assert scene.cleaner.totals().workers_busy == 3
 
     def test_share_memory_and_bytes_per_second(self, new_scene: Callable[..., Scene]) -> None:
-        scene = new_scene(log_cleaner_threads=2, log_cleaner_io_max_bytes_per_second=1000)
+        scene = new_scene(log_cleaner_threads=2, log_cleaner_io_max_bytes_per_second=1_000_000)
         scene.staff.is_lazy = True
         scene.fill(scene.make("one"))
         scene.pass_time()
         first = scene.worker
-        assert first.rates == [1000] and first.job.dedupe_buffer_bytes == 64 << 20
+        assert first.rates == [1_000_000] and first.job.dedupe_buffer_bytes == 64 << 20
         scene.fill(scene.make("two"))
         scene.pass_time()
         second = scene.staff.alive[1]
-        assert first.rates == [1000, 500] and second.rates == [500]
+        assert first.rates == [1_000_000, 500_000] and second.rates == [500_000]
         second.work()
-        assert first.rates == [1000, 500, 1000]
+        assert first.rates == [1_000_000, 500_000, 1_000_000]
 
     def test_go_home_when_there_is_nothing_to_do(self, scene: Scene) -> None:
         log = scene.make()

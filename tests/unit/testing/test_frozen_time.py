@@ -34,8 +34,16 @@ WAYS: dict[str, Freeze] = {
 PAST, FUTURE = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC), datetime(2041, 5, 6, tzinfo=UTC)
 TICKED_MS_MAX = DEADLINE_S * 1000
 
-frozen_ways = pytest.mark.parametrize("freeze", WAYS.values(), ids=WAYS)
-dates = pytest.mark.parametrize("date", [PAST, FUTURE], ids=["past", "future"])
+frozen_ways = pytest.mark.parametrize(
+    "freeze",
+    [
+        pytest.param(way, id=name, marks=() if name in ("freezegun", "time-machine") else pytest.mark.thorough)
+        for name, way in WAYS.items()
+    ],
+)
+dates = pytest.mark.parametrize(
+    "date", [pytest.param(PAST, id="past"), pytest.param(FUTURE, id="future", marks=pytest.mark.thorough)]
+)
 
 
 def use(broker: Broker) -> None:

@@ -222,6 +222,7 @@ def test_a_parked_run_holds_nothing_up(tell: Callable[..., None]) -> None:
     tell(story)
 
 
+@pytest.mark.thorough
 def test_a_real_run(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         await create(asker, "users", partition_count=2)

@@ -45,12 +45,14 @@ def test_a_record_that_overflows_the_stack_costs_itself(pool: DecoderPool) -> No
     assert told(SchemaDecoder(pool, LIST), b"\2\0") == [whole]  # the next search
 
 
+@pytest.mark.thorough
 def test_a_few_bytes_that_fill_memory_cost_themselves(pool: DecoderPool) -> None:
     found = told(SchemaDecoder(pool, NULLS), b"\4\0", ENDLESS, b"\2\0")
     assert found[0] == "[null, null]" and found[2] == "[null]"
     assert found[1].startswith(("! it needs more than", "! it takes more than"))
 
 
+@pytest.mark.thorough
 def test_a_record_that_takes_too_long_costs_itself(pool: DecoderPool) -> None:
     """A map gets the same key again and again, each time with an array of 8 million nulls in place of the last."""
     schema = Schema(AVRO, json.dumps({"type": "map", "values": {"type": "array", "items": "null"}}))
@@ -59,6 +61,7 @@ def test_a_record_that_takes_too_long_costs_itself(pool: DecoderPool) -> None:
     assert found == ["{}", "! it takes more than 1 s", '{"k": [null]}']
 
 
+@pytest.mark.thorough
 def test_a_search_gives_up_after_some_ends(pool: DecoderPool) -> None:
     deep = [DEEP + bytes([each]) for each in range(ENDS_MAX + 3)]
     found = told(SchemaDecoder(pool, LIST), *deep, b"\2\0")

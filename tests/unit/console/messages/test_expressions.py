@@ -64,6 +64,7 @@ def test_an_expression_that_is_none_is_refused(text: str, pool: DecoderPool) -> 
     assert refused.value.status == 400
 
 
+@pytest.mark.thorough
 def test_one_that_takes_too_long_costs_its_record(pool: DecoderPool) -> None:
     text = "value.all(a, value.all(b, value.all(c, a + b + c >= 0)))"
     expression = Expression(text, View(), pool)

@@ -547,6 +547,7 @@ def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
+@pytest.mark.thorough
 def test_no_history_with_retention_loses_what_it_should_keep(tmp_path: Path, no_fsync: None) -> None:
     tell_histories(tmp_path, range(60))
 
