@@ -78,7 +78,14 @@ class MetadataApplier:
     def start(self) -> None:
         self._unlisten = self._metadata.listen(self._on_change)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="kafkalite-metadata")
-        self.reconcile_all()
+        topics = self._metadata.topics  # all were reconciled by `load`, and few have changed since
+        for topic in list(self._replicas):
+            record = topics.get(topic.name)
+            if record is None or record.partitions is not topic.states or record.config != topic.overrides:
+                self.release_leadership(topic.name)
+                self._due[topic.name] = None
+        self._due.update(dict.fromkeys(name for name in topics if name not in self._replicas.by_name))
+        self._is_due.set()
 
     async def stop(self) -> None:
         self._unlisten()
@@ -165,8 +172,8 @@ class MetadataApplier:
     def _elected(self, name: str) -> Iterator[tuple[PartitionLog, int]]:
         """The logs that begin an epoch, because this broker was elected, and those epochs."""
         topic, role = self._replicas.by_name.get(name), self._replicas.hosted.role
-        if topic is None or not role.replicates:
-            return
+        if topic is None or not any(map(role.is_replicated, topic.states.values())):
+            return  # spares most topics of a broker that has many the decision
         for effect in self._decide(name, topic):
             if not isinstance(effect, BecomeLeader):
                 continue

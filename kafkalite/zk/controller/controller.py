@@ -57,9 +57,7 @@ _PAUSE_MS, _PAUSE_MAX_MS = 50, 5_000  # before a retry; doubled as long as it fa
 _CHECKED_PER_TURN = 500  # partitions in one turn of the loop: about 1 ms if they stay as they are
 _DECIDED_PER_TURN = 100  # partitions that change: about 3 ms
 _WRITTEN_PER_TURN = 500  # partitions whose states are prepared in one turn: about 10 ms
-_FIRST_BALANCE_MS = (
-    5_000  # after the election of the controller: brokers that start at the same time can register meanwhile
-)
+_ARRIVALS_MS = 5_000  # after the election of the controller: brokers that start at the same time register meanwhile
 
 
 class Controller:
@@ -87,6 +85,8 @@ class Controller:
         )
         self._without_id_since_ms: dict[str, float] = {}  # by topic
         self._ineligible: list[str] = []  # topics that cannot be deleted yet
+        self._first_epochs: dict[int, int] = {}  # of each broker that was seen
+        self._awaits_brokers = False  # elected a moment ago
         self._pause_ms = 0.0
         self._retry: Timer | None = None
         self._next_check: Timer | None = None
@@ -113,6 +113,7 @@ class Controller:
 
     def start(self) -> None:
         self._unlisten = [self._metadata.listen(self._on_change), self._metadata.listen_paths(self._on_paths)]
+        self._remember_brokers()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="kafkalite-controller")
         self._check_periodically()
 
@@ -140,6 +141,12 @@ class Controller:
         if change is Change.REGISTRATION:
             self._check_everything()
             self._woken.set()
+        elif change is Change.BROKERS:
+            self._remember_brokers()
+
+    def _remember_brokers(self) -> None:
+        for broker in self._view.brokers.values():
+            self._first_epochs.setdefault(broker.broker_id, broker.epoch)
 
     def _on_paths(self, changed: Iterable[str]) -> None:
         for path in changed:
@@ -226,7 +233,8 @@ class Controller:
             logger.info("broker %d is the controller, epoch %d", me, store.epoch)
             self._all_changed = self._admin_is_due = True
             self._admin_requests = AdminRequests(self._view, self._clock, self.stats)
-            self._balance_after(_FIRST_BALANCE_MS)
+            self._awaits_brokers = True
+            self._balance_after(_ARRIVALS_MS)
         self._store = store
         return store
 
@@ -360,6 +368,8 @@ class Controller:
     def _balance_after(self, delay_ms: float) -> None:
         def wake() -> None:
             self._balance_is_due = True
+            self._all_changed |= self._awaits_brokers
+            self._awaits_brokers = False
             self._woken.set()
 
         if self._next_balance is not None:
@@ -367,7 +377,9 @@ class Controller:
         self._next_balance = self._clock.call_later(delay_ms, wake)
 
     def _context(self, store: ControllerStore) -> ElectionContext:
-        return ElectionContext(pending_changes.brokers_of(self._view), self._config, store.epoch)
+        brokers = pending_changes.brokers_of(self._view)
+        first_epochs = dict(self._first_epochs)  # as the brokers are now: more may come while states are written
+        return ElectionContext(brokers, self._config, store.epoch, first_epochs, self._awaits_brokers)
 
     async def _delete_topics(self, store: ControllerStore) -> list[Step]:
         wanted = sorted(self._view.deletions)

@@ -18,6 +18,11 @@ the page cache. Without such a member the partition waits until all members are 
 records that another one lost, and the former leader is elected. Kafka takes dead replicas out one after another, keeps
 the last one, and elects any member that is back, which may have lost committed records.
 
+A new controller takes the states of partitions with a single replica as it finds them, if the leader is there and
+intact; for a moment it awaits leaders that it has not seen yet. So brokers of one machine that stop and start together
+need no elections of partitions that one of them has alone. Kafka's new controller keeps leaders that live as well, and
+elects the others when they register.
+
 The leader epoch grows with every change of the leader, and when a leader that bounced is elected again. It stays when
 only the ISR shrinks: a leader reads the new ISR from ZooKeeper, and counts removed members as not caught up. Kafka's
 brokers ignore a state with an epoch that they know, so its controller raises it for every change.
@@ -99,6 +104,20 @@ def initial_state(replicas: Sequence[int], brokers: Brokers, leader_epoch: int) 
     replica lives; nothing is written then."""
     isr = tuple(replica for replica in replicas if replica in brokers.live and replica not in brokers.stopping)
     return LeaderAndIsr(isr[0], leader_epoch, isr) if isr else None
+
+
+def is_kept_by_new_controller(
+    replicas: Sequence[int], state: LeaderAndIsr, brokers: Brokers, first_epochs: Mapping[int, int], *, awaits: bool
+) -> bool:
+    """Whether the state may stay though its leader was away: the leader is the only replica, so no other has copied a
+    record, and this controller has seen no other life of it. The leader is there with all of its log, or the controller
+    `awaits` it. `first_epochs` has the epochs under which the controller has seen brokers first."""
+    leader = state.leader
+    if len(replicas) != 1 or replicas[0] != leader or state.isr != (leader,) or state.elr:
+        return False
+    if leader in brokers.live:
+        return leader in brokers.intact and first_epochs.get(leader) == brokers.live[leader]
+    return awaits and leader not in first_epochs
 
 
 def elect(

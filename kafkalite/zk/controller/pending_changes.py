@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kafkalite.common.latest_values import LatestValues
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.common.names import NO_LEADER, TopicPartition, random_uuid
+from kafkalite.common.names import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import MIN_ISR
 from kafkalite.metadata.cluster_metadata import Election
@@ -30,7 +30,7 @@ from kafkalite.metadata.partition_state import effective_min_isr
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.controller.controller_store import Step
-from kafkalite.zk.controller.election import Brokers, LeaderAndIsr, elect, initial_state
+from kafkalite.zk.controller.election import Brokers, LeaderAndIsr, elect, initial_state, is_kept_by_new_controller
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths
 
 _UNCLEAN = "unclean.leader.election.enable"
@@ -68,11 +68,14 @@ class PendingDeletions(NamedTuple):
 
 
 class ElectionContext(NamedTuple):
-    """The input of an election besides the partition."""
+    """The input of an election besides the partition. `first_epochs` are those under which the controller has seen
+    brokers first; `awaits`: it is new, and gives brokers that it has not seen a moment to register."""
 
     brokers: Brokers
     config: BrokerConfig
     controller_epoch: int
+    first_epochs: Mapping[int, int] = {}
+    awaits: bool = False
 
 
 def brokers_of(view: ClusterView) -> Brokers:
@@ -112,7 +115,7 @@ def state_changes(view: ClusterView, name: str, context: ElectionContext) -> Ite
         if node is None:
             state = initial_state(replicas, brokers, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
             yield None if state is None else NewState(name, number, state)
-        elif _needs_no_change(replicas, node, brokers):
+        elif _needs_no_change(replicas, node, brokers) or _is_kept(name, replicas, node, context):
             yield None
         else:
             of_origin = effective_min_isr(least, len(replicas) - len(adding.get(number, ())))
@@ -130,6 +133,13 @@ def _needs_no_change(replicas: Sequence[int], node: Known[znode_data.StateNode],
         if live.get(one, written_by) >= written_by or one in stopping or one not in replicas:
             return False
     return True
+
+
+def _is_kept(name: str, replicas: Sequence[int], node: Known[znode_data.StateNode], context: ElectionContext) -> bool:
+    if name == TRANSACTION_STATE_TOPIC:  # a coordinator's leader epoch fences markers that its former life has sent
+        return False
+    known = context.first_epochs
+    return is_kept_by_new_controller(replicas, leader_and_isr(node), context.brokers, known, awaits=context.awaits)
 
 
 def requested_change(

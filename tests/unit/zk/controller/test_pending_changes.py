@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from kafkalite.common.names import random_uuid
+import pytest
+
+from kafkalite.common.names import NO_LEADER, TRANSACTION_STATE_TOPIC, random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord, Election
 from kafkalite.zk.client.operations import Node, SetData
@@ -23,14 +25,16 @@ def node(data: bytes, version: int = 0, mzxid: int = 100) -> Node:
     return Node(data, version, mzxid, 1, 0, 0)
 
 
-def view_of(states: dict[int, tuple[znode_data.StateNode, int]], *replicas: tuple[int, ...]) -> ClusterView:
-    """One topic, `orders`; of the states those that are written, each with its version."""
+def view_of(
+    states: dict[int, tuple[znode_data.StateNode, int]], *replicas: tuple[int, ...], topic: str = "orders"
+) -> ClusterView:
+    """One topic; of the states those that are written, each with its version."""
     view = ClusterView()
-    topic = znode_data.TopicNode(dict(enumerate(replicas)), TOPIC_ID)
-    view.apply([(znode_paths.topic("orders"), node(znode_data.topic_json(topic), 3))])
+    assignment = znode_data.TopicNode(dict(enumerate(replicas)), TOPIC_ID)
+    view.apply([(znode_paths.topic(topic), node(znode_data.topic_json(assignment), 3))])
     view.apply(
         [
-            (znode_paths.state("orders", n), node(znode_data.state_json(state), version))
+            (znode_paths.state(topic, n), node(znode_data.state_json(state), version))
             for n, (state, version) in states.items()
         ]
     )
@@ -48,6 +52,46 @@ def test_each_partition_gets_what_it_lacks() -> None:
     assert isinstance(write, SetData)
     assert (write.path, write.version) == (znode_paths.state("orders", 1), 9)
     assert znode_data.parse_state(write.data) == znode_data.StateNode(-1, 6, (2,), 3)
+
+
+AWAY = Brokers({2: 50})
+RETURNED = Brokers({1: 120}, intact=frozenset({1}))
+LOST = Brokers({1: 120})
+
+
+@pytest.mark.parametrize(
+    ("brokers", "first_epochs", "awaits", "leader"),
+    [
+        (AWAY, {2: 50}, True, None),  # it may be about to register
+        (AWAY, {2: 50}, False, NO_LEADER),
+        (AWAY, {1: 50, 2: 50}, True, NO_LEADER),  # it has left
+        (RETURNED, {1: 120}, False, None),
+        (RETURNED, {1: 50}, True, 1),
+        (RETURNED, {}, True, 1),
+        (LOST, {1: 120}, True, 1),
+    ],
+)
+def test_a_new_controller_leaves_sole_replicas_as_they_are(
+    brokers: Brokers, first_epochs: dict[int, int], awaits: bool, leader: int | None
+) -> None:
+    context = ElectionContext(brokers, BrokerConfig(), 3, first_epochs, awaits)
+    view = view_of({0: (znode_data.StateNode(1, 5, (1,), 2), 7)}, (1,))
+    (change,) = pending_changes.state_changes(view, "orders", context)
+    if leader is None:
+        assert change is None
+    else:
+        assert change is not None and change.state == LeaderAndIsr(leader, 6, (1,))
+
+
+def test_a_new_controller_elects_among_several_replicas_and_transaction_coordinators() -> None:
+    context = ElectionContext(RETURNED, BrokerConfig(), 3, {1: 120}, True)
+    (change,) = pending_changes.state_changes(
+        view_of({0: (znode_data.StateNode(1, 5, (1,), 2), 7)}, (1, 2)), "orders", context
+    )
+    assert change is not None and change.state == LeaderAndIsr(1, 6, (1,))
+    view = view_of({0: (znode_data.StateNode(1, 5, (1,), 2), 7)}, (1,), topic=TRANSACTION_STATE_TOPIC)
+    (change,) = pending_changes.state_changes(view, TRANSACTION_STATE_TOPIC, context)
+    assert change is not None and change.state == LeaderAndIsr(1, 6, (1,))
 
 
 def test_a_topic_that_nobody_knows_has_no_pending_changes() -> None:
