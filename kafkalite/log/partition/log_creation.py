@@ -9,10 +9,12 @@ import logging
 import os
 import uuid
 
+from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
+from kafkalite.log.segment.segment import NEVER
 from kafkalite.log.storage.files import storage_error
 
 logger = logging.getLogger(__name__)
@@ -61,6 +63,13 @@ def adopt_log(
     log = open_log(topic, partition, directory, config, LoadOptions(clean=True, is_flushed=False), context)
     _mark_dirty(log, directory)
     log.flusher.mark_dirty(*(f"{directory}/{name}" for name in context.files.listdir(directory)))
+    if config.flush_messages != NEVER:
+        # its owner may acknowledge the records at once, and the log that they were linked from may be deleted
+        try:
+            log.flusher.flush()
+        except StorageError:
+            log.abandon()
+            raise
     return log
 
 

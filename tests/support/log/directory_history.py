@@ -209,6 +209,10 @@ class DirectoryHistory(LogHistory):
             else:
                 self.files = self.files.kill()
         self._open_anew()
+        self._take_up(everything=everything, power_was_cut=power_was_cut)
+
+    def _take_up(self, *, everything: bool, power_was_cut: bool) -> None:
+        """Checks what the start has found, and goes on with it."""
         for name, topic in self.topics.items():
             log = self.manager.get(name, 0)
             if log is not None and self._is_of_another_life(log, topic):
@@ -249,10 +253,13 @@ class DirectoryHistory(LogHistory):
                 self.gone.add(name)
 
     def _open_anew(self) -> None:
-        self.pending = deque()
         self.clock = ManualClock(self.clock.wall_ms())  # the timers of the one before are gone
-        settings = BrokerConfig.load({"broker.id": "0", "num.recovery.threads.per.data.dir": "1"})
-        self.manager = LogManager([self.files.root], self.clock, settings, self.pending.append, self.files)
+        self._open_manager(self.files.root, 0)
+
+    def _open_manager(self, path: str, broker_id: int) -> None:
+        self.pending = deque()
+        settings = BrokerConfig.load({"broker.id": str(broker_id), "num.recovery.threads.per.data.dir": "1"})
+        self.manager = LogManager([path], self.clock, settings, self.pending.append, self.files)
         configs = {name: topic.config for name, topic in self.topics.items()}
         self.loop.run_until_complete(
             self.manager.load(CLUSTER, lambda topic: configs.get(topic) or TopicConfig(segment_index_bytes=96))

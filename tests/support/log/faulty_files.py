@@ -7,6 +7,7 @@ last fsync and every change since. `power_cut` writes one of the states that are
 
     content   each block of some size holds what it held at the last fsync or at any moment since; the size is one that
               the file had, or one in between (zeros where no data came); a torn append ends at any byte
+    links     a file has one content under all of its names, and each name is a change of its own directory
     names     `ordered`: the changes took place in order up to some moment, and any fsync brings all of them to the
               disk, as a journal does; otherwise only the fsync of their own directory does, and each takes place or
               not, except that changes of the same name keep their order, and so do those of one directory that take
@@ -82,7 +83,8 @@ class Fault:
 
 @dataclass(eq=False)
 class _File:
-    """`versions`: the contents since the last fsync, the first one is on the disk; empty until somebody had to know.
+    """`directory` and `name`: one of its names, of which `others` are the rest.
+    `versions`: the contents since the last fsync, the first one is on the disk; empty until somebody had to know.
 
     `clean_by_mistake`: pages that a failed fsync left behind: as they were in memory, and what the disk may hold;
     `dirty_again` are those of them that were written since.
@@ -91,6 +93,7 @@ class _File:
 
     directory: _Directory | None
     name: str
+    others: list[tuple[_Directory, str]] = field(default_factory=list)
     versions: list[bytes] = field(default_factory=list)
     mapped: bool = False
     clean_by_mistake: dict[int, tuple[bytes, list[bytes]]] = field(default_factory=dict)
@@ -155,14 +158,18 @@ class FaultyFiles(Files):
         self._root = _Directory(None, "")
         self._adopt(self._root, root)
 
-    def _adopt(self, directory: _Directory, path: str) -> None:
+    def _adopt(self, directory: _Directory, path: str, known: dict[int, _File] | None = None) -> None:
+        known = {} if known is None else known
         for entry in os.scandir(path):
             node: _File | _Directory
             if entry.is_dir():
                 node = _Directory(directory, entry.name)
-                self._adopt(node, entry.path)
+                self._adopt(node, entry.path, known)
+            elif (linked := known.get(entry.inode())) is not None:
+                node = linked
+                node.others.append((directory, entry.name))
             else:
-                node = _File(directory, entry.name)
+                node = known[entry.inode()] = _File(directory, entry.name)
                 node.allocated = set(range(-(-entry.stat().st_size // self._block_bytes)))
             directory.entries[entry.name] = directory.durable[entry.name] = node
 
@@ -212,7 +219,7 @@ class FaultyFiles(Files):
     def _opened(self, fd: int, path: str, node: _File | _Directory | None, flags: int) -> None:
         if node is None:
             directory, name = self._place(path)
-            node = _File(directory, name, [b""])
+            node = _File(directory, name, versions=[b""])
             self._change(directory, node, None, name)
             self._by_fd[fd] = node, path
             self._end()
@@ -315,7 +322,8 @@ class FaultyFiles(Files):
             self._look(node)
         os.unlink(path)
         assert isinstance(node, _File)
-        self._free(node, 0)
+        if not node.others:
+            self._free(node, 0)
         directory, name = self._place(path)
         self._change(directory, node, name, None)
         self._end()
@@ -329,13 +337,25 @@ class FaultyFiles(Files):
             replaced = self._find(target)
             if isinstance(replaced, _File):
                 self._look(replaced)
-                self._free(replaced, 0)
+                if not replaced.others:
+                    self._free(replaced, 0)
         os.rename(path, target)
         assert node is not None
         directory, name = self._place(path)
         beside, new_name = self._place(target)
         assert beside is directory, "a log renames within a directory only"
         self._change(directory, node, name, new_name)
+        self._end()
+
+    def link(self, path: str, target: str) -> None:  # type: ignore[override]
+        node = self._find(path)
+        if isinstance(node, _File):
+            self._begin("link", target)
+            self._look(node)
+        os.link(path, target)
+        assert isinstance(node, _File)
+        directory, name = self._place(target)
+        self._change(directory, node, None, name)
         self._end()
 
     # the ends of a process
@@ -358,7 +378,7 @@ class FaultyFiles(Files):
         bias = random.choice(("old", "new", "mixed", "mixed", "mixed"))
         happened = self._happened(random, bias)
         os.mkdir(root)
-        self._write_out(self._root, root, happened, random, bias, contents or {})
+        self._write_out(self._root, root, happened, random, bias, contents or {}, {})
         return FaultyFiles(root, ordered=self.ordered, block_bytes=self._block_bytes)
 
     def _happened(self, random: Random, bias: str) -> dict[int, list[_Change]]:
@@ -391,7 +411,7 @@ class FaultyFiles(Files):
 
     def _write_out(
         self, directory: _Directory, path: str, happened: dict[int, list[_Change]], random: Random, bias: str,
-        contents: Mapping[str, bytes],
+        contents: Mapping[str, bytes], written: dict[int, str],
     ) -> None:  # fmt: skip
         entries = directory.durable.copy()
         for change in happened.get(id(directory), ()):
@@ -400,7 +420,10 @@ class FaultyFiles(Files):
             below = f"{path}/{name}"
             if isinstance(node, _Directory):
                 os.mkdir(below)
-                self._write_out(node, below, happened, random, bias, contents)
+                self._write_out(node, below, happened, random, bias, contents, written)
+                continue
+            if (linked := written.setdefault(id(node), below)) != below:
+                os.link(linked, below)
                 continue
             content = contents.get(name)
             if content is None:
@@ -538,15 +561,15 @@ class FaultyFiles(Files):
 
     def _change(self, directory: _Directory, node: _File | _Directory, source: str | None, target: str | None) -> None:
         replaced = directory.entries.get(target) if target is not None else None
-        if replaced is not None and replaced is not node:
-            replaced.directory = None
+        if target is not None and replaced is not None and replaced is not node:
+            _take_name(replaced, directory, target)
         change = _Change(directory, node, source, target)
         change.apply(directory.entries)
         self._changes.append(change)
-        if target is None:
-            node.directory = None
-        else:
-            node.name = target
+        if source is not None:
+            _take_name(node, directory, source)
+        if target is not None:
+            _give_name(node, directory, target)
 
     # every call
 
@@ -573,6 +596,22 @@ class FaultyFiles(Files):
         if self.calls == self.end_at:
             self.ended = self.end_by
             raise self.end_by
+
+
+def _give_name(node: _File | _Directory, directory: _Directory, name: str) -> None:
+    if isinstance(node, _File) and node.directory is not None and (node.directory, node.name) != (directory, name):
+        node.others.append((directory, name))
+    else:
+        node.directory, node.name = directory, name
+
+
+def _take_name(node: _File | _Directory, directory: _Directory, name: str) -> None:
+    if isinstance(node, _File) and (directory, name) in node.others:
+        node.others.remove((directory, name))
+    elif isinstance(node, _File) and node.others:
+        node.directory, node.name = node.others.pop()
+    else:
+        node.directory = None
 
 
 def _content(path: str) -> bytes:

@@ -229,3 +229,32 @@ def test_who_goes_past_the_door_is_noticed(disk: FaultyFiles, tmp_path: Path) ->
     (tmp_path / "disk" / "stranger").touch()
     with pytest.raises(AssertionError, match="stranger"):
         disk.check()
+
+
+def test_two_names_have_one_content_and_each_its_own_fate(disk: FaultyFiles, left: Left) -> None:
+    disk.mkdir(f"{disk.root}/here")
+    disk.mkdir(f"{disk.root}/there")
+    disk.write_new(f"{disk.root}/here/a", b"12345")
+    disk.sync_all([f"{disk.root}/here/a", f"{disk.root}/here", disk.root])
+    disk.link(f"{disk.root}/here/a", f"{disk.root}/there/b")
+    disk.unlink(f"{disk.root}/here/a")
+    disk.check()
+
+    def look(root: Path) -> object:
+        return content("here/a")(root), content("there/b")(root)
+
+    assert left(disk, look) == {(b"12345", None), (b"12345", b"12345"), (None, None), (None, b"12345")}
+    disk.sync(f"{disk.root}/there")
+    assert left(disk, look) == {(b"12345", b"12345"), (None, b"12345")}
+
+
+def test_links_are_links_after_a_power_cut(disk: FaultyFiles, tmp_path: Path) -> None:
+    disk.write_new(f"{disk.root}/a", b"12345")
+    disk.link(f"{disk.root}/a", f"{disk.root}/b")
+    disk.sync_all([f"{disk.root}/a", disk.root])
+    after = disk.power_cut(str(tmp_path / "after"), Random(1))
+    assert os.stat(f"{after.root}/a").st_ino == os.stat(f"{after.root}/b").st_ino
+    after.unshare(f"{after.root}/a")
+    after.write_new(f"{after.root}/a", b"other")
+    after.check()
+    assert Path(after.root, "b").read_bytes() == b"12345"
