@@ -65,6 +65,8 @@ class SingleSignOn:
         self._client_id = properties.get(CLIENT_ID, "").strip()
         self._client_secret = properties.get(CLIENT_SECRET, "").strip() or None
         self._scope = properties.get(SCOPE, "openid").strip()
+        # without it a provider may ignore the wish for a refresh token (OpenID Connect Core, 11)
+        self._prompt = {"prompt": "consent"} if "offline_access" in self._scope.split() else {}
         self.redirect_uri = properties.get(REDIRECT_URI, "").strip() or None
         self._properties = properties
         self._monotonic_s = monotonic_s
@@ -91,7 +93,7 @@ class SingleSignOn:
         verifier, key = secrets.token_urlsafe(_VERIFIER_BYTES), secrets.token_urlsafe(32)
         with self._client(redirect_uri) as client:
             endpoint = self._endpoint("authorization_endpoint")
-            url, state = client.create_authorization_url(endpoint, code_verifier=verifier)
+            url, state = client.create_authorization_url(endpoint, code_verifier=verifier, **self._prompt)
         with self._lock:
             self._begun[key] = Begun(state, verifier, redirect_uri, target, self._monotonic_s())
             while len(self._begun) > _BEGUN_MAX:

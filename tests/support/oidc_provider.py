@@ -17,6 +17,41 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from tests.support.tokens import TokenAuthority
 
 CLIENT_ID, CLIENT_SECRET = "console", "c-s3cret"
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+
+
+def console_properties(issuer: str, **more: str) -> dict[str, str]:
+    """The client properties of a console whose users log in at a provider."""
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "console.oidc.issuer": issuer,
+        "console.oidc.client.id": CLIENT_ID,
+        "console.oidc.client.secret": CLIENT_SECRET,
+        **more,
+    }
+
+
+def broker_settings(keys_url: str) -> dict[str, str]:
+    """Of a broker that takes the provider's tokens; the super user `alice` may see topics, and others none."""
+    return {
+        "listeners": "SECURE://127.0.0.1:0",
+        "listener_security_protocol_map": "SECURE:SASL_PLAINTEXT",
+        "inter_broker_listener_name": "SECURE",
+        "sasl_enabled_mechanisms": "OAUTHBEARER,PLAIN",
+        "sasl_mechanism_inter_broker_protocol": "PLAIN",
+        "listener_name_secure_plain_sasl_jaas_config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="a-secret";'
+        ),
+        "listener_name_secure_oauthbearer_sasl_jaas_config": f"{_PACKAGE}.OAuthBearerLoginModule required ;",
+        "listener_name_secure_oauthbearer_sasl_server_callback_handler_class": (
+            f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler"
+        ),
+        "sasl_oauthbearer_jwks_endpoint_url": keys_url,
+        "sasl_oauthbearer_expected_audience": "kafka",
+        "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+        "super_users": "User:admin;User:alice",
+    }
 
 
 class OidcProvider:

@@ -15,22 +15,14 @@ from kafkalite.console.single_sign_on import COOKIE as SIGN_ON_COOKIE
 from kafkalite.console.single_sign_on import SingleSignOn
 from kafkalite.testing import Broker
 from tests.support.console import Browser, console
-from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, oidc_provider
+from tests.support.oidc_provider import OidcProvider, broker_settings, console_properties, oidc_provider
 
 pytest.importorskip("authlib")
-PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 BEGIN, BACK = "/api/login/oidc", "/api/login/oidc/back"
 
 
 def properties(provider: OidcProvider, **more: str) -> dict[str, str]:
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "console.oidc.issuer": provider.url,
-        "console.oidc.client.id": CLIENT_ID,
-        "console.oidc.client.secret": CLIENT_SECRET,
-        **more,
-    }
+    return console_properties(provider.url, **more)
 
 
 @pytest.fixture
@@ -41,25 +33,7 @@ def provider() -> Iterator[OidcProvider]:
 
 @pytest.fixture
 def browser(provider: OidcProvider) -> Iterator[Browser]:
-    settings = {
-        "listeners": "SECURE://127.0.0.1:0",
-        "listener_security_protocol_map": "SECURE:SASL_PLAINTEXT",
-        "inter_broker_listener_name": "SECURE",
-        "sasl_enabled_mechanisms": "OAUTHBEARER,PLAIN",
-        "sasl_mechanism_inter_broker_protocol": "PLAIN",
-        "listener_name_secure_plain_sasl_jaas_config": (
-            'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="a-secret";'
-        ),
-        "listener_name_secure_oauthbearer_sasl_jaas_config": f"{PACKAGE}.OAuthBearerLoginModule required ;",
-        "listener_name_secure_oauthbearer_sasl_server_callback_handler_class": (
-            f"{PACKAGE}.OAuthBearerValidatorCallbackHandler"
-        ),
-        "sasl_oauthbearer_jwks_endpoint_url": f"{provider.url}/keys",
-        "sasl_oauthbearer_expected_audience": "kafka",
-        "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
-        "super_users": "User:admin;User:alice",
-    }
-    with Broker(**settings) as broker:
+    with Broker(**broker_settings(f"{provider.url}/keys")) as broker:
         broker.create_topic("orders")
         with console(broker.bootstrap_servers, properties=properties(provider)) as browser:
             yield browser
@@ -140,6 +114,13 @@ def test_a_provider_that_is_away_or_another_is_named_in_the_log(
     ) as two:
         assert went(two, BEGIN).headers["location"] == "/login?fault=provider"
         assert "http://localhost:1 is no provider of OpenID Connect" in caplog.text
+
+
+def test_a_refresh_token_is_asked_for_with_the_user_s_consent(provider: OidcProvider) -> None:
+    """Without it oidc-provider ignores the scope."""
+    one = SingleSignOn(properties(provider, **{"console.oidc.scope": "openid offline_access"}))
+    assert "prompt=consent" in one.begin("http://127.0.0.1/back", "/")[1]
+    assert "prompt" not in SingleSignOn(properties(provider)).begin("http://127.0.0.1/back", "/")[1]
 
 
 def test_a_token_is_replaced_by_the_refresh_token(provider: OidcProvider) -> None:
