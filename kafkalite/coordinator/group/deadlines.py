@@ -12,6 +12,14 @@ from enum import Enum
 from kafkalite.coordinator.runtime.effects import SetTimer
 
 NEVER_MS = 1 << 62
+_WAITING_PART = 10
+
+
+def waiting_interval_ms(interval_ms: int) -> int:
+    """The heartbeat interval of a member that waits for what only a heartbeat tells it: partitions that others have to
+    give up, a target that is still to come. A tenth of the group's, so that partitions without an owner get one soon.
+    Kafka leaves such a member its whole interval."""
+    return max(1, interval_ms // _WAITING_PART)
 
 
 class Wait(Enum):

@@ -37,6 +37,7 @@ from tests.compatibility.differential.asking_streams import (
 )
 from tests.compatibility.differential.asking_transactions import ended, started
 from tests.compatibility.differential.cases_consumer_groups import (
+    SOONER,
     classic_join,
     commit,
     deletes,
@@ -200,8 +201,8 @@ def share_and_leave(t: Teller) -> None:
     t.ask("alone", describe(group), 0)
     t.ask("nothing to tell", beat(group, "m1", 2), 0)
     t.ask("its tasks", owning(group, "m1", 2, {"0": [0, 1, 2, 3]}), 0)
-    t.ask("another joins", join(group, "m2", sent), 0)
-    t.ask("it waits", owning(group, "m2", 3, {}), 0)
+    t.ask("another joins", join(group, "m2", sent), 0, but=SOONER)
+    t.ask("it waits", owning(group, "m2", 3, {}), 0, but=SOONER)
     t.ask("reconciling", describe(group), 0)
     t.ask("the first has to give up", beat(group, "m1", 2), 0)
     t.ask("it has not yet", beat(group, "m1", 2), 0)
@@ -270,8 +271,8 @@ def shutdown(t: Teller) -> None:
     t.aside(join(group, "m1", sent), HEARTBEAT)
     t.aside(join(group, "m2", sent), HEARTBEAT)
     t.ask("one asks for the end", beat(group, "m1", 2, shutdown_application=True), 0)
-    t.ask("the other hears of it", beat(group, "m2", 3), 0)
-    t.ask("another asks, too", beat(group, "m2", 3, shutdown_application=True), 0)
+    t.ask("the other hears of it", beat(group, "m2", 3), 0, but=SOONER)
+    t.ask("another asks, too", beat(group, "m2", 3, shutdown_application=True), 0, but=SOONER)
     t.ask("the first still hears its own", beat(group, "m1", 2), 0)
     t.ask("the first leaves", beat(group, "m1", -1), 0)
     t.ask("the other after that", beat(group, "m2", 3), 0)
@@ -288,7 +289,7 @@ def endpoints(t: Teller) -> None:
     t.ask("with an endpoint", join(group, "m1", sent, **here), 0)
     t.ask("it knows no epoch", beat(group, "m1", 2), 0)
     t.ask("it knows the epoch", beat(group, "m1", 2, endpoint_information_epoch=1), 0)
-    t.ask("another", join(group, "m2", sent, **there), 0)
+    t.ask("another", join(group, "m2", sent, **there), 0, but=SOONER)
     t.ask("the first gives up", owning(group, "m1", 2, {"0": [0, 1]}, endpoint_information_epoch=1), 0)
     t.ask("given up", owning(group, "m1", 2, {"0": [0]}, endpoint_information_epoch=2), 0)
     t.ask("the other gets it", beat(group, "m2", 3, endpoint_information_epoch=2), 0)
@@ -304,14 +305,14 @@ def standby_tasks(t: Teller) -> None:
     sent = topology(reading(topic, state_changelog_topics=[inner(t.name("counts"))]))
     epoch = has_started(t, group, "m1", sent)
     t.ask("alone", owning(group, "m1", epoch, {"0": [0, 1]}), 0)
-    t.ask("another joins", join(group, "m2", sent), 0)
-    t.ask("a thread of its process", join(group, "m3", sent, process_id="p-m2"), 0)
+    t.ask("another joins", join(group, "m2", sent), 0, but=SOONER)
+    t.ask("a thread of its process", join(group, "m3", sent, process_id="p-m2"), 0, but=SOONER)
     t.ask("the first has to give up", beat(group, "m1", epoch), 0)
-    t.ask("given up", owning(group, "m1", epoch, {"0": [0]}), 0)
+    t.ask("given up", owning(group, "m1", epoch, {"0": [0]}), 0, but=SOONER)
     t.ask("the first then", beat(group, "m1", epoch + 2), 0)
     t.ask("the second", beat(group, "m2", epoch + 1), 0)
     t.ask("the second then", beat(group, "m2", epoch + 2), 0)
-    t.ask("the third", beat(group, "m3", epoch + 2), 0)
+    t.ask("the third", beat(group, "m3", epoch + 2), 0, but=SOONER)
     t.ask("described", describe(group), 0)
 
 
@@ -321,13 +322,13 @@ def delays(t: Teller) -> None:
     group, late = prompt_group(t, **slow), prompt_group(t, "h", streams_assignment_interval_ms="15000")
     topic = known_topic(t, partitions=2)
     sent = topology(reading(topic))
-    t.ask("it is to wait for others", join(group, "m1", sent), 0)
-    t.ask("still", beat(group, "m1", 1), 0)
-    t.ask("so is another", join(group, "m2", sent), 0)
+    t.ask("it is to wait for others", join(group, "m1", sent), 0, but=SOONER)
+    t.ask("still", beat(group, "m1", 1), 0, but=SOONER)
+    t.ask("so is another", join(group, "m2", sent), 0, but=SOONER)
     t.ask("described", describe(group), 0)
     t.ask("assigned at once", join(late, "m1", sent), 0)
-    t.ask("so soon after that", join(late, "m2", sent), 0)
-    t.ask("the first goes on", beat(late, "m1", 2), 0)
+    t.ask("so soon after that", join(late, "m2", sent), 0, but=SOONER)
+    t.ask("the first goes on", beat(late, "m1", 2), 0, but=SOONER)
     t.ask("described then", describe(late), 0)
 
 

@@ -138,7 +138,11 @@ class ConsumerGroup(Group):
             or client != (subscription.client_id, subscription.client_host)
             or subscription.classic is not None
             or tables.target_epoch < tables.group_epoch
-            or not (current.state is MemberState.UNREVOKED or current.is_reconciled_to(tables.target_epoch))
+            or not (
+                current.state is MemberState.UNREVOKED
+                or current.is_reconciled_to(tables.target_epoch)
+                or members.waiting_members.has_no_news(member)
+            )
             or members.refresh.is_due(tables)
         ):
             return None
@@ -149,7 +153,7 @@ class ConsumerGroup(Group):
         if deadline_ms < members.deadlines.timer_ms:
             return None
         members.deadlines.set(Wait.SESSION, member_id, deadline_ms)
-        return config.heartbeat_interval_ms
+        return members.waiting_members.heartbeat_interval_ms(member, config)
 
     def _decide_heartbeat(
         self, request: ConsumerHeartbeat, change: GroupChange, now: Moment
@@ -175,7 +179,8 @@ class ConsumerGroup(Group):
         assignment = None
         if request.member_epoch == JOINED_EPOCH or request.is_full or current.assigned != member.current.assigned:
             assignment = current.assigned
-        interval_ms = config.heartbeat_interval_ms
+        member_now = self.tables.members[member.member_id]
+        interval_ms = self.members.waiting_members.heartbeat_interval_ms(member_now, config)
         result = HeartbeatResult(ErrorCode.NONE, None, member.member_id, current.epoch, interval_ms, assignment)
         return result, regexes
 

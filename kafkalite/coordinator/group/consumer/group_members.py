@@ -30,7 +30,7 @@ from kafkalite.coordinator.group.consumer.member import (
 )
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
-from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait
+from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait, waiting_interval_ms
 from kafkalite.coordinator.group.group import REPORT_AFTER_MS, REVOKE, Waiting
 from kafkalite.coordinator.group.partition_sets import OwnedPartitions
 from kafkalite.coordinator.group.topics import MetadataRefresh
@@ -67,12 +67,52 @@ class PendingAppend:
         self.retry = retry  # the deadline that led to it
 
 
+class WaitingMembers:
+    """The members of a group that wait for what only a heartbeat can tell them: when it is due, and whether it has to
+    be decided. They need not be if no member of the group has changed since they last asked."""
+
+    __slots__ = ("_since", "_tables", "_unreleased")
+
+    def __init__(self, tables: ConsumerGroupTables) -> None:
+        self._tables = tables
+        self._unreleased: set[str] = set()  # they found nothing released at the change of this number
+        self._since = 0
+
+    def add(self, member_id: str) -> None:
+        """The member has asked, and waits for others."""
+        if self._since != self._tables.member_changes:
+            self._unreleased.clear()
+            self._since = self._tables.member_changes
+        self._unreleased.add(member_id)
+
+    def has_no_news(self, member: ConsumerMember) -> bool:
+        """Whether a member that waits for others would wait on if it asked now."""
+        tables = self._tables
+        return (
+            member.member_id in self._unreleased
+            and self._since == tables.member_changes
+            and member.current.epoch == tables.target_epoch
+        )
+
+    def heartbeat_interval_ms(self, member: ConsumerMember, config: ConsumerGroupConfig) -> int:
+        """The time until the member's next heartbeat: less than usual while it waits. One with partitions to give up
+        does not wait: its heartbeat follows when it has done so."""
+        tables, state, regex = self._tables, member.current.state, member.subscription.topic_regex
+        if (
+            state is MemberState.UNRELEASED
+            or (tables.target_epoch < tables.group_epoch and state is not MemberState.UNREVOKED)
+            or (regex and regex not in tables.regexes)
+        ):
+            return waiting_interval_ms(config.heartbeat_interval_ms)
+        return config.heartbeat_interval_ms
+
+
 class GroupMembers:
     """The members of one group, with its tables and deadlines."""
 
     __slots__ = (
         "_in_flight", "_is_report_due", "_revocations", "conversion", "deadlines", "environment", "group_id",
-        "is_closed", "preceding_records", "refresh", "tables",
+        "is_closed", "preceding_records", "refresh", "tables", "waiting_members",
     )  # fmt: skip
 
     def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
@@ -84,6 +124,7 @@ class GroupMembers:
         self.conversion: GroupChange | None = None  # the change with which a classic group takes its place
         self.is_closed = False
         self.refresh = MetadataRefresh(environment.topics)
+        self.waiting_members = WaitingMembers(self.tables)
         self._in_flight: list[PendingAppend] = []
         self._revocations: dict[str, _Revocation] = {}  # of members with a deadline to give up partitions
         self._is_report_due = False  # the timer is set that logs a long wait for them
@@ -199,6 +240,8 @@ class GroupMembers:
         """Move the member on, and start or end the time that it has to give up partitions."""
         current = change.reconcile(member_id, owned, is_resubscribed=is_resubscribed)
         member = self.tables.members[member_id]
+        if member.current.state is MemberState.UNRELEASED:
+            self.waiting_members.add(member_id)
         if current is None:
             return member.current
         if not member.is_classic:

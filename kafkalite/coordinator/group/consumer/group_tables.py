@@ -89,6 +89,7 @@ class ConsumerGroupTables:
         self.targets = TargetAssignments()
         self.regexes: dict[str, ResolvedRegex] = {}  # resolved ones
         self.members: dict[str, ConsumerMember] = {}
+        self.member_changes = 0  # how often one of them was put or removed
         self.instances: dict[str, str] = {}  # instance id -> member id
         self.partition_epochs = PartitionEpochs()
         # how many members, by topic, regular expression, assignor, and protocol of those that speak the classic one
@@ -134,6 +135,7 @@ class ConsumerGroupTables:
         return self._put_member(member_id, member._replace(subscription=value))
 
     def _put_member(self, member_id: str, member: ConsumerMember | None) -> Undo:
+        self.member_changes += 1
         before = self.members.get(member_id)
         instance_id = before.instance_id if before is not None else None
         if before is not None:

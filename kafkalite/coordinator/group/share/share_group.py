@@ -19,7 +19,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import Change, HeldAnswer
 from kafkalite.coordinator.group.consumer.group_environment import GroupTotals
-from kafkalite.coordinator.group.deadlines import Wait
+from kafkalite.coordinator.group.deadlines import Wait, waiting_interval_ms
 from kafkalite.coordinator.group.group import (
     SHARE,
     GroupDescription,
@@ -40,6 +40,7 @@ from kafkalite.coordinator.group.share.share_tables import (
     ShareAssignment,
     ShareGroupTables,
     ShareMember,
+    ShareSubscription,
     StatePartitions,
     Step,
     records_of,
@@ -181,16 +182,26 @@ class ShareGroup(ModernGroup[Step]):
             self.environment.totals.share_rebalances += 1
         self._update_target(change, now.wall_ms)
         current = self._reconcile(member.member_id, change, is_resubscribed=is_bumped)
+        initialize = self.state_partitions.initialize(change, config.initialize_retry_interval_ms, now.wall_ms)
         is_full = is_join or request.topic_names is not None
+        interval_ms = config.heartbeat_interval_ms
         result = ShareHeartbeatResult(
             ErrorCode.NONE,
             None,
             member.member_id,
             current.epoch,
-            config.heartbeat_interval_ms,
+            waiting_interval_ms(interval_ms) if self._is_waiting(subscription) else interval_ms,
             current.partitions if is_full or current.partitions != member.current.partitions else None,
         )
-        return result, self.state_partitions.initialize(change, config.initialize_retry_interval_ms, now.wall_ms)
+        return result, initialize
+
+    def _is_waiting(self, subscription: ShareSubscription) -> bool:
+        """Whether a member with this subscription waits for its target, or for partitions to get their state."""
+        tables = self.tables
+        if tables.target_epoch < tables.group_epoch:
+            return True
+        initializing = tables.state_partitions.initializing.values()
+        return any(each.name in subscription.topic_names for each in initializing)
 
     def _member(self, member_id: str, *, may_be_new: bool = False) -> ShareMember:
         member = self.tables.members.get(member_id)

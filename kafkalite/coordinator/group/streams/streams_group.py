@@ -17,7 +17,7 @@ from kafkalite.common.clock import Clock, Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import HeldAnswer
-from kafkalite.coordinator.group.deadlines import Wait
+from kafkalite.coordinator.group.deadlines import Wait, waiting_interval_ms
 from kafkalite.coordinator.group.group import STREAMS, GroupDescription, Identity, MemberDescription
 from kafkalite.coordinator.group.modern_group import ModernGroup
 from kafkalite.coordinator.group.offset_store import ExpirationCondition
@@ -182,7 +182,7 @@ class StreamsGroup(ModernGroup[Step]):
             None,
             member.member_id,
             current.epoch,
-            config.heartbeat_interval_ms,
+            self._interval_ms(current, configured, config),
             tuple(statuses),
             # a member that says to have others has not heard an answer: Kafka 4.3 leaves it without its tasks
             tasks if is_news or request.owned not in (None, tasks) else None,
@@ -190,6 +190,14 @@ class StreamsGroup(ModernGroup[Step]):
             endpoints,
             configured.missing_topics,
         )
+
+    def _interval_ms(self, current: CurrentTasks, configured: ConfiguredTopology, config: StreamsGroupConfig) -> int:
+        """The time until the next heartbeat: less than usual for a member that waits for others or for its target.
+        Missing topics leave it as it is, for the client fails when it has seen them missing for two intervals."""
+        tables, interval_ms = self.tables, config.heartbeat_interval_ms
+        is_early = tables.target_epoch < tables.group_epoch and current.state is not StreamsMemberState.UNREVOKED
+        is_waiting = is_early or current.state is StreamsMemberState.UNRELEASED
+        return waiting_interval_ms(interval_ms) if is_waiting and configured.is_ready else interval_ms
 
     # --- the member and the topology of a heartbeat
 

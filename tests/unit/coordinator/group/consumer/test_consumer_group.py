@@ -50,6 +50,74 @@ def test_a_heartbeat_with_nothing_to_tell_writes_nothing(world):
     assert world.kinds(since) == []
 
 
+def interval_ms(answer):
+    assert answer.error == ErrorCode.NONE, answer
+    return answer.heartbeat_interval_ms
+
+
+def test_a_member_that_waits_for_others_is_to_ask_again_soon(world):
+    assert interval_ms(world.join("m1", "foo")) == 5_000
+    assert interval_ms(world.join("m2", "foo")) == 500
+    assert interval_ms(world.beat("m2", 3)) == 500
+    told = world.beat("m1", 2)
+    assert interval_ms(told) == 5_000  # its next heartbeat follows when it has given up
+    assert [interval_ms(world.beat(member, epoch)) for member, epoch in (("m1", 2), ("m2", 3))] == [5_000, 500]
+    assert interval_ms(world.beat("m1", 2, owns=named(told.assignment))) == 5_000
+    gained = world.beat("m2", 3)
+    assert gained.assignment and interval_ms(gained) == 5_000
+    assert interval_ms(world.beat("m2", 3)) == 5_000
+
+
+def test_a_waiting_member_without_news_is_answered_by_the_fast_path(world):
+    world.join("m1", "foo")
+    world.join("m2", "foo")
+
+    def is_kept_alive():
+        client = "c", "/10.0.0.1"
+        return world.group().keep_alive("m2", 3, None, client, world.clock) == 500
+
+    assert is_kept_alive()  # nobody has moved since it joined
+    kept = named(world.beat("m1", 2).assignment)
+    assert not is_kept_alive()  # another has, so it is decided
+    assert seen(world.beat("m2", 3)) == (3, None)
+    assert is_kept_alive()
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.beat("m1", 2, owns=kept).error
+    world.refuses = ErrorCode.NONE
+    assert not is_kept_alive() and seen(world.beat("m2", 3)) == (3, None)
+    world.beat("m1", 2, owns=kept)
+    assert not is_kept_alive() and seen(world.beat("m2", 3))[1]
+
+
+def test_a_member_is_to_ask_soon_for_a_target_that_may_not_be_made_yet():
+    world = World(Topics(foo=2), assignment_interval_ms=1_000).load()
+    world.join("m1", "foo")
+    assert interval_ms(world.join("m2", "foo")) == interval_ms(world.beat("m1", 2)) == 500
+    world.clock.advance(1_000)
+    assert interval_ms(world.beat("m1", 2)) == 5_000
+    assert interval_ms(world.beat("m2", 2)) == 500  # now it waits for the other
+    world.leave("m2")
+    assert interval_ms(world.beat("m1", 2)) == 5_000  # it has to give up, whatever the next target is
+
+
+def test_a_member_is_to_ask_soon_for_the_topics_of_a_new_expression(world):
+    joined = world.join("m1", topics=None, regex="f.*")
+    assert interval_ms(joined) == 500
+    world.resolve()
+    told = world.beat("m1", joined.member_epoch)
+    assert told.assignment and interval_ms(told) == 5_000
+    world.clock.advance(10_001)  # else the next run would be too soon
+    assert interval_ms(world.join("m2", topics=None, regex="nothing")) == 500
+    world.resolve()
+    assert interval_ms(world.beat("m2", world.member("m2").current.epoch)) == 5_000
+
+
+def test_no_interval_is_shorter_than_a_millisecond():
+    world = World(Topics(foo=2), heartbeat_interval_ms=5).load()
+    world.join("m1", "foo")
+    assert interval_ms(world.join("m2", "foo")) == 1
+
+
 def test_a_full_heartbeat_is_told_its_assignment_again(world):
     world.join("m1", "foo")
     full = {"rebalance_timeout_ms": REBALANCE_MS, "topics": ["foo"], "owns": {}}

@@ -29,6 +29,16 @@ def world():
     return ShareWorld(Topics(foo=2)).load()
 
 
+def test_a_member_that_waits_is_to_ask_again_soon(world):
+    joined = world.beat("m1", 0, "foo")
+    assert not joined.assignment and joined.heartbeat_interval_ms == 500
+    assert world.beat("m1", joined.member_epoch).heartbeat_interval_ms == 500  # the next target may not be made yet
+    world.clock.advance(1_000)
+    told = world.beat("m1", joined.member_epoch)
+    assert told.assignment and told.heartbeat_interval_ms == 5_000
+    assert world.beat("m1", told.member_epoch).heartbeat_interval_ms == 5_000
+
+
 def test_a_refused_append_is_undone(world):
     assert world.beat("m1", 0, "foo").error == ErrorCode.NONE
     world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS

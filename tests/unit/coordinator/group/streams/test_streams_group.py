@@ -73,6 +73,18 @@ def test_a_heartbeat_without_news_writes_nothing(world):
     assert world.kinds(since) == []
 
 
+def test_a_member_that_waits_is_to_ask_again_soon(world):
+    world.join("m1")
+    assert world.join("m2").heartbeat_interval_ms == HEARTBEAT_MS // 10
+    assert world.beat("m2", 3).heartbeat_interval_ms == HEARTBEAT_MS // 10
+    told = world.beat("m1", 2)
+    assert told.heartbeat_interval_ms == HEARTBEAT_MS
+    world.beat("m1", 2, owns=seen(told)[1])
+    assert world.beat("m2", 3).heartbeat_interval_ms == world.beat("m2", 3).heartbeat_interval_ms == HEARTBEAT_MS
+    world.topics.delete("foo")  # a client fails that sees its topic missing for two intervals
+    assert world.join("m3").heartbeat_interval_ms == HEARTBEAT_MS
+
+
 def test_tasks_are_sent_again_to_a_member_that_has_not_heard(world):
     """Kafka 4.3 does not, and the member stays without them until the next assignment."""
     world.join("m1")
