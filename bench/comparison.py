@@ -134,8 +134,17 @@ TARGETS = (
     Target("start to first acknowledged record", START, "ms", _start_ms, 0.1, False),
     Target("idle RSS", START, "MB", _resident_mb, 0.25, False),
     Target("heartbeats of consumer groups", "group-heartbeats", "per CPU s", _requests_per_cpu_s, 5.0, True, 0, LATEST),
-    Target("rebalance of 100 members", "group-rebalance-100", "ms", _ms_per_request, 0.7, False, 0, LATEST),
-    Target("  broker CPU of it", "group-rebalance-100", "us", _cpu_us_per_request, 0.7, False, 0, LATEST),
+    *(
+        target
+        for label, work in (
+            ("rebalance of 100 members, default intervals", "group-rebalance-stock"),
+            ("rebalance of 100 members in step, 50 ms", "group-rebalance-100"),
+        )
+        for target in (
+            Target(label, work, "ms", _ms_per_request, 0.7, False, 0, LATEST),
+            Target("  broker CPU of it", work, "us", _cpu_us_per_request, 0.7, False, 0, LATEST),
+        )
+    ),
     *(
         target
         for size, figure, unit, cpu, cpu_unit in (

@@ -1,17 +1,19 @@
-"""Members of consumer groups (KIP-848) as raw frames: heartbeats with nothing to tell, and a rebalance of 100 members.
+"""Members of consumer groups (KIP-848) as raw frames: heartbeats with nothing to tell, and rebalances of 100 members.
 
 A member does as Kafka's client does: it sends everything when it joins, what it owns once after each change of its
 assignment, and nothing but its epoch otherwise. Many members share a connection, which no client does, so that the
 generator takes little of the machine.
-A rebalance takes an interval at least, 50 ms, at any broker: a newcomer gets its partitions by the heartbeat that
-follows its join, when the members before it have heard of it by theirs and have given them up. A broker can only do its
-part quickly, which is the rest of the time, and keep members from waiting for a second interval.
+A rebalance takes an interval at least at any broker: the members that there are hear of a newcomer by their next
+heartbeat, and it gets their partitions by the first heartbeat of its own after that. In step, all at the same time with
+50 ms, its second heartbeat comes just then, so only the broker's work is left to be quicker. At Kafka's own interval of
+5 s members come as they do anywhere: the old ones spread over the interval, the new ones over a second.
 ConsumerGroupHeartbeat 1, and Metadata 10 for the topic's id. Source: KIP-848.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 import secrets
 import socket
 import struct
@@ -31,6 +33,9 @@ REBALANCED, PARTITIONS = 100, 200
 REBALANCE_LIMIT_S = 60.0
 REBALANCE_MS = 60_000
 _POLL_S = 0.002
+# Kafka's defaults.
+STOCK_GROUP = {"consumer.heartbeat.interval.ms": "5000", "consumer.assignment.interval.ms": "1000"}
+ARRIVALS_S = 1.0
 _NOT_YET = (14, 15, 16)  # the partition of the group is still being created or loaded
 
 # Alike on both brokers: Kafka's own shortest heartbeat interval is 5 s.
@@ -231,3 +236,34 @@ def rebalance(session: Session, work: str) -> Result:
             if count and time.monotonic() > deadline:
                 break
     return Result(work, seconds, count, cpu=cpu, note=f"{REBALANCED} members on {PARTITIONS} partitions")
+
+
+def stock_rebalance(session: Session, work: str) -> Result:
+    """Half of 100 members are stable when the others join within a second, at the default intervals of Kafka. Each
+    sample has the same moments."""
+    count, seconds, cpu, deadline = 0, 0.0, None, time.monotonic() + session.seconds
+    moments = random.Random(work)
+    interval_s = int(STOCK_GROUP["consumer.heartbeat.interval.ms"]) / 1000
+    with session.topic(work, PARTITIONS) as topic, _sockets(session, CONNECTIONS) as sockets:
+        await_coordinator(session, work)
+        while not count or time.monotonic() < deadline:
+            group = f"{work}-{secrets.token_hex(4)}"
+            members = [Member(group, topic) for _ in range(REBALANCED)]
+            old, new = members[: REBALANCED // 2], members[REBALANCED // 2 :]
+            come_to_rest(sockets, old, PARTITIONS // len(old))
+            with Connection(session.bootstrap) as connection:
+                connection.alter_group(group, STOCK_GROUP)
+            while any(each.interval_s < interval_s for each in old):
+                beat(sockets, old, [each.frame() for each in old])
+            time.sleep(ARRIVALS_S)  # the last assignment is as long ago as any may be
+            started = time.perf_counter()
+            for some, within_s in ((old, interval_s), (new, ARRIVALS_S)):
+                for each in some:
+                    each.is_due, each.next_s = False, started + moments.uniform(0, within_s)
+            with session.metered() as measure:
+                seconds += come_to_rest(sockets, members, PARTITIONS // REBALANCED)
+            leave(sockets, members)
+            count += 1
+            cpu = cpu + measure.cpu if cpu and measure.cpu else measure.cpu
+    note = f"{REBALANCED} members on {PARTITIONS} partitions, heartbeats every {interval_s:.0f} s"
+    return Result(work, seconds, count, cpu=cpu, note=note)

@@ -19,6 +19,7 @@ from types import TracebackType
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_LOG_DIRS, INCREMENTAL_ALTER_CONFIGS = 19, 20, 35, 44
+_TOPIC, _GROUP = 2, 32  # kinds of resources
 CLIENT_ID = b"bench"
 _TOPIC_ALREADY_EXISTS = 36
 
@@ -262,11 +263,18 @@ class Connection:
 
     def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         """Set some of a topic's settings."""
+        self._alter(_TOPIC, topic, settings)
+
+    def alter_group(self, group: str, settings: Mapping[str, str]) -> None:
+        """Set some of a group's settings."""
+        self._alter(_GROUP, group, settings)
+
+    def _alter(self, resource_type: int, resource: str, settings: Mapping[str, str]) -> None:
         changes = b"".join(string(name) + b"\0" + string(value) for name, value in settings.items())
         cursor = self.request(
             INCREMENTAL_ALTER_CONFIGS,
             0,
-            struct.pack(">ib", 1, 2) + string(topic),
+            struct.pack(">ib", 1, resource_type) + string(resource),
             struct.pack(">i", len(settings)) + changes,
             b"\0",
         )
@@ -275,7 +283,7 @@ class Connection:
             code, message = cursor.int16(), cursor.string()
             cursor.int8(), cursor.string()
             if code != 0:
-                raise BrokerError(f"{', '.join(settings)} of {topic} not changed: error {code}, {message}")
+                raise BrokerError(f"{', '.join(settings)} of {resource} not changed: error {code}, {message}")
 
     def log_size(self, topic: str, partition: int = 0) -> tuple[str, int]:
         """Where a partition's log is (its log directory), and its bytes."""

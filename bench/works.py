@@ -11,7 +11,7 @@ from functools import partial
 
 from bench.beside import beside_flushing, beside_reading, flushed_produce
 from bench.beside_compaction import beside_compaction
-from bench.consumer_groups import heartbeats, rebalance
+from bench.consumer_groups import heartbeats, rebalance, stock_rebalance
 from bench.discard import discard
 from bench.java_perf import java_consume, java_produce
 from bench.librdkafka import ClientError
@@ -82,6 +82,7 @@ COMPACTION_WORKS: dict[str, Work] = {
 GROUP_WORKS: dict[str, Work] = {
     "group-heartbeats": heartbeats,
     "group-rebalance-100": rebalance,
+    "group-rebalance-stock": stock_rebalance,
 }
 # Done only when asked for by name, on brokers that have share groups, with short heartbeat intervals; by Java clients.
 SHARE_WORKS: dict[str, Work] = {

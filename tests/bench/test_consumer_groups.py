@@ -15,6 +15,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_groups, "MEMBERS_OF_GROUP", 10)
     monkeypatch.setattr(consumer_groups, "REBALANCED", 10)
     monkeypatch.setattr(consumer_groups, "PARTITIONS", 20)
+    monkeypatch.setattr(consumer_groups, "ARRIVALS_S", 0.1)
+    brief = {"consumer.heartbeat.interval.ms": "200", "consumer.assignment.interval.ms": "50"}
+    monkeypatch.setattr(consumer_groups, "STOCK_GROUP", brief)
 
 
 @pytest.mark.usefixtures("few")
@@ -25,3 +28,5 @@ def test_heartbeats_and_a_rebalance() -> None:
         assert beaten.requests >= 20 and not beaten.error
         rebalanced = consumer_groups.rebalance(session, "group-rebalance-100")
         assert rebalanced.requests >= 1 and rebalanced.seconds > 0
+        spread = consumer_groups.stock_rebalance(session, "group-rebalance-stock")
+        assert spread.requests == 1 and spread.seconds > 0
