@@ -61,6 +61,8 @@ examples:
   python -m bench compaction                            the same for log compaction; see compaction --help
   python -m bench replication                           three replicas each, by turns; see replication --help
   python -m bench scaling                               serve --cores 1, 2, 4, ...; see scaling --help
+  python -m bench scaling --stock --reference 3.9.1     eight stock producers and consumers beside Apache Kafka
+  python -m bench scaling --partitions                  starts with 10,000 partitions
   python -m bench tail                                  how late records are beside other work; see tail --help
   python -m bench tls                                   behind TLS, by turns; see tls --help
   python -m bench console                               beside an open console and its search; see console --help
@@ -177,6 +179,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return versus.main(words[1:])
     if words[:1] == ["compaction"]:
         return compaction_by_turns.main(words[1:])
+    if words[:1] == ["scaling"] and "--stock" in words:
+        from bench import many_clients
+
+        return many_clients.main([word for word in words[1:] if word != "--stock"])
+    if words[:1] == ["scaling"] and "--partitions" in words:
+        from bench import many_partitions
+
+        return many_partitions.main([word for word in words[1:] if word != "--partitions"])
     if words[:1] == ["scaling"]:
         from bench import cores
 

@@ -41,6 +41,28 @@ _PAUSE_S = 0.02
 _SETTLED_S, _IDLE_S = 5, 10
 
 
+def partitions_of(bootstrap: str) -> list[tuple[int, int]]:
+    """The leader of every partition of every topic, and the size of its ISR, as this broker says."""
+    with Connection(bootstrap) as connection:
+        cursor = connection.request(METADATA, 1, (-1).to_bytes(4, "big", signed=True))
+    for _ in range(cursor.int32()):
+        cursor.int32(), cursor.string(), cursor.int32(), cursor.string()
+    cursor.int32()
+    found = []
+    for _ in range(cursor.int32()):
+        cursor.int16(), cursor.string(), cursor.int8()
+        for _ in range(cursor.int32()):
+            cursor.int16(), cursor.int32()
+            leader = cursor.int32()
+            sizes = []
+            for _ in range(2):  # replicas, ISR
+                sizes.append(cursor.int32())
+                for _ in range(sizes[-1]):
+                    cursor.int32()
+            found.append((leader, sizes[-1]))
+    return found
+
+
 class Node:
     """One broker."""
 
@@ -105,25 +127,7 @@ class Node:
         return [leader for leader, _ in self.partitions()]
 
     def partitions(self) -> list[tuple[int, int]]:
-        """The leader of every partition of every topic, and the size of its ISR, as this broker says."""
-        with Connection(self.bootstrap) as connection:
-            cursor = connection.request(METADATA, 1, (-1).to_bytes(4, "big", signed=True))
-        for _ in range(cursor.int32()):
-            cursor.int32(), cursor.string(), cursor.int32(), cursor.string()
-        cursor.int32()
-        found = []
-        for _ in range(cursor.int32()):
-            cursor.int16(), cursor.string(), cursor.int8()
-            for _ in range(cursor.int32()):
-                cursor.int16(), cursor.int32()
-                leader = cursor.int32()
-                sizes = []
-                for _ in range(2):  # replicas, ISR
-                    sizes.append(cursor.int32())
-                    for _ in range(sizes[-1]):
-                        cursor.int32()
-                found.append((leader, sizes[-1]))
-        return found
+        return partitions_of(self.bootstrap)
 
     def create(self, names: Sequence[str], partitions: int, replicas: int) -> None:
         """Topics, wherever the cluster puts them."""

@@ -6,7 +6,8 @@ Each client is a process that sends frames made ahead (`replay`) or fetches and 
 own; the topics are dealt to the brokers. Rounds go through all numbers by turns, and the median counts. Brokers and
 clients share the machine, so rates say what both reach together. The CPU that the brokers take for a request does not
 depend on that: a core is full at 1,000,000 / that. Rows for more cores than there are, or than were measured, are
-computed from it and marked. With --reference the same clients use an Apache Kafka in the same rounds.
+computed from it and marked. With --reference the same clients use an Apache Kafka in the same rounds. With --stock the
+clients are stock ones (`many_clients`), with --partitions thousands are started with (`many_partitions`).
 """
 
 from __future__ import annotations
@@ -117,10 +118,11 @@ class Machine:
 
     first_id = 0
 
-    def __init__(self, home: Path, count: int) -> None:
+    def __init__(self, home: Path, count: int, settings: Mapping[str, str] = {}) -> None:
         self._errors = home / "stderr.txt"
         began_s = time.perf_counter()
         command = [sys.executable, "-m", "kafkalite", "serve", "--cores", str(count), "--port", "0"]
+        command += [part for name, text in settings.items() for part in ("--override", f"{name}={text}")]
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
                 [*command, "--data-dir", str(home / "data")], stdout=subprocess.PIPE, stderr=errors, text=True
@@ -136,8 +138,9 @@ class Machine:
         pids = dict(_SERVES.findall(self._errors.read_text()))
         self._brokers = [ProcessTree(int(pid)) for name, pid in pids.items() if name.startswith("broker")]
         self.tree = ProcessTree(self.process.pid)
-        create(self.bootstrap, {"first": 0})
-        await_leader(self.addresses[0], "first")
+        first = f"first-{time.time_ns()}"
+        create(self.bootstrap, {first: [0]})
+        await_leader(self.addresses[0], first)
         self.first_ack_s = time.perf_counter() - began_s
 
     def end(self) -> None:
@@ -158,18 +161,18 @@ class Machine:
         return int(re.search(r"zk_packets_received\s+(\d+)", text)[1])  # type: ignore[index]
 
 
-def create(bootstrap: str, leaders: Mapping[str, int]) -> None:
-    """Topics of one partition, each on the broker that is given."""
+def create(bootstrap: str, leaders: Mapping[str, Sequence[int]]) -> None:
+    """Topics with a partition on each of the brokers that are given."""
     own = (-1).to_bytes(4, "big", signed=True) + (-1).to_bytes(2, "big", signed=True)  # the assignment says both
     topics = b"".join(
         wire.string(name)
         + own
-        + (1).to_bytes(4, "big")  # assignments: partition 0, and one broker
-        + bytes(4)
-        + (1).to_bytes(4, "big")
-        + leader.to_bytes(4, "big")
+        + len(brokers).to_bytes(4, "big")  # assignments: a partition, and one broker
+        + b"".join(
+            index.to_bytes(4, "big") + (1).to_bytes(4, "big") + n.to_bytes(4, "big") for index, n in enumerate(brokers)
+        )
         + bytes(4)  # settings
-        for name, leader in leaders.items()
+        for name, brokers in leaders.items()
     )
     body = len(leaders).to_bytes(4, "big") + topics + (30_000).to_bytes(4, "big") + b"\0"
     with wire.Connection(bootstrap.split(",")[0], timeout_s=60.0) as connection:
@@ -259,7 +262,7 @@ def perform(target: Target, work: str, client_count: int, seconds: float) -> Run
     """All clients at once, dealt to the brokers."""
     name = re.sub(r"\W+", "-", work)
     leaders = {f"{name}-{time.time_ns()}-{n}": n % len(target.addresses) for n in range(client_count)}
-    create(target.bootstrap, {topic: target.first_id + leader for topic, leader in leaders.items()})
+    create(target.bootstrap, {topic: [target.first_id + leader] for topic, leader in leaders.items()})
     commands = [(target.addresses[leader], topic, work, str(seconds)) for topic, leader in leaders.items()]
     with clients(commands) as running:
         for process in running:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import importlib.metadata
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 OFFSET_BEGINNING = -2
@@ -173,10 +174,19 @@ class Library:
 
 
 class Producer:
-    """Sends the same record again and again to partition 0 of one topic."""
+    """Sends the same record again and again to some partitions of one topic, a chunk to each in turn."""
 
-    def __init__(self, library: Library, topic: str, settings: Mapping[str, str], value: bytes, chunk: int) -> None:
+    def __init__(
+        self,
+        library: Library,
+        topic: str,
+        settings: Mapping[str, str],
+        value: bytes,
+        chunk: int,
+        partitions: Sequence[int] = (0,),
+    ) -> None:
         self._library, self._value = library, ctypes.create_string_buffer(value, len(value))
+        self._partitions = itertools.cycle(partitions)
         self._handle = library.client(_PRODUCER, settings)
         self._topic = library.c.rd_kafka_topic_new(self._handle, topic.encode(), None)
         self._chunk = (Message * chunk)()
@@ -187,7 +197,7 @@ class Producer:
         """Queue up to one chunk of records, waiting while the queue is full; returns how many were taken."""
         count = min(record_count, len(self._chunk))
         produce_batch = self._library.c.rd_kafka_produce_batch
-        return int(produce_batch(self._topic, 0, _COPY | _BLOCK, self._chunk, count))
+        return int(produce_batch(self._topic, next(self._partitions), _COPY | _BLOCK, self._chunk, count))
 
     def flush(self, limit_ms: int) -> None:
         """Return when every record was answered for."""
@@ -199,24 +209,29 @@ class Producer:
 
 
 class Consumer:
-    """Reads partition 0 of one topic, counting."""
+    """Reads some partitions of one topic, counting. `end_offset` and `position` are those of the first."""
 
-    def __init__(self, library: Library, topic: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, library: Library, topic: str, settings: Mapping[str, str], partitions: Sequence[int] = (0,)
+    ) -> None:
         self._library = library
+        self._indexes = partitions
         self._handle = library.client(_CONSUMER, settings)
         self._topic = library.c.rd_kafka_topic_new(self._handle, topic.encode(), None)
         self._queue = library.c.rd_kafka_queue_new(self._handle)
         self._partitions = library.c.rd_kafka_topic_partition_list_new(1)
-        library.c.rd_kafka_topic_partition_list_add(self._partitions, topic.encode(), 0)
+        library.c.rd_kafka_topic_partition_list_add(self._partitions, topic.encode(), partitions[0])
         low, high = ctypes.c_int64(), ctypes.c_int64()
         # Finds the leader and connects to it.
         query = library.c.rd_kafka_query_watermark_offsets
-        library.check(query(self._handle, topic.encode(), 0, ctypes.byref(low), ctypes.byref(high), 30_000))
+        low_at, high_at = ctypes.byref(low), ctypes.byref(high)
+        library.check(query(self._handle, topic.encode(), partitions[0], low_at, high_at, 30_000))
         self.end_offset = high.value
 
     def start(self, offset: int) -> None:
-        if self._library.c.rd_kafka_consume_start_queue(self._topic, 0, offset, self._queue) != 0:
-            self._library.check(self._library.c.rd_kafka_last_error())
+        for index in self._indexes:
+            if self._library.c.rd_kafka_consume_start_queue(self._topic, index, offset, self._queue) != 0:
+                self._library.check(self._library.c.rd_kafka_last_error())
 
     def consume(self, timeout_ms: int) -> int:
         """Wait for records and consume all available ones; returns how many, of which the first may be no record."""
@@ -231,7 +246,8 @@ class Consumer:
     def close(self) -> None:
         c = self._library.c
         c.rd_kafka_topic_partition_list_destroy(self._partitions)
-        c.rd_kafka_consume_stop(self._topic, 0)
+        for index in self._indexes:
+            c.rd_kafka_consume_stop(self._topic, index)
         c.rd_kafka_queue_destroy(self._queue)
         c.rd_kafka_topic_destroy(self._topic)
         c.rd_kafka_destroy(self._handle)
