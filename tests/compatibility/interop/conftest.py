@@ -6,7 +6,7 @@ long tests). `need("go")` finds a program or skips, `cache("go")` is a place for
 a command and shows what it said when it fails. A test says `proved(client, version, what)` as soon as it knows the
 version (with version "" before, if it may be skipped for want of a tool: the later call counts); how the test ends is
 the row's result in docs/compatibility.md, which `--write-compatibility` brings up to date. A module's rows stand under
-its `ECOSYSTEM`.
+its `ECOSYSTEM`. With `--cores 3` the broker is `serve --cores 3`, and clients get the address of its first process.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ CLAIMS = pytest.StashKey[dict[str, Row]]()  # of a test
 
 
 class BrokerProcess:
-    """`python -m kafkalite serve` on one directory and, from its first start on, one port."""
+    """`python -m kafkalite serve` on one directory and, from its first start on, one port for each of `cores`."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str], cores: int = 0) -> None:
         self.data_dir = directory / "data"
+        self.cores = cores
+        self.ports = ""
         self.log_path = directory / "broker.log"
         self.settings = SETTINGS | dict(settings)
         self.port = 0
@@ -68,11 +70,13 @@ class BrokerProcess:
         """Returns when the broker says that it is ready."""
         assert self.process is None
         overrides = itertools.chain.from_iterable(("--override", f"{k}={v}") for k, v in self.settings.items())
+        where = ["--ports", self.ports] if self.ports and self.cores else ["--port", str(self.port)]
+        several = ["--cores", str(self.cores)] if self.cores else []
         with self.log_path.open("ab") as log:
             written = log.tell()
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "kafkalite", "serve", "--port", str(self.port)),
+                    *(sys.executable, "-m", "kafkalite", "serve", *where, *several),
                     *("--data-dir", str(self.data_dir), *overrides),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -88,7 +92,9 @@ class BrokerProcess:
                 pytest.fail(f"the broker ended with code {process.returncode}: {self.log_text()[-2000:]}")
             return found
 
-        self.port = int(until(said, "the broker to be ready")[1])
+        found = until(said, "the broker to be ready")
+        self.ports = ",".join(re.findall(r":(\d+)\b", found.string[found.start() :].split(" data in ")[0]))
+        self.port = int(found[1])
 
     def stop(self) -> None:
         """SIGTERM, as an operator does it: the broker ends by itself, with code 0."""
@@ -132,7 +138,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with reference_broker(tmp_path_factory.mktemp("broker"), SETTINGS | settings, reference) as kafka:
             yield kafka  # type: ignore[misc]
         return
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), settings)
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), settings, request.config.getoption("--cores"))
     try:
         broker.start()
         yield broker
@@ -143,7 +149,8 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     assert not complaints, "the broker complained:\n" + "\n".join(complaints[:20]) + "\n\n" + broker.log_text()[-4000:]
     members = [item for item in request.session.items if getattr(item, "module", None) is request.module]
     if any(item.get_closest_marker("long") for item in members):
-        dump_log(request, broker.data_dir)
+        for directory in broker.data_dir.glob("broker*") if broker.cores else [broker.data_dir]:
+            dump_log(request, directory)
 
 
 def dump_log(request: pytest.FixtureRequest, data_dir: Path) -> None:
@@ -299,6 +306,7 @@ def ecosystem_of(item: pytest.Item) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-compatibility", action="store_true", help="write the outcome to docs/compatibility.md")
     parser.addoption("--reference", metavar="VERSION", help="run the stories on an Apache Kafka, to prove them right")
+    parser.addoption("--cores", type=int, default=0, help="run the stories on so many processes, as one server")
     parser.addoption("--record-znodes", action="store_true", help="write anew what Apache Kafka leaves in ZooKeeper")
 
 

@@ -321,7 +321,10 @@ class Ledger:
                 assert is_gone or is_deleted, f"{producer_id} is forgotten: {last}"
                 continue
             at = producer.epoch, producer.last_sequence
-            while len(mine) > 1 and mine[-1].data in missing and at != _stand_behind(mine[-1]):
+            while len(mine) > 1 and at != _stand_behind(mine[-1]):
+                is_lost = log.gap_offset < NEVER and mine[-1].last < log.start_offset  # before it could be deleted
+                if mine[-1].data not in missing and not is_lost:
+                    break
                 mine.pop()  # the same, and an earlier one is there
             last = mine[-1]
             assert at == _stand_behind(last), f"producer {producer_id} stands at {at[0]}/{at[1]}, not at {last}"
