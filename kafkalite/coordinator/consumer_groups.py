@@ -174,6 +174,8 @@ class ConsumerGroups:
             resolved = await self._match(effect)
         except Exception:
             logger.exception("group %s: its regular expressions could not be resolved", group.group_id)
+        if self._store.is_replaced(group):  # its records would come behind those of the group in its place
+            resolved = None
         self._performer.perform(group, group.on_regexes_resolved(resolved, self._performer.now()))
 
     async def _match(self, effect: ResolveRegexes) -> list[tuple[str, ResolvedRegex]]:

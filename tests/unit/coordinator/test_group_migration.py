@@ -81,6 +81,19 @@ def test_a_policy_may_keep_the_group(world, policy, kind):
     assert world.group("h").kind == kind
 
 
+def test_expressions_that_are_resolved_after_a_conversion_are_not_written(world):
+    classic_group(world)
+    world.join("zz", regex="f.*")
+    world.dawdles = True
+    world.send("zz", -1)  # is answered when the log answers
+    since = len(world.log)
+    world.resolve()
+    assert world.group().kind == "classic" and world.kinds(since) == []
+    world.catch_up()
+    world.restart()
+    assert (world.group().kind, world.group().state_name) == ("classic", "Stable")
+
+
 def test_an_upgrade_that_is_not_allowed_names_the_reason(world):
     classic_group(world)
     world.config = world.config._replace(migration_policy=MigrationPolicy.DISABLED)
