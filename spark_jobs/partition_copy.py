@@ -152,6 +152,7 @@ class PartitionCopy:
         return int(offsets[-1]) + 1
 
     def _commit(self, identity: Identity, position: int) -> None:
+        self._transactions.add(identity, (), self._options.name)
         self._progress.commit(identity, {self._target: CommittedOffset(position, self._options.source)})
         self._transactions.end(identity, commit=True)
 

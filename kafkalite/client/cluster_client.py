@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -269,8 +269,16 @@ class ClusterClient:
         return found.error_code, found.node_id
 
     def ask_coordinator(self, key: str, key_type: int, request: Message, version: int) -> Any:
-        """The response of the coordinator, or the error code if there is none now. Raises Unanswered. A coordinator is
-        remembered for a moment: a retry after that finds one that has moved."""
+        """The response of the coordinator, or the error code if there is none now. Raises Unanswered."""
+        responses = self.ask_coordinator_each(key, key_type, [(request, version)])
+        return responses if isinstance(responses, int) else responses[0]
+
+    def ask_coordinator_each(
+        self, key: str, key_type: int, requests: Sequence[tuple[Message, int]]
+    ) -> int | Sequence[Any]:
+        """The responses of the coordinator to several requests, with their versions, in one round trip; or the error
+        code if there is none now. Raises Unanswered. A coordinator is remembered for a moment: a retry after that finds
+        one that has moved."""
         broker_id, until_s = self._coordinators.get((key, key_type), (NO_LEADER, 0.0))
         if broker_id not in self.brokers or monotonic_s() >= until_s:
             error_code, broker_id = self.find_coordinator(key, key_type)
@@ -278,7 +286,10 @@ class ClusterClient:
                 return error_code
             self._coordinators[key, key_type] = broker_id, monotonic_s() + _COORDINATOR_KEPT_S
         try:
-            return self.client(broker_id).ask(request, version)
+            client = self.client(broker_id)
+            for request, version in requests:
+                client.send(request, version)
+            return [client.receive(type(request), version) for request, version in requests]
         except Unanswered:
             self._coordinators.pop((key, key_type), None)
             raise

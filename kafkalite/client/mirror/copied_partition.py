@@ -24,7 +24,8 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class CopiedPartition:
-    """`position` is the offset at the source that is read next. `fault`: why it is not copied now, "" if it is."""
+    """`position` is the offset at the source that is read next. `fault`: why it is not copied now, "" if it is.
+    `is_shared`: others write to the copy, too."""
 
     source: TopicPartition
     target: TopicPartition
@@ -32,6 +33,7 @@ class CopiedPartition:
     offsets: OffsetMap = field(default_factory=OffsetMap)
     counts: Counts = field(default_factory=Counts)
     fault: str = ""
+    is_shared: bool = False
     reported: str = ""  # the fault that is in the log
 
     def fail(self, fault: str) -> None:

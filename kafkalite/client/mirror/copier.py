@@ -1,7 +1,8 @@
 """Partitions from a source to its target: fetches that wait at each leader, and a transaction for what they bring.
 
 A leader of the source always has the next fetch while the batches of the last one are on their way to the target. The
-transaction is committed when the source has nothing more at the moment, or when it is large.
+transaction is committed when the source has nothing more at the moment, but no sooner after the last commit than that
+one took; while there is more, after an interval, or when it is large.
 Source: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-447.
 """
 
@@ -78,6 +79,8 @@ class Copier:
         self._needs_metadata = False
         self._turn = 0
         self._committed_s = retries.monotonic_s()
+        self._commit_took_s = 0.0
+        self._is_behind = False  # since the last commit
 
     # --- assignment
 
@@ -144,22 +147,32 @@ class Copier:
         ready = self._ready(min(wait_s, self._left_s()))
         for broker_id in ready:
             self._receive(broker_id)
-        if self._transaction.began_s is not None and self._left_s() <= 0:
+        if self._left_s() <= 0:
             self.commit()
+        elif self._is_behind:
+            self._transaction.send()
 
     def commit(self) -> None:
         """Commits what is copied so far."""
+        began_s = self._retries.monotonic_s()
         self._transaction.commit(self._member)
         self._committed_s = self._retries.monotonic_s()
+        self._commit_took_s = self._committed_s - began_s
+        self._is_behind = False
 
     def _left_s(self) -> float:
-        """The time until a commit is due: at once after a quiet while, and when the transaction is large."""
+        """The time until a commit is due: none after a quiet while, and when the transaction is large."""
         transaction = self._transaction
         if transaction.began_s is None:
             return float("inf")
         if transaction.size_bytes >= self._transaction_bytes:
             return 0.0
-        interval_s = self._commit_interval_s if transaction.has_records else _SKIPS_COMMITTED_S
+        if not transaction.has_records:
+            interval_s = _SKIPS_COMMITTED_S
+        elif self._is_behind:
+            interval_s = self._commit_interval_s
+        else:
+            interval_s = min(self._commit_interval_s, self._commit_took_s)
         return max(0.0, self._committed_s + interval_s - self._retries.monotonic_s())
 
     def _ready(self, wait_s: float) -> list[int]:
@@ -221,8 +234,7 @@ class Copier:
         self._fetch_where_idle()  # before the batches are sent: the source works meanwhile
         for one, batches in brought:
             self._transaction.add(one, batches)
-        if brought:
-            self._transaction.send()
+            self._is_behind |= bool(one.counts.lag)
 
     def _reposition(self, one: CopiedPartition) -> None:
         """The source has deleted the records at the position, or lost them."""

@@ -2,8 +2,13 @@
 
 A commit makes the records, the progress and the pairs of offsets of all partitions visible at once, or nothing of it.
 Pairs of a transaction that is aborted are too early for the records that follow, so they harm no reader that sees them.
-The progress is that of
-a group's member (KIP-447): the coordinator refuses it if the group has divided the partitions again meanwhile.
+The progress is that of a group's member (KIP-447): the coordinator refuses it if the group has divided the partitions
+again meanwhile.
+
+A small transaction takes three round trips: partitions and group are added; records and pairs are written while the
+progress is committed; it ends. The pairs need not wait for the records' answers, since the offset of a copy's next
+record is known: only this mirror writes there, and each transaction leaves one marker. An answer with another offset
+ends the session, and from then on pairs of this copy are written after its records.
 Source: org.apache.kafka.clients.producer.KafkaProducer (sendOffsetsToTransaction); KIP-98, KIP-447.
 """
 
@@ -12,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kafkalite.client.cluster_client import ClusterClient, Retries
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.client.group_member import Membership
 from kafkalite.client.mirror.committed_batches import CommittedBatch, Part
 from kafkalite.client.mirror.copied_partition import CopiedPartition
@@ -21,6 +26,7 @@ from kafkalite.client.mirror.state_records import OffsetSync, Run
 from kafkalite.client.producer.options import ProducerOptions
 from kafkalite.client.producer.producer import Producer
 from kafkalite.client.producer.transactions import CommittedOffset, GroupOffsets, Identity, Transactions
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.record.batch import encode_records
 from kafkalite.record.compression import NONE
@@ -34,9 +40,18 @@ class _Pending:
 
     copied: CopiedPartition
     runs: list[Run] = field(default_factory=list)
+    unplaced: int = 0  # batches whose offset is not known before their answer
     records: int = 0
     size_bytes: int = 0
     newest_timestamp: int = -1
+
+
+class _Sent(NamedTuple):
+    """A batch without an answer; `base_offset` is the one that it is to have at the target, if that is known."""
+
+    parts: tuple[Part, ...]
+    record_count: int
+    base_offset: int | None
 
 
 class OpenTransaction:
@@ -62,13 +77,14 @@ class OpenTransaction:
         self._monotonic_s = retries.monotonic_s
         self._wall_ms = wall_ms
         self._pending: dict[TopicPartition, _Pending] = {}
-        self._parts: dict[tuple[TopicPartition, int], tuple[Part, ...]] = {}
+        self._sent: dict[tuple[TopicPartition, int], _Sent] = {}
+        self._ends: dict[TopicPartition, int] = {}  # the offset of the next record, if it is known
         self.began_s: float | None = None
         self.size_bytes = 0
         self.has_records = False
 
     def add(self, copied: CopiedPartition, batches: list[CommittedBatch]) -> None:
-        """Sends batches of a partition, whose position is behind them."""
+        """Queues batches of a partition, whose position is behind them."""
         if self.began_s is None:
             self.began_s = self._monotonic_s()
         pending = self._pending.get(copied.target)
@@ -79,7 +95,12 @@ class OpenTransaction:
             self._producer.open_topic(copied.target[0])
         for one in batches:
             number = self._producer.add_batch(copied.target, *one[:5])
-            self._parts[copied.target, number] = one.parts
+            base_offset = None if copied.is_shared else self._ends.get(copied.target)
+            self._sent[copied.target, number] = sent = _Sent(one.parts, one.record_count, base_offset)
+            if base_offset is None:
+                pending.unplaced += 1
+            else:
+                self._place(pending, sent, base_offset)
             pending.records += one.record_count
             pending.size_bytes += len(one.records)
             pending.newest_timestamp = max(pending.newest_timestamp, one.max_timestamp)
@@ -91,30 +112,36 @@ class OpenTransaction:
         self._pending[copied.target].runs.append(Run(copied.position, target_start, 0))
 
     def send(self) -> None:
-        """Sends the batches that are added, without waiting for the last answers."""
+        """Sends the batches that are queued, without waiting for the last answers."""
         self._producer.send()
 
     def commit(self, member: Membership) -> None:
         """Commits records and progress; notifies the partitions."""
         if self.began_s is None:
             return
-        self._producer.flush()
-        self._write_offset_syncs()
+        if any(pending.unplaced for pending in self._pending.values()):
+            self._producer.flush()
+        self._queue_offset_syncs()
         progress = {
             target: CommittedOffset(pending.copied.position, self._source_name)
             for target, pending in self._pending.items()
         }
-        self._progress.commit(self._identity, progress, member)
+        self._producer.add_to_transaction(self._progress.group_id)
+        self._producer.send()
+        self._progress.commit(self._identity, progress, member)  # while the leaders write
+        self._producer.flush()
         self._transactions.end(self._identity, commit=True)
         self._producer.begin_transaction()
         now_ms = self._wall_ms()
         for pending in self._pending.values():
             _count(pending, now_ms)
+            if pending.records and pending.copied.target in self._ends:
+                self._ends[pending.copied.target] += 1  # the marker
         self._pending.clear()
-        self._parts.clear()
+        self._sent.clear()
         self.began_s, self.size_bytes, self.has_records = None, 0, False
 
-    def _write_offset_syncs(self) -> None:
+    def _queue_offset_syncs(self) -> None:
         now_ms = self._wall_ms()
         records = [
             OffsetSync(pending.copied.source, run).record(now_ms)
@@ -126,14 +153,29 @@ class OpenTransaction:
             self._producer.open_topic(self._offset_syncs)
             body = encode_records(some, range(len(some)), now_ms)
             self._producer.add_batch((self._offset_syncs, 0), NONE, len(some), now_ms, now_ms, body)
-        if records:
-            self._producer.flush()
 
     def _on_stored(self, partition: TopicPartition, number: int, base_offset: int) -> None:
-        parts = self._parts.pop((partition, number), ())
-        if base_offset >= 0 and parts:
-            for part in parts:
-                extend(self._pending[partition].runs, Run(part.source, base_offset + part.place, part.records))
+        sent = self._sent.pop((partition, number), None)
+        if sent is None:  # pairs of offsets
+            return
+        pending = self._pending[partition]
+        if sent.base_offset is None:
+            pending.unplaced -= 1
+            if base_offset >= 0:
+                self._place(pending, sent, base_offset)
+        elif base_offset != sent.base_offset:
+            pending.copied.is_shared = True
+            raise WriteFailed(
+                f"{partition[0]}-{partition[1]} has got records of others: the next one of the mirror is at offset "
+                f"{base_offset} instead of {sent.base_offset}; the transaction is aborted, and written again"
+            )
+
+    def _place(self, pending: _Pending, sent: _Sent, base_offset: int) -> None:
+        """Notes the offsets of a batch at the target."""
+        for part in sent.parts:
+            extend(pending.runs, Run(part.source, base_offset + part.place, part.records))
+        if not pending.unplaced:
+            self._ends[pending.copied.target] = base_offset + sent.record_count
 
 
 def _count(pending: _Pending, now_ms: int) -> None:

@@ -167,11 +167,22 @@ class Producer:
         """Begin the identity's next transaction, after the last one has ended."""
         self._added.clear()
 
+    def add_to_transaction(self, group_id: str = "") -> None:
+        """Make the partitions of queued batches part of the transaction, and with them the offsets of a group. Without
+        this `send` adds the partitions."""
+        if self._identity is None or self._identity.transactional_id is None:
+            return
+        waiting = {partition for partition, batches in self._waiting.items() if batches}
+        new = sorted(waiting - self._added)
+        if new or group_id:
+            self._transactions.add(self._identity, new, group_id)
+            self._added.update(new)
+
     def send(self) -> None:
         """Send the queued batches; at most in_flight_max requests per broker are in flight."""
         while any(self._waiting.values()):
             try:
-                self._add_to_transaction()
+                self.add_to_transaction()
                 for broker_id, partitions in self._by_leader().items():
                     self._send_to(self._cluster.leader(broker_id), partitions)
             except Unanswered as error:
@@ -334,11 +345,3 @@ class Producer:
             self._cluster.refresh(self.partition_counts)
         except Unanswered as error:
             self._back_off(str(error))
-
-    def _add_to_transaction(self) -> None:
-        if self._identity is None or self._identity.transactional_id is None:
-            return
-        waiting = {partition for partition, batches in self._waiting.items() if batches}
-        if new := sorted(waiting - self._added):
-            self._transactions.add_partitions(self._identity, new)
-            self._added.update(new)

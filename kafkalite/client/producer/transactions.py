@@ -23,6 +23,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import group_offsets as wire
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     DescribeTransactionsRequest,
@@ -68,27 +69,39 @@ class Transactions:
         identity: Identity = self._retries.persist(what, ask)
         return identity
 
-    def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> None:
-        """Make these partitions part of the transaction, before the first batch for them."""
+    def add(self, identity: Identity, partitions: Iterable[TopicPartition], group_id: str = "") -> None:
+        """Make these partitions part of the transaction, before the first batch for them, and the offsets of a group,
+        before they are committed; in one round trip."""
+        requests: list[tuple[Message, int]] = []
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, index in partitions:
             topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=identity.transactional_id or "",
-            v3_and_below_producer_id=identity.producer_id,
-            v3_and_below_producer_epoch=identity.producer_epoch,
-            v3_and_below_topics=list(topics.values()),
-        )
+        if topics:
+            partitions_request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=identity.transactional_id or "",
+                v3_and_below_producer_id=identity.producer_id,
+                v3_and_below_producer_epoch=identity.producer_epoch,
+                v3_and_below_topics=list(topics.values()),
+            )
+            requests.append((partitions_request, _ADD_PARTITIONS_VERSION))
+        if group_id:
+            offsets_request = AddOffsetsToTxnRequest(
+                transactional_id=identity.transactional_id or "",
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
+                group_id=group_id,
+            )
+            requests.append((offsets_request, _ADD_OFFSETS_VERSION))
 
         def ask() -> int:
-            response = self._ask_coordinator(identity, request, _ADD_PARTITIONS_VERSION)
-            if isinstance(response, int):
-                return response
-            results = [one for topic in response.results_by_topic_v3_and_below for one in topic.results_by_partition]
-            codes = {one.partition_error_code for one in results} - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
-            return min(codes, default=ErrorCode.NONE)
+            key = identity.transactional_id or ""
+            responses = self._cluster.ask_coordinator_each(key, TRANSACTION_KEY, requests)
+            if isinstance(responses, int):
+                return responses
+            return next(filter(None, map(_code_of_addition, responses)), ErrorCode.NONE)
 
-        self._retries.persist(f"transaction {identity.transactional_id} cannot add partitions", ask)
+        what = "offsets" if not topics else "partitions and offsets" if group_id else "partitions"
+        self._retries.persist(f"transaction {identity.transactional_id} cannot add {what}", ask)
 
     def end(self, identity: Identity, *, commit: bool) -> None:
         """Commit or abort; may be repeated with the same result."""
@@ -131,6 +144,14 @@ class Transactions:
     def _ask_coordinator(self, identity: Identity, request: Message, version: int) -> Any:
         """The response, or the error code if there is no coordinator now."""
         return self._cluster.ask_coordinator(identity.transactional_id or "", TRANSACTION_KEY, request, version)
+
+
+def _code_of_addition(response: Any) -> int:
+    if isinstance(response, AddOffsetsToTxnResponse):
+        return response.error_code
+    results = [one for topic in response.results_by_topic_v3_and_below for one in topic.results_by_partition]
+    codes = {one.partition_error_code for one in results} - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
+    return min(codes, default=ErrorCode.NONE)
 
 
 class CommittedOffset(NamedTuple):
@@ -183,20 +204,8 @@ class GroupOffsets:
         offsets: Mapping[TopicPartition, CommittedOffset],
         member: Membership = NO_MEMBER,
     ) -> None:
-        """Make these offsets part of the transaction; they take effect when it is committed. A group with members
-        refuses them unless they are of a `member` in its present generation (KIP-447)."""
-        transactional_id = identity.transactional_id or ""
-        add = AddOffsetsToTxnRequest(
-            transactional_id=transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-            group_id=self.group_id,
-        )
-
-        def ask_transaction() -> int:
-            response = self._cluster.ask_coordinator(transactional_id, TRANSACTION_KEY, add, _ADD_OFFSETS_VERSION)
-            return response if isinstance(response, int) else int(response.error_code)
-
+        """Commit these offsets in the transaction, to which the group was added; they take effect with it. A group with
+        members refuses them unless they are of a `member` in its present generation (KIP-447)."""
         topics: dict[str, wire.TxnOffsetCommitRequestTopic] = {}
         for (topic, index), (offset, metadata) in offsets.items():
             one = wire.TxnOffsetCommitRequestPartition(
@@ -204,7 +213,7 @@ class GroupOffsets:
             )
             topics.setdefault(topic, wire.TxnOffsetCommitRequestTopic(name=topic)).partitions.append(one)
         request = wire.TxnOffsetCommitRequest(
-            transactional_id=transactional_id,
+            transactional_id=identity.transactional_id or "",
             group_id=self.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
@@ -215,15 +224,14 @@ class GroupOffsets:
         )
         version = _COMMIT_OFFSETS_VERSION if member == NO_MEMBER else _COMMIT_OFFSETS_AS_MEMBER_VERSION
 
-        def ask_group() -> int:
+        def ask() -> int:
             response = self._ask_coordinator(request, version)
             if isinstance(response, int):
                 return response
             codes = [one.error_code for topic in response.topics for one in topic.partitions]
             return max(codes, key=abs, default=int(ErrorCode.NONE))
 
-        self._retries.persist(f"transaction {transactional_id} cannot add offsets", ask_transaction)
-        self._retries.persist(f"{self._name} cannot be committed", ask_group)
+        self._retries.persist(f"{self._name} cannot be committed", ask)
 
     @property
     def _name(self) -> str:

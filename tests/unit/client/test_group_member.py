@@ -78,9 +78,11 @@ def test_only_a_member_of_the_present_generation_commits_in_a_transaction(broker
         identity = transactions.begin("x", 10_000)
         keys = ("t", 0), ("t", 1)
         ensure_topics(cluster, Retries(10), {"t": 3})
+        transactions.add(identity, keys, "g")
         offsets.commit(identity, {key: CommittedOffset(7, "here") for key in keys}, one.membership)
         transactions.end(identity, commit=True)
         assert offsets.committed_in([*keys, ("t", 2)]) == {key: CommittedOffset(7, "here") for key in keys}
         stale = one.membership._replace(generation_id=one.membership.generation_id - 1)
+        transactions.add(identity, (), "g")
         with pytest.raises(WriteFailed, match="ILLEGAL_GENERATION"):
             offsets.commit(identity, {keys[0]: CommittedOffset(8, "")}, stale)
